@@ -1,0 +1,58 @@
+# make train   set up .venv, then pretrain, fine-tune, evaluate and film an agent on the shipped data
+# make test    set up .venv, then linter, formatter check and tests
+# Both work on a fresh machine with Python 3.11 and a C compiler; the set-up runs again only when pyproject.toml or
+# constraints.txt change.  Other settings for the main job: make train ARGS="--architectures vision_free ..."
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup train test lint format bench clean
+
+PYTHON := .venv/bin/python
+INSTALLED := .venv/installed
+
+ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
+	--train-dataset datasets/train --test-dataset datasets/test --replay-data-dir datasets/demonstrations \
+	--use-curriculum --hardware-profile auto --total-timesteps 500000 --num-eval-episodes 100 \
+	--record-eval-videos --max-videos-per-category 3 --output-dir experiments
+PYTEST_ARGS ?=
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -4
+
+setup: $(INSTALLED)
+
+train: $(INSTALLED)
+	$(PYTHON) scripts/train_and_compare.py $(ARGS)
+
+test: lint
+	$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+format: $(INSTALLED)
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: $(INSTALLED)
+	$(PYTHON) -m nppsim bench
+
+# What was made by tools; results in experiments/ stay.
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@if python3.11 -c "import ensurepip, venv" 2>/dev/null; then python=python3.11; \
+	elif python3 -c "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then \
+		python=python3; \
+	else \
+		echo "error: Python 3.11 or newer is needed, with its venv module; python3 here is:" \
+			"$$(python3 --version 2>&1 || true). Install Python 3.11 (Debian: apt-get install python3.11-venv)" >&2; \
+		exit 1; \
+	fi; \
+	test -x $(PYTHON) || $$python -m venv .venv
+	$(PYTHON) -m pip install --disable-pip-version-check -c constraints.txt -e ".[train,video,s3,dev]"
+	@touch $@

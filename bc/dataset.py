@@ -1,0 +1,390 @@
+"""The imitation dataset: what an agent observes before each decision of a demonstration, and the decision.
+
+The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
+observations cannot differ; each observation is copied *before* the step that its action drives.  The file (HDF5, layout
+in ``docs/file_formats.md``) is a cache named after everything that its content depends on: the replays' bytes, the
+observation layout, the simulator's sources, and the settings.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+
+import nppsim
+from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
+from nppsim._cache import source_digest
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
+
+FORMAT_VERSION = 1
+MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest is for the network and its gradients
+_WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
+_CHUNK_ROWS = 64
+_WON = 1  # outcome in BatchSimulator.episode
+_REBUILD = "delete it, it will be rebuilt"
+
+
+class DatasetError(ValueError):
+    """A dataset that cannot be built, read or held in memory; the message names file, place and remedy."""
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """What a dataset depends on besides the replays.
+
+    frame_skip: frames per decision.  observations: keys or short names.  validation_share: share of the levels of each
+    category that is kept for validation.  seed: chooses those levels.
+    """
+
+    frame_skip: int = 4
+    observations: tuple[str, ...] = layout.VISION_FREE
+    validation_share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self):
+        try:
+            object.__setattr__(self, "observations", layout.resolve(self.observations))
+        except ValueError as error:
+            raise DatasetError(f"observations: {error}") from error
+        if self.frame_skip < 1:
+            raise DatasetError(f"frame_skip={self.frame_skip}; one decision lasts at least one frame")
+        if not 0 < self.validation_share < 1:
+            raise DatasetError(f"validation_share={self.validation_share}; choose a share between 0 and 1, e.g. 0.1")
+
+
+def load_or_build(
+    folder,
+    cache_folder,
+    config: DatasetConfig | None = None,
+    *,
+    available_bytes: int | None = None,
+    log: Callable[[str], None] = print,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> "BCDataset":
+    """The dataset of a folder of replays, from the cache if it holds exactly this one, else built and cached.
+
+    available_bytes: memory that may be used (default: what the machine has available); too large a dataset is refused
+    before anything is recorded.  log: receives the tables.  progress: wraps the replays as they are played back.
+    Raises DemonstrationError, DatasetError.
+    """
+    config = config or DatasetConfig()
+    files = find_replays(folder)
+    key = content_key(files, config)
+    path = Path(cache_folder) / f"demonstrations-{key}.h5"
+    if path.exists():
+        log(f"demonstrations of {folder}: using {path}")
+        dataset = BCDataset.open(path, available_bytes=available_bytes)
+        if dataset.key != key:
+            raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {_REBUILD}")
+        log(dataset.report)
+        return dataset
+    found = load_demonstrations(files, config.frame_skip, folder=folder, progress=progress)
+    write_dataset(path, found, config, key, available_bytes=available_bytes)
+    dataset = BCDataset.open(path, available_bytes=available_bytes)
+    log(dataset.report)
+    return dataset
+
+
+def content_key(files: Sequence[ReplayFile], config: DatasetConfig) -> str:
+    """Hex digest (16 characters) of all that a dataset's content depends on; the name of the folder does not count."""
+    settings = asdict(config) | {
+        "format": FORMAT_VERSION,
+        "layout": layout.fingerprint(config.observations),
+        "sources": source_digest(),
+        "replays": sorted((file.name, file.category, hashlib.sha256(file.data).hexdigest()) for file in files),
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_dataset(
+    path, found: DemonstrationSet, config: DatasetConfig, key: str, *, available_bytes: int | None = None
+) -> None:
+    """Record the demonstrations and write the HDF5 file; it appears complete or not at all.
+
+    Demonstrations are stored by ascending length, each one's decisions together and in order.  One that is longer than
+    its level's time limit in the simulator is left out and counted.  Raises DatasetError, DemonstrationError.
+    """
+    found.require_some()
+    check_memory(path, sum(len(d.actions) for d in found.demonstrations), config.observations, available_bytes)
+    distinct = {d.level.fingerprint: d.level for d in found.demonstrations}
+    level_index = {fingerprint: index for index, fingerprint in enumerate(distinct)}
+    bank = nppsim.LevelBank(list(distinct.values()))
+    found = _leave_out_too_long(found, bank, level_index).require_some()
+    demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
+    validation = split_by_level(demonstrations, config.validation_share, config.seed)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with h5py.File(temporary, "w") as file:
+            _write_tables(file, demonstrations, validation, found, config, key)
+            row = 0
+            for wave in _waves(demonstrations, config.observations):
+                levels = np.array([level_index[d.level.fingerprint] for d in wave])
+                recorded = record(nppsim.BatchSimulator, bank, levels, wave, config)
+                for name, values in recorded.items():
+                    file["observations"][name][row : row + len(values)] = values
+                row += sum(len(d.actions) for d in wave)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def record(simulator: Callable, bank, level_indices, wave, config) -> dict[str, np.ndarray]:
+    """Observations before each decision of the demonstrations of ``wave``, one after another: key -> array [rows, ...].
+
+    simulator: ``BatchSimulator``.  level_indices: int[len(wave)], each demonstration's level in ``bank``.
+    Raises DatasetError if a demonstration does not win on exactly its last decision.
+    """
+    sim = simulator(bank, len(wave), frame_skip=config.frame_skip, observations=config.observations)
+    sim.reset(level_indices)
+    lengths = np.array([len(d.actions) for d in wave])
+    first = np.concatenate([[0], np.cumsum(lengths)])
+    recorded = {
+        key: np.empty((first[-1], *layout.SPECS[key].shape), layout.SPECS[key].dtype) for key in config.observations
+    }
+    actions = np.zeros((len(wave), lengths.max()), np.int64)  # after its end, an environment is driven by no-ops
+    for i, demonstration in enumerate(wave):
+        actions[i, : lengths[i]] = demonstration.actions
+    for t in range(lengths.max()):
+        active = np.flatnonzero(lengths > t)
+        for key, values in recorded.items():
+            values[first[active] + t] = sim.obs[key][active]
+        sim.step(actions[:, t])
+        ended = {int(i): int(sim.episode["outcome"][i]) for i in sim.finished}
+        for i in active:
+            last = t == lengths[i] - 1
+            if last != (i in ended) or (last and ended[i] != _WON):
+                outcome = {0: "timed out", _WON: "won", 2: "died", None: "is still running"}[ended.get(int(i))]
+                raise DatasetError(
+                    f"{wave[i].name}: {outcome} after decision {t + 1} of {lengths[i]} in the batch simulator, but won "
+                    "on the last one when played back alone; the two disagree: please report this replay"
+                )
+    return recorded
+
+
+def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
+    """bool[demonstrations]: which are for validation.  All demonstrations of one level are on the same side.
+
+    Of each category, ``share`` of the levels (rounded), chosen by ``seed``; at least one level overall on either side.
+    """
+    category_of = {d.level.fingerprint: d.category for d in reversed(demonstrations)}
+    if len(category_of) < 2:
+        raise DatasetError(
+            f"{len(demonstrations)} demonstrations of {len(category_of)} level cannot be split by level into training "
+            "and validation; add demonstrations of other levels"
+        )
+
+    def draw(fingerprint):
+        return hashlib.sha256(f"{seed} {fingerprint}".encode()).digest()
+
+    ordered = sorted(category_of, key=draw)
+    chosen = set()
+    for category in set(category_of.values()):
+        levels = [fingerprint for fingerprint in ordered if category_of[fingerprint] == category]
+        chosen.update(levels[: min(round(share * len(levels)), len(levels) - 1)])
+    chosen = chosen or {ordered[0]}
+    return np.array([d.level.fingerprint in chosen for d in demonstrations])
+
+
+def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int | None = None) -> int:
+    """Bytes of ``samples`` decisions in memory; DatasetError if they are more than the machine can hold."""
+    per_sample = sum(layout.SPECS[key].bytes for key in keys)
+    needed = samples * per_sample
+    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    if needed > MEMORY_SHARE * available:
+        raise DatasetError(
+            f"{path}: {samples} decisions of {per_sample} bytes need {needed / 1e9:.2f} GB, more than "
+            f"{MEMORY_SHARE:.0%} of the {available / 1e9:.2f} GB available; use fewer demonstrations, "
+            "a larger frame skip, observations without images, or a machine with more memory"
+        )
+    return needed
+
+
+@dataclass(frozen=True, eq=False)
+class BCDataset:
+    """A dataset in memory; S decisions of D demonstrations.
+
+    observations: key -> array [S, ...], raw units, uint8 images stay uint8.  actions, previous_actions: int8[S], the
+    decision and the one before it (no-op before the first).  demonstration: int32[S], row in the tables that follow.
+    names, level_fingerprints: str, category: int16, validation: bool, retimed: bool, each [D].  report: the tables of
+    what was kept, what was left out, and the actions.
+    """
+
+    path: str
+    key: str
+    frame_skip: int
+    layout_fingerprint: str
+    observations: dict[str, np.ndarray]
+    actions: np.ndarray
+    previous_actions: np.ndarray
+    demonstration: np.ndarray
+    categories: tuple[str, ...]
+    names: tuple[str, ...]
+    level_fingerprints: tuple[str, ...]
+    category: np.ndarray
+    validation: np.ndarray
+    retimed: np.ndarray
+    kept_and_left_out: str
+
+    @classmethod
+    def open(cls, path, available_bytes: int | None = None) -> "BCDataset":
+        """Read a dataset file into memory.  DatasetError if it is damaged, of another layout, or too large."""
+        path = Path(path)
+        if not path.is_file():
+            raise DatasetError(f"{path}: no such file; build it with scripts/pretrain_bc.py")
+        try:
+            with h5py.File(path, "r") as file:
+                return cls._read(path, file, available_bytes)
+        except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged file
+            raise DatasetError(f"{path}: no readable dataset ({error}); {_REBUILD}") from error
+
+    @classmethod
+    def _read(cls, path, file, available_bytes):
+        version = file.attrs["format_version"]
+        if version != FORMAT_VERSION:
+            raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {_REBUILD}")
+        keys = tuple(json.loads(file.attrs["observation_keys"]))
+        known = set(keys) <= set(layout.SPECS)
+        if not known or file.attrs["layout_fingerprint"] != layout.fingerprint(keys):
+            raise DatasetError(
+                f"{path}: observation layout {file.attrs['layout_fingerprint']} of {', '.join(keys)} is not this "
+                f"version's; {_REBUILD}"
+            )
+        actions, table = file["actions"][:], file["demonstrations"]
+        check_memory(path, len(actions), keys, available_bytes)
+        for key in keys:
+            if file["observations"][key].shape != (len(actions), *layout.SPECS[key].shape):
+                raise DatasetError(
+                    f"{path}: observations/{key} has shape {file['observations'][key].shape}, "
+                    f"expected {(len(actions), *layout.SPECS[key].shape)}; {_REBUILD}"
+                )
+        return cls(
+            path=str(path),
+            key=str(file.attrs["key"]),
+            frame_skip=int(file.attrs["frame_skip"]),
+            layout_fingerprint=str(file.attrs["layout_fingerprint"]),
+            observations={key: file["observations"][key][:] for key in keys},
+            actions=actions,
+            previous_actions=file["previous_actions"][:],
+            demonstration=file["demonstration"][:],
+            categories=tuple(file["categories"].asstr()[:]),
+            names=tuple(table["name"].asstr()[:]),
+            level_fingerprints=tuple(table["level_fingerprint"].asstr()[:]),
+            category=table["category"][:],
+            validation=table["validation"][:],
+            retimed=table["retimed"][:],
+            kept_and_left_out=str(file.attrs["report"]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the observations in memory."""
+        return sum(values.nbytes for values in self.observations.values())
+
+    def rows(self, validation: bool) -> np.ndarray:
+        """int64[n]: rows of the training or of the validation part."""
+        return np.flatnonzero(self.validation[self.demonstration] == validation)
+
+    def action_histogram(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """int64[6]: how often each action occurs, in all rows or in those given."""
+        return np.bincount(self.actions if rows is None else self.actions[rows], minlength=NUM_ACTIONS)
+
+    def class_weights(self, power: float) -> np.ndarray:
+        """float32[6], (1 / frequency)**power of each action in the training part, 1 on average over its samples (F114).
+
+        power: 0 weighs every sample alike, 1 every action alike.  An action that never occurs gets the largest weight.
+        """
+        histogram = self.action_histogram(self.rows(validation=False))
+        weights = (1 / np.maximum(histogram, 1)) ** power
+        return (weights / np.average(weights, weights=histogram)).astype(np.float32)
+
+    def statistics(self, batch: int = 4096) -> ObservationStatistics:
+        """Means and spreads of the training part, for the policy's normaliser."""
+        rows = self.rows(validation=False)
+        statistics = ObservationStatistics(tuple(self.observations))
+        for start in range(0, len(rows), batch):
+            part = rows[start : start + batch]
+            statistics.update({key: values[part] for key, values in self.observations.items()})
+        return statistics
+
+    @property
+    def report(self) -> str:
+        """Demonstrations kept and left out, the split, and the action histogram (F113 to F115), for printing."""
+        sizes = []
+        for validation in (False, True):
+            levels = {self.level_fingerprints[i] for i in np.flatnonzero(self.validation == validation)}
+            sizes.append(f"{len(self.rows(validation))} decisions of {len(levels)} levels")
+        histogram = self.action_histogram() / len(self)
+        actions = ", ".join(f"{name} {share:.1%}" for name, share in zip(ACTION_NAMES, histogram, strict=True))
+        return (
+            f"{self.kept_and_left_out}\n{self.nbytes / 1e6:.1f} MB; training: {sizes[0]}; validation: {sizes[1]}\n"
+            f"actions: {actions}"
+        )
+
+
+def _leave_out_too_long(found, bank, level_index) -> DemonstrationSet:
+    kept, left_out = [], list(found.left_out)
+    for d in found.demonstrations:
+        limit = int(bank.time_limit[level_index[d.level.fingerprint]])
+        if len(d.inputs) < limit:
+            kept.append(d)
+        else:
+            detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
+            left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail))
+    return DemonstrationSet(found.folder, found.frame_skip, tuple(kept), tuple(left_out))
+
+
+def _waves(demonstrations, keys) -> Iterator[list[Demonstration]]:
+    """Consecutive groups whose observations fit ``_WAVE_BYTES`` (or single demonstrations)."""
+    limit = _WAVE_BYTES // sum(layout.SPECS[key].bytes for key in keys)
+    wave, rows = [], 0
+    for demonstration in demonstrations:
+        if wave and rows + len(demonstration.actions) > limit:
+            yield wave
+            wave, rows = [], 0
+        wave.append(demonstration)
+        rows += len(demonstration.actions)
+    yield wave
+
+
+def _write_tables(file, demonstrations, validation, found, config, key):
+    lengths = [len(d.actions) for d in demonstrations]
+    categories = sorted({d.category for d in demonstrations})
+    text = h5py.string_dtype()
+    file.attrs["format_version"] = FORMAT_VERSION
+    file.attrs["key"] = key
+    file.attrs["frame_skip"] = config.frame_skip
+    file.attrs["layout_fingerprint"] = layout.fingerprint(config.observations)
+    file.attrs["observation_keys"] = json.dumps(config.observations)
+    file.attrs["settings"] = json.dumps(asdict(config))
+    file.attrs["report"] = found.table()
+    file["actions"] = np.concatenate([d.actions for d in demonstrations]).astype(np.int8)
+    file["previous_actions"] = np.concatenate([[0, *d.actions[:-1]] for d in demonstrations]).astype(np.int8)
+    file["demonstration"] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    file.create_dataset("categories", data=categories, dtype=text)
+    table = file.create_group("demonstrations")
+    table.create_dataset("name", data=[d.name for d in demonstrations], dtype=text)
+    table.create_dataset("level_fingerprint", data=[d.level.fingerprint for d in demonstrations], dtype=text)
+    table["category"] = np.array([categories.index(d.category) for d in demonstrations], np.int16)
+    table["length"] = np.array(lengths, np.int32)
+    table["validation"] = validation
+    table["retimed"] = np.array([d.retimed for d in demonstrations])
+    table["deviation_px"] = np.array([d.deviation_px for d in demonstrations], np.float32)
+    observations = file.create_group("observations")
+    for name in config.observations:
+        spec = layout.SPECS[name]
+        shape = (sum(lengths), *spec.shape)
+        chunks = (min(_CHUNK_ROWS, shape[0]), *spec.shape)
+        observations.create_dataset(name, shape, spec.dtype, chunks=chunks, compression="lzf", shuffle=True)

@@ -1,0 +1,230 @@
+"""From a folder of replay files to demonstrations: levels that are finished by actions on the decision grid.
+
+Every replay is played back in the simulator.  What does not finish its level, cannot be read, or cannot be put on the
+grid of decisions is left out, and counted with its reason in ``DemonstrationSet.table()``: nothing vanishes silently.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import nppsim
+from nppsim.level import Level, LevelError
+from nppsim.replay import Replay, ReplayError, on_grid, to_decisions, to_inputs
+
+INDEX_FILE = "index.json"  # {"demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}, beside the replays
+UNCATEGORISED = "uncategorised"
+_RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
+_SHOWN_PER_REASON = 10
+
+
+class DemonstrationError(ValueError):
+    """A folder of demonstrations that cannot be used; the message names folder or file, place and remedy."""
+
+
+@dataclass(frozen=True)
+class ReplayFile:
+    """A replay file as found: path for messages, name relative to the folder, category, and its bytes."""
+
+    path: str
+    name: str
+    category: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """A level and the actions that finish it, verified by playing them back.
+
+    actions: int64[decisions], 0..5, one per ``frame_skip`` frames.  inputs: uint8[frames], the same as bytes, up to
+    and including the winning frame.  retimed: whether a 60 Hz recording was moved onto the grid, and then deviation_px
+    is how far its path strays from the recording.
+    """
+
+    name: str
+    category: str
+    level: Level
+    actions: np.ndarray
+    inputs: np.ndarray
+    retimed: bool = False
+    deviation_px: float = 0.0
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A replay file that is no demonstration; reason: a short class of reasons, detail: a sentence."""
+
+    name: str
+    category: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class DemonstrationSet:
+    """The demonstrations of a folder, and what was left out of it."""
+
+    folder: str
+    frame_skip: int
+    demonstrations: tuple[Demonstration, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def table(self) -> str:
+        """Counts per category (F113), then every reason for leaving something out, for printing."""
+        rows = [("category", "files", "kept", "re-timed", "levels", "decisions")]
+        categories = sorted({item.category for item in (*self.demonstrations, *self.left_out)})
+        for name in [*categories, "total"]:
+            kept = [d for d in self.demonstrations if name in (d.category, "total")]
+            files = len(kept) + sum(name in (item.category, "total") for item in self.left_out)
+            levels = len({d.level.fingerprint for d in kept})
+            decisions = sum(len(d.actions) for d in kept)
+            rows.append((name, files, len(kept), sum(d.retimed for d in kept), levels, decisions))
+        width = max(len(row[0]) for row in rows)
+        lines = [f"{row[0]:<{width}}" + "".join(f"{value:>11}" for value in row[1:]) for row in rows]
+        deviations = [d.deviation_px for d in self.demonstrations if d.retimed]
+        if deviations:
+            lines.append(
+                f"re-timing moved paths by {np.median(deviations):.1f} px (median), {max(deviations):.1f} px at most"
+            )
+        for reason, count in Counter(item.reason for item in self.left_out).most_common():
+            lines.append(f"left out, {reason}: {count}")
+            details = [f"  {item.name}: {item.detail}" for item in self.left_out if item.reason == reason]
+            lines += details[:_SHOWN_PER_REASON]
+            if len(details) > _SHOWN_PER_REASON:
+                lines.append(f"  ... and {len(details) - _SHOWN_PER_REASON} more")
+        return "\n".join(lines)
+
+    def require_some(self) -> "DemonstrationSet":
+        """The set itself; DemonstrationError if nothing is left to imitate."""
+        if not self.demonstrations:
+            raise DemonstrationError(
+                f"{self.folder}: none of {len(self.left_out)} replays can be used as a demonstration; "
+                f"mend or replace them, or train without imitation\n{self.table()}"
+            )
+        return self
+
+
+def find_replays(folder) -> tuple[ReplayFile, ...]:
+    """All ``*.replay`` files below ``folder``, sorted by name, with their categories.
+
+    The category comes from ``index.json`` beside the file, else from a name of the form ``*_train_CATEGORY_NUMBER`` (or
+    ``test``), else from the sub-folder, else it is "uncategorised".  Raises DemonstrationError.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DemonstrationError(f"{folder}: not a folder; give the folder that holds the *.replay files")
+    paths = sorted(path for path in folder.rglob("*.replay") if path.is_file())
+    if not paths:
+        raise DemonstrationError(f"{folder}: no *.replay files in it or its sub-folders; check the path")
+    indexed: dict[Path, str] = {}
+    for index in sorted(folder.rglob(INDEX_FILE)):
+        indexed |= _read_index(index)
+    return tuple(_read(path, folder, indexed) for path in paths)
+
+
+def load_demonstrations(
+    files: Sequence[ReplayFile],
+    frame_skip: int,
+    *,
+    folder: str = "",
+    simulate: Callable | None = None,
+    retime: Callable | None = None,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> DemonstrationSet:
+    """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
+
+    simulate: ``(level, inputs) -> run``, by default ``nppsim.simulate``.  retime: ``(replay, frame_skip) -> object with
+    inputs and deviation_px, or None``, by default ``nppsim.planner.retime``; called only for replays off the grid.
+    progress: wraps the files, e.g. tqdm.  A broken file is left out like any other, with the error as its detail.
+    """
+    if frame_skip < 1:
+        raise DemonstrationError(f"frame_skip={frame_skip}; one decision lasts at least one frame")
+    simulate = simulate or nppsim.simulate
+    retime = retime or _planner_retime
+    kept: dict[str, Demonstration] = {}
+    left_out = []
+    for file in progress(files):
+        result = _examine(file, frame_skip, simulate, retime)
+        if isinstance(result, Demonstration):
+            content = result.level.fingerprint + result.actions.tobytes().hex()
+            if content not in kept:
+                kept[content] = result
+                continue
+            result = LeftOut(file.name, file.category, "duplicate", f"same level and actions as {kept[content].name}")
+        left_out.append(result)
+    return DemonstrationSet(str(folder), frame_skip, tuple(kept.values()), tuple(left_out))
+
+
+def _examine(file, frame_skip, simulate, retime) -> Demonstration | LeftOut:
+    def leave_out(reason, detail):
+        return LeftOut(file.name, file.category, reason, detail.removeprefix(f"{file.path}: "))
+
+    try:
+        replay = Replay.from_bytes(file.data, file.path)
+    except ReplayError as error:
+        return leave_out("cannot be read", str(error))
+    if replay.success is False:
+        return leave_out("recorded as a failure", "the file says that the level was not finished")
+    try:
+        run = simulate(replay.level, replay.inputs)
+    except LevelError as error:
+        return leave_out("level not supported", str(error))
+    if run.outcome != "won":
+        return leave_out("does not finish", f"{run.outcome} after {run.frames} of {replay.frames} frames")
+    inputs, deviation_px, retimed = replay.inputs[: run.frames], 0.0, False
+    if not on_grid(inputs, frame_skip):
+        found = retime(Replay(replay.level, inputs, True, replay.name), frame_skip)
+        if found is None:
+            return leave_out("cannot be re-timed", f"no actions held for {frame_skip} frames follow this recording")
+        inputs, deviation_px, retimed = np.asarray(found.inputs, np.uint8), float(found.deviation_px), True
+        run = simulate(replay.level, inputs)
+        if run.outcome != "won":
+            return leave_out("does not finish after re-timing", f"{run.outcome} after {run.frames} frames")
+        inputs = inputs[: run.frames]
+    actions = to_decisions(inputs, frame_skip)
+    # bytes 6 and 7 have become 4 and 5, which the physics treats alike
+    inputs = to_inputs(actions, frame_skip, run.frames)
+    return Demonstration(file.name, file.category, replay.level, actions, inputs, retimed, deviation_px)
+
+
+def _planner_retime(replay, frame_skip):
+    from nppsim import planner  # here, because replays on the grid need no search
+
+    return planner.retime(replay, frame_skip)
+
+
+def _read(path, folder, indexed) -> ReplayFile:
+    relative = path.relative_to(folder)
+    match = _RECORDER_NAME.search(path.stem)
+    if path in indexed:
+        category = indexed[path]
+    elif match:
+        category = match["category"]
+    else:
+        category = relative.parent.name or UNCATEGORISED
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DemonstrationError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    return ReplayFile(str(path), relative.as_posix(), category, data)
+
+
+def _read_index(path) -> dict[Path, str]:
+    """Category of each replay that an index file lists; the files must exist."""
+    expected = f'expected {{"demonstrations": [{{"file": NAME, "category": NAME}}, ...]}} in {path}'
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["demonstrations"]
+        listed = {path.parent / entry["file"]: entry["category"] for entry in entries}
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise DemonstrationError(f"{path}: {type(error).__name__}: {error}; {expected}, or delete the file") from error
+    for file, category in listed.items():
+        if not isinstance(category, str) or not category:
+            raise DemonstrationError(f"{path}: category of {file.name} is {category!r}; {expected}")
+        if not file.is_file():
+            raise DemonstrationError(f"{path}: lists {file.name}, which is missing; restore it or mend the index")
+    return listed

@@ -1,0 +1,304 @@
+"""Behavioural cloning: fit a policy's action logits to demonstrated decisions by cross-entropy.
+
+Accuracy alone proves nothing here, since a player mostly repeats his last input: every figure stands beside those of
+two trivial predictors (repeat the previous action; always the most frequent one), and the ones that count are the
+accuracy on *changes* of the action and the success in closed loop.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from bc.dataset import BCDataset
+from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
+
+_EVALUATION_BATCH = 1024
+_NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot work; the message names it, its value and what to choose."""
+
+
+class TrainingError(RuntimeError):
+    """Pretraining that has gone wrong; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class BCConfig:
+    """Settings of pretraining; the only place where their defaults are written."""
+
+    epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 3e-4  # at the start; falls to zero along a cosine
+    weight_decay: float = 1e-5
+    max_grad_norm: float = 1.0
+    patience: int = 10  # epochs without a better validation loss before stopping
+    class_weight_power: float = 0.0  # 0: every decision weighs the same; 1: every action does (F114)
+    bf16: bool = False  # bfloat16 autocast; the loss stays in float32
+    seed: int = 0
+
+    def __post_init__(self):
+        for name in ("epochs", "batch_size", "patience"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose a whole number of at least 1")
+        for name in ("learning_rate", "max_grad_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose a number above 0")
+        for name in ("weight_decay", "class_weight_power"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose 0 or a number above it")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """How well decisions are predicted.
+
+    loss: cross-entropy, unweighted, nats (None for predictors without probabilities).  accuracy: over all decisions.
+    change_accuracy: over those that differ from the one before (None where there are none).  recall: per action, None
+    for actions that do not occur.
+    """
+
+    loss: float | None
+    accuracy: float
+    change_accuracy: float | None
+    recall: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class BCResult:
+    """What pretraining did; ``as_dict`` for the results file.
+
+    best_epoch: 1-based; its weights are in the policy now.  training, validation: of those weights.  baselines: the
+    trivial predictors on the validation part.  history: per epoch, the scalars written to TensorBoard.
+    closed_loop: what ``simulate_closed_loop`` returned, or None.
+    """
+
+    epochs_run: int
+    best_epoch: int
+    stopped_early: bool
+    training: Metrics
+    validation: Metrics
+    baselines: dict[str, Metrics]
+    training_decisions: int
+    validation_decisions: int
+    action_histogram: tuple[int, ...]
+    history: tuple[dict[str, float], ...] = field(repr=False)
+    closed_loop: dict[str, float] | None
+    wall_time_s: float
+
+    def as_dict(self) -> dict:
+        """Plain numbers, lists and dictionaries."""
+        return asdict(self)
+
+    def table(self) -> str:
+        """Validation figures beside the trivial predictors, for printing."""
+        rows = {"policy": self.validation, **self.baselines}
+        lines = [f"{'validation':<16}{'loss':>8}{'accuracy':>10}{'on changes':>12}  recall per action"]
+        for name, metrics in rows.items():
+            by_action = zip(ACTION_NAMES, metrics.recall, strict=True)
+            recall = " ".join(f"{action} {_text(share, '.2f')}" for action, share in by_action)
+            accuracy, changes = _text(metrics.accuracy, ".1%"), _text(metrics.change_accuracy, ".1%")
+            lines.append(f"{name:<16}{_text(metrics.loss, '.3f'):>8}{accuracy:>10}{changes:>12}  {recall}")
+        for name, value in (self.closed_loop or {}).items():
+            lines.append(f"closed loop, {name}: {value:.3g}")
+        return "\n".join(lines)
+
+
+def pretrain(
+    policy,
+    dataset: BCDataset,
+    config: BCConfig,
+    writer=None,
+    device="cpu",
+    simulate_closed_loop: Callable[[object], Mapping[str, float]] | None = None,
+    *,
+    on_improvement: Callable[[object, int], None] | None = None,
+    log: Callable[[str], None] = print,
+) -> BCResult:
+    """Fit ``policy`` to the training part of ``dataset`` and leave it with the weights of the best validation loss.
+
+    policy: a module on ``device`` with ``logits_and_values(observations) -> (float[B, 6], float[B])``, its normaliser
+    set already.  writer: has ``add_scalar(tag, value, step)``; tags ``bc/...``, step = epoch.  simulate_closed_loop:
+    called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.  on_improvement:
+    called with policy and epoch whenever the validation loss is the best so far; save a checkpoint there, and an
+    interruption loses nothing.  Weights learn only through the logits: what serves the values alone stays as it is.
+    Raises TrainingError if the loss is not finite or no gradient arrives.
+    """
+    start = time.monotonic()
+    data = _Tensors(dataset, device)
+    training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
+    weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    updates = config.epochs * math.ceil(len(training) / config.batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    order = np.random.default_rng(config.seed)
+    baselines = trivial_baselines(dataset, validation)
+    _write_constants(writer, dataset, baselines)
+
+    best_loss, best_epoch, best_weights, history = math.inf, 0, None, []
+    bar = tqdm(range(1, config.epochs + 1), desc="imitation", unit="epoch", disable=not sys.stderr.isatty())
+    for epoch in bar:
+        policy.train()
+        scalars = {"learning_rate": schedule.get_last_lr()[0]}
+        rows = order.permutation(training)
+        scalars |= _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch)
+        metrics = evaluate(policy, dataset, validation, config.bf16, data=data)
+        if not math.isfinite(metrics.loss):
+            raise TrainingError(f"validation loss is {metrics.loss} after epoch {epoch}; {_NOT_FINITE}")
+        scalars |= _scalars(metrics)
+        history.append(scalars)
+        _write(writer, scalars, epoch)
+        if metrics.loss < best_loss:
+            best_loss, best_epoch = metrics.loss, epoch
+            best_weights = {name: value.detach().clone() for name, value in policy.state_dict().items()}
+            if on_improvement:
+                on_improvement(policy, epoch)
+        line = f"loss {scalars['train_loss']:.3f}, validation {metrics.loss:.3f}, accuracy {metrics.accuracy:.1%}"
+        bar.set_postfix_str(line)
+        if bar.disable and (epoch == 1 or epoch % max(1, config.epochs // 10) == 0):
+            log(f"imitation, epoch {epoch} of {config.epochs}: {line}")
+        if epoch - best_epoch >= config.patience:
+            break
+    bar.close()
+
+    policy.load_state_dict(best_weights, strict=True)
+    closed_loop = dict(simulate_closed_loop(policy)) if simulate_closed_loop else None
+    _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best_epoch)
+    return BCResult(
+        epochs_run=epoch,
+        best_epoch=best_epoch,
+        stopped_early=epoch < config.epochs,
+        training=evaluate(policy, dataset, training, config.bf16, data=data),
+        validation=evaluate(policy, dataset, validation, config.bf16, data=data),
+        baselines=baselines,
+        training_decisions=len(training),
+        validation_decisions=len(validation),
+        action_histogram=tuple(dataset.action_histogram().tolist()),
+        history=tuple(history),
+        closed_loop=closed_loop,
+        wall_time_s=time.monotonic() - start,
+    )
+
+
+def evaluate(
+    policy, dataset: BCDataset, rows: np.ndarray, bf16: bool = False, *, data: "_Tensors | None" = None
+) -> Metrics:
+    """Metrics of ``policy`` on the given rows of ``dataset``; the policy is in evaluation mode meanwhile."""
+    data = data or _Tensors(dataset, next(policy.parameters()).device)
+    was_training = policy.training
+    policy.eval()
+    losses, predictions = [], []
+    with torch.no_grad():
+        for start in range(0, len(rows), _EVALUATION_BATCH):
+            part = rows[start : start + _EVALUATION_BATCH]
+            logits, actions = _logits(policy, data, part, bf16)
+            losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
+            predictions.append(logits.argmax(dim=1).cpu().numpy())
+    policy.train(was_training)
+    return score(np.concatenate(predictions), dataset, rows, sum(losses) / len(rows))
+
+
+def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
+    """Metrics on ``rows`` of repeating the previous action, and of always taking training's most frequent one."""
+    majority = int(dataset.action_histogram(dataset.rows(validation=False)).argmax())
+    return {
+        "repeat_previous": score(dataset.previous_actions[rows], dataset, rows),
+        "majority": score(np.full(len(rows), majority), dataset, rows),
+    }
+
+
+def score(predictions: np.ndarray, dataset: BCDataset, rows: np.ndarray, loss: float | None = None) -> Metrics:
+    """Metrics of predicted actions, int[len(rows)], against the decisions of ``rows``."""
+    actions = dataset.actions[rows]
+    right = predictions == actions
+    changes = actions != dataset.previous_actions[rows]
+
+    def share(chosen):
+        return float(right[chosen].mean()) if chosen.any() else None
+
+    recall = tuple(share(actions == action) for action in range(NUM_ACTIONS))
+    return Metrics(loss, float(right.mean()), share(changes), recall)
+
+
+class _Tensors:
+    """The dataset as torch tensors that share its memory, and minibatches of it on the device."""
+
+    def __init__(self, dataset, device):
+        self.device = torch.device(device)
+        self.observations = {key: torch.from_numpy(values) for key, values in dataset.observations.items()}
+        self.actions = torch.from_numpy(dataset.actions)
+
+    def batch(self, rows):
+        rows = torch.from_numpy(rows)
+        observations = {key: values[rows].to(self.device) for key, values in self.observations.items()}
+        return observations, self.actions[rows].to(self.device, torch.int64)
+
+
+def _logits(policy, data, rows, bf16):
+    """Logits, float32[B, 6], and actions, int64[B], of some rows."""
+    observations, actions = data.batch(rows)
+    with torch.autocast(data.device.type, dtype=torch.bfloat16, enabled=bf16):
+        logits, _ = policy.logits_and_values(observations)
+    return logits.float(), actions
+
+
+def _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch) -> dict[str, float]:
+    """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
+    total, right = 0.0, 0
+    for start in range(0, len(rows), config.batch_size):
+        part = rows[start : start + config.batch_size]
+        logits, actions = _logits(policy, data, part, config.bf16)
+        # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
+        losses = torch.nn.functional.cross_entropy(logits, actions, weight=weights, reduction="none")
+        loss = losses.mean()
+        if not torch.isfinite(loss):
+            batch = start // config.batch_size + 1
+            raise TrainingError(f"imitation loss is {loss.item()} in epoch {epoch}, batch {batch}; {_NOT_FINITE}")
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.max_grad_norm)
+        if not (norm > 0 and torch.isfinite(norm)):
+            raise TrainingError(
+                f"imitation gradient has norm {norm.item()} in epoch {epoch}; the policy's logits do not depend on its "
+                "parameters, or the values overflow: check that nothing is frozen and the statistics fit the data"
+            )
+        optimizer.step()
+        schedule.step()
+        total += loss.item() * len(part)
+        right += int((logits.argmax(dim=1) == actions).sum())
+    return {"train_loss": total / len(rows), "train_accuracy": right / len(rows)}
+
+
+def _scalars(metrics: Metrics) -> dict[str, float]:
+    values = {
+        "validation_loss": metrics.loss,
+        "validation_accuracy": metrics.accuracy,
+        "validation_change_accuracy": metrics.change_accuracy,
+    }
+    values |= {f"recall/{name}": value for name, value in zip(ACTION_NAMES, metrics.recall, strict=True)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _write_constants(writer, dataset, baselines):
+    shares = dataset.action_histogram() / len(dataset)
+    scalars = {f"actions/{name}": float(share) for name, share in zip(ACTION_NAMES, shares, strict=True)}
+    for name, metrics in baselines.items():
+        scalars[f"baseline/{name}_accuracy"] = metrics.accuracy
+    _write(writer, scalars, 0)
+
+
+def _write(writer, scalars, step):
+    if writer is not None:
+        for name, value in scalars.items():
+            writer.add_scalar(f"bc/{name}", value, step)
+
+
+def _text(value, form):
+    return "-" if value is None else format(value, form)

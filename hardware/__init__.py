@@ -1,0 +1,25 @@
+"""Devices and memory: what this machine has, what a training run needs, and how many environments suit both.
+
+``plan`` is the door; ``python -m hardware plan --architecture NAME`` prints the same for any machine.
+"""
+
+from hardware.detect import Gpu, Machine, detect
+from hardware.memory import UpdateMemory, estimate_update, measure_update
+from hardware.plan import ARCHITECTURE_OBSERVATIONS, Plan, Setting, plan
+from hardware.profiles import PROFILES, PlanError, Profile
+
+__all__ = [
+    "ARCHITECTURE_OBSERVATIONS",
+    "PROFILES",
+    "Gpu",
+    "Machine",
+    "Plan",
+    "PlanError",
+    "Profile",
+    "Setting",
+    "UpdateMemory",
+    "detect",
+    "estimate_update",
+    "measure_update",
+    "plan",
+]

@@ -1,0 +1,93 @@
+"""``python -m hardware plan``: the sizes that a training run would have here, or on a machine one does not have."""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+
+from hardware.detect import GB, Gpu, Machine, detect
+from hardware.plan import ARCHITECTURE_OBSERVATIONS, Plan, plan
+from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the plan; returns the exit status (2 if there is none)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        result = _plan(arguments)
+    except PlanError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result.to_dict(), indent=2) if arguments.json else result)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hardware", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("plan", help="print a plan with the source of each number")
+    command.add_argument("--architecture", required=True, choices=sorted(ARCHITECTURE_OBSERVATIONS))
+    command.add_argument("--total-timesteps", type=int, help="decisions of the whole run")
+    command.add_argument("--profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES))
+    command.add_argument("--num-envs", type=int)
+    command.add_argument("--rollout-length", type=int, help="decisions per environment and update")
+    command.add_argument("--minibatch-size", type=int)
+    command.add_argument("--json", action="store_true")
+    other = command.add_argument_group(
+        "a machine that one does not have (what is not given is as here, or as in the profile)"
+    )
+    other.add_argument("--cores", type=int)
+    other.add_argument("--memory-gb", type=float, help="host memory; 1 GB = 1e9 bytes")
+    other.add_argument("--gpus", type=int)
+    other.add_argument("--gpu-memory-gb", type=float, help="memory of each GPU")
+    return parser
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    return plan(
+        ARCHITECTURE_OBSERVATIONS[arguments.architecture],
+        total_timesteps=arguments.total_timesteps,
+        machine=_machine(arguments),
+        profile=arguments.profile,
+        num_envs=arguments.num_envs,
+        rollout_length=arguments.rollout_length,
+        minibatch_size=arguments.minibatch_size,
+    )
+
+
+def _machine(arguments: argparse.Namespace) -> Machine:
+    """The machine to plan for: this one, changed by the flags; for a profile with GPUs that are not here, its own."""
+    here = detect()
+    profile = find_profile(arguments.profile)
+    machine = profile.machine() if profile is not None and profile.gpus > len(here.gpus) else here
+    given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb)
+    if all(value is None for value in given):
+        return machine
+    for flag, value in zip(("--cores", "--memory-gb", "--gpus", "--gpu-memory-gb"), given, strict=True):
+        if value is not None and (value < 0 or (value == 0 and flag != "--gpus")):
+            raise PlanError(f"{flag} {value}: give a number above 0")
+    cores = arguments.cores or machine.cores
+    memory = machine.memory_bytes if arguments.memory_gb is None else int(arguments.memory_gb * GB)
+    gpus = _described_gpus(arguments, machine)
+    return replace(
+        machine, cpu="described", cores=cores, memory_bytes=memory, available_bytes=memory, gpus=gpus, present=False
+    )
+
+
+def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gpu, ...]:
+    count = arguments.gpus
+    if count is None:
+        count = len(machine.gpus) or (1 if arguments.gpu_memory_gb else 0)
+    if count == 0:
+        return ()
+    if arguments.gpu_memory_gb is not None:
+        name = f"GPU with {arguments.gpu_memory_gb:g} GB"
+        bf16 = machine.gpus[0].bf16 if machine.gpus else True
+        return (Gpu(name, int(arguments.gpu_memory_gb * GB), bf16),) * count
+    if not machine.gpus:
+        raise PlanError(f"--gpus {count}: how much memory has each? add --gpu-memory-gb")
+    return (machine.gpus[0],) * count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

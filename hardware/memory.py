@@ -1,0 +1,138 @@
+"""How much memory a training run needs.
+
+Environments live in host memory, not on the GPU: the rollout buffer holds num_envs x rollout_length observations.
+The device (the GPU, or host memory on a CPU) holds the network, its optimiser and the activations of one minibatch.
+The first is arithmetic; the second is measured by a probe update that the caller supplies, or else estimated.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from nppsim.observe import layout
+
+# Bytes per transition beside the observation: action 8; log-probability, value, reward, advantage and return 4 each;
+# terminated, truncated and six mask bits 8; six logits of the policy being imitated 24; rounded up.
+TRANSITION_BYTES = 64
+# State record, entities and pictures drawn so far of one environment, beside its two observation rows (current and
+# final).  A generous round figure: at 1024 environments it is 0.1 GB.
+ENVIRONMENT_BYTES = 100_000
+# One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), with room for evaluation.
+PROCESS_BYTES = 1_500_000_000
+
+PROBE_SIZES = (64, 256)  # samples; two sizes give the line "fixed + per sample"
+
+
+@dataclass(frozen=True)
+class UpdateMemory:
+    """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``.
+
+    fixed_bytes: parameters, gradients, optimiser.  bytes_per_sample: inputs and activations.
+    source: "measurement" or "estimate".
+    """
+
+    fixed_bytes: int
+    bytes_per_sample: int
+    source: str
+
+    def total(self, samples: int) -> int:
+        """Bytes for this many samples at once."""
+        return self.fixed_bytes + self.bytes_per_sample * samples
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One line of the memory arithmetic.  where: "host" or "device" (each GPU); how: the arithmetic in words."""
+
+    where: str
+    name: str
+    bytes: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a run keeps in memory, as a function of its sizes.
+
+    observations: keys.  update: memory of one gradient step.  gpus: 0 trains on the CPU, so that the update counts as
+    host memory.  other_bytes: what the caller holds besides (level bank, demonstrations).
+    """
+
+    observations: tuple[str, ...]
+    update: UpdateMemory
+    gpus: int = 0
+    other_bytes: int = 0
+
+    def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
+        """Every line of the arithmetic; the sizes are totals over all GPUs."""
+        seen = observation_bytes(self.observations)
+        processes = max(self.gpus, 1)
+        # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
+        samples = -(-max(minibatch_size, num_envs) // processes)
+        update = self.update
+        rows = [
+            MemoryRow(
+                "host",
+                "rollout buffer",
+                num_envs * rollout_length * (seen + TRANSITION_BYTES),
+                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation + {TRANSITION_BYTES} B)",
+            ),
+            MemoryRow(
+                "host",
+                "environments",
+                num_envs * (2 * seen + ENVIRONMENT_BYTES),
+                f"{num_envs} envs x (2 x {seen} B observation + {ENVIRONMENT_BYTES} B), estimate",
+            ),
+            MemoryRow("host", "processes", processes * PROCESS_BYTES, f"{processes} x {PROCESS_BYTES} B, estimate"),
+            MemoryRow(
+                "device" if self.gpus else "host",
+                "network update",
+                update.total(samples),
+                f"{update.fixed_bytes} B + {samples} samples x {update.bytes_per_sample} B, {update.source}",
+            ),
+        ]
+        if self.other_bytes:
+            rows.append(MemoryRow("host", "levels and data", self.other_bytes, "told by the caller"))
+        return tuple(rows)
+
+
+def total(rows: Iterable[MemoryRow], where: str) -> int:
+    """Sum of the bytes of the rows of one place."""
+    return sum(row.bytes for row in rows if row.where == where)
+
+
+def observation_bytes(observations: Iterable[str]) -> int:
+    """Bytes of one observation of these keys (or short names), as the buffers hold it (images in uint8)."""
+    return sum(layout.SPECS[key].bytes for key in layout.resolve(observations))
+
+
+def estimate_update(observations: Iterable[str]) -> UpdateMemory:
+    """UpdateMemory from the observation layout alone: generous, and marked as an estimate.
+
+    Per sample: the inputs as float32, six times (inputs, convolution outputs and their gradients: a Nature CNN on the
+    player's frame keeps 0.8 of its input per pass), and 64 kB for the fully connected layers.
+    Fixed: 4 bytes x 4 (weight, gradient, two Adam moments) for 8 million parameters with images, 1 million without.
+    """
+    keys = layout.resolve(observations)
+    numbers = sum(layout.SPECS[key].bytes // (4 if layout.SPECS[key].dtype == "float32" else 1) for key in keys)
+    parameters = 8_000_000 if has_images(keys) else 1_000_000
+    return UpdateMemory(16 * parameters, 6 * 4 * numbers + 64_000, "estimate")
+
+
+def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> UpdateMemory:
+    """UpdateMemory from two probe updates.
+
+    probe(minibatch_size) runs one whole update step on made-up data and returns the peak bytes it held on the device:
+    parameters, optimiser and activations.  Readings of host memory are coarse, so a sample is never taken to need
+    less than three times its observation (the minibatch, its converted copy, one activation).
+    """
+    small, large = PROBE_SIZES
+    peak_small, peak_large = probe(small), probe(large)
+    slope = (peak_large - peak_small) / (large - small)
+    per_sample = int(max(slope, 3 * observation_bytes(observations)))
+    # Through the smaller point: where the slope was raised, the line then lies above both readings.
+    return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
+
+
+def has_images(observations: Iterable[str]) -> bool:
+    """Whether a picture is among the keys: these need a convolutional network, and a thousand times the memory."""
+    return bool({"player_frame", "global_view"} & set(layout.resolve(observations)))

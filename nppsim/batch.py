@@ -1,0 +1,463 @@
+"""BatchSimulator: N environments over a LevelBank, one call per decision.
+
+One Numba call advances every environment by ``frame_skip`` frames, adds up rewards, restarts finished episodes and writes
+observations straight into arrays that the caller keeps.  An environment is one row of bytes; nothing depends on the number
+of threads or on which environments share a batch.
+"""
+
+import os
+import sys
+import time
+from collections import namedtuple
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+from numba import njit, prange
+
+from nppsim import _cache, paths
+from nppsim import reward as rewards
+from nppsim.bank import LevelBank
+from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.level import EXIT, EXIT_SWITCH, Level
+from nppsim.observe import images, layout, vectors
+from nppsim.physics.segments import clamped_cell
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
+from nppsim.physics.tick import start, tick
+
+ACTION_INPUT = np.array([0, 4, 2, 1, 5, 3], np.uint8)  # input byte of: no-op, left, right, jump, jump+left, jump+right
+NUM_ACTIONS = len(ACTION_INPUT)
+TIMEOUT, WON, DIED = 0, 1, 2
+
+# The running episode of an environment.
+RUNNING = np.dtype(
+    [
+        ("potential", "f8"),  # phi of the present state
+        ("path_start", "f8"),  # px, length of the level's way
+        ("best", "f8"),  # px, smallest straight distance to the current objective so far
+        ("decisions", "i4"),
+        ("near", "i4"),  # bit p: the proximity reward of phase p has been given
+    ],
+    align=True,
+)
+# A finished episode; ``ret`` is the undiscounted return and the sum of ``terms``.
+EPISODE = np.dtype(
+    [("level", "i4"), ("outcome", "i1"), ("frames", "i4"), ("decisions", "i4"), ("gold", "i4"), ("ret", "f8")]
+    + [("terms", "f8", (rewards.NUM_TERMS,))],
+    align=True,
+)
+_NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 4, 8, 16 cells
+
+# Arrays of one set of observations, in the order of ``layout.SPECS``; those not wanted have length 0.
+Views = namedtuple("Views", tuple(layout.SPECS))
+# Everything of the environments, one row each; visited is empty unless exploration is rewarded.
+State = namedtuple("State", "ninja running terms entities visited")
+# Path fields of environments whose doors are not as at the start (a cache: recomputed when the key differs).
+Fields = namedtuple("Fields", "key distance hop switch_to_exit")
+Static = namedtuple("Static", "solid background time_limit path_length reward")
+Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms")
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fields_now(i, state, world, fields):
+    """(distance, hop, switch_to_exit) of environment i, for its doors as they are now."""
+    level = state.ninja[i]["level"]
+    first, end = world.switches_first[level], world.switches_end[level]
+    base = world.entity_first[level]
+    changed = False
+    key = np.int64(level)
+    for k in range(first, end):
+        closed = state.entities[i, k - base]["closed"]
+        changed |= closed != world.entity_initial[k, 2]
+        key = key * 3 + closed + 1
+    if not changed:
+        return world.distance[level], world.hop[level], world.switch_to_exit[level]
+    if fields.key[i] != key:
+        closed = np.empty(end - first, np.uint8)
+        for k in range(first, end):
+            closed[k - first] = state.entities[i, k - base]["closed"]
+        fields.switch_to_exit[i] = paths.compute_fields(
+            world, world.nodes[level], level, closed, fields.distance[i], fields.hop[i]
+        )
+        fields.key[i] = key
+    return fields.distance[i], fields.hop[i], fields.switch_to_exit[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _straight_distance(ninja, entities, world, level):
+    """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
+    base = world.entity_first[level]
+    wanted = EXIT if ninja["switch_taken"] else EXIT_SWITCH
+    best = rewards.DIAGONAL
+    for k in range(world.exits_first[level], world.exits_end[level]):
+        if world.entity_type[k] == wanted and (wanted == EXIT_SWITCH or entities[k - base]["clock"] > 0):
+            dx, dy = world.entity_xy[k, 0] - ninja["x"], world.entity_xy[k, 1] - ninja["y"]
+            best = min(best, np.sqrt(dx * dx + dy * dy))
+    return best
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _potential(i, state, world, fields, reward):
+    """phi of the present state of environment i."""
+    ninja = state.ninja[i]
+    if reward[4] == 0.0:
+        return 0.0
+    if reward[5] == rewards.STRAIGHT_LINE:
+        distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
+        return reward[4] * (1.0 - distance / rewards.DIAGONAL)
+    distance, _hop, _onward = _fields_now(i, state, world, fields)
+    length, _node = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])
+    reach = state.running[i]["path_start"]
+    return reward[4] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _restart(i, level, state, world, fields, static):
+    ninja, running = state.ninja[i], state.running[i]
+    start(ninja, state.entities[i], world, level)
+    running["path_start"] = static.path_length[level]
+    running["decisions"] = 0
+    running["near"] = 0
+    running["best"] = _straight_distance(ninja, state.entities[i], world, level)
+    state.terms[i, :] = 0.0
+    state.visited[i, :] = 0
+    if static.reward[8] != 0.0:
+        _explore(ninja, state.visited[i])
+    running["potential"] = _potential(i, state, world, fields, static.reward)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _explore(ninja, visited):
+    """Mark the cell under the ninja and its blocks; returns how many of the four are new."""
+    cx, cy = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
+    new = 0
+    first = 0
+    size, rows = 1, CELLS_Y
+    for columns in (CELLS_X, 11, 6, 3):
+        block = first + (cx // size) * rows + cy // size
+        new += 1 - visited[block]
+        visited[block] = 1
+        first += columns * rows
+        size = 4 if size == 1 else size * 2
+        rows = (CELLS_Y + size - 1) // size
+    return new
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out):
+    """One decision of one environment: frames, reward terms, end of the episode."""
+    ninja, running, reward, terms = state.ninja[i], state.running[i], static.reward, state.terms[i]
+    had_switch = ninja["switch_taken"]
+    before = ninja["frame"]
+    new_blocks = 0
+    for _ in range(frame_skip):
+        tick(ninja, state.entities[i], world, input_byte)
+        if reward[8] != 0.0:
+            new_blocks += _explore(ninja, state.visited[i])
+        if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
+            break
+    running["decisions"] += 1
+    level = ninja["level"]
+    won, died = ninja["state"] == CELEBRATING, ninja["state"] == DEAD
+    terminal = won or died
+    truncated = not terminal and ninja["frame"] >= static.time_limit[level]
+
+    total = 0.0
+    for term in range(len(terms)):
+        value = 0.0
+        if term == 0:
+            value = reward[0] if won else 0.0
+        elif term == 1:
+            value = reward[1] if died else 0.0
+        elif term == 2:
+            value = reward[2] if ninja["switch_taken"] and not had_switch else 0.0
+        elif term == 3:
+            value = reward[3] * (ninja["frame"] - before)
+        elif term == 4:
+            after = 0.0 if terminal else _potential(i, state, world, fields, reward)
+            value = gamma * after - running["potential"]
+            running["potential"] = after
+        elif term == 5 and reward[6] != 0.0:
+            distance = _straight_distance(ninja, state.entities[i], world, level)
+            if ninja["switch_taken"] and not had_switch:
+                running["best"] = distance
+            elif distance < running["best"]:
+                value = reward[6] * (running["best"] - distance)
+                running["best"] = distance
+        elif term == 6 and reward[7] != 0.0:
+            phase = 1 if ninja["switch_taken"] else 0
+            if not running["near"] >> phase & 1:
+                distance = _straight_distance(ninja, state.entities[i], world, level)
+                if distance < rewards.PROXIMITY_REACH:
+                    value = reward[7]
+                    running["near"] |= 1 << phase
+        elif term == 7:
+            value = reward[8] * new_blocks
+        terms[term] += value
+        total += value
+    out.rewards[i] = total
+    out.terminated[i] = terminal
+    out.truncated[i] = truncated
+    if terminal or truncated:
+        out.level[i] = level
+        out.outcome[i] = WON if won else (DIED if died else TIMEOUT)
+        out.frames[i] = ninja["frame"]
+        out.decisions[i] = running["decisions"]
+        out.gold[i] = ninja["gold"]
+        out.terms[i] = terms
+        out.ret[i] = terms.sum()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _observe(i, state, world, fields, static, views):
+    """Write the observations of environment i that are wanted."""
+    ninja, entities = state.ninja[i], state.entities[i]
+    level = ninja["level"]
+    if len(views.game_state):
+        vectors.game_state(ninja, views.game_state[i])
+    if len(views.reachability_features):
+        distance, hop, onward = _fields_now(i, state, world, fields)
+        vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[i])
+    if len(views.entity_positions):
+        vectors.entity_positions(ninja, entities, world, level, views.entity_positions[i])
+    if len(views.switch_states):
+        vectors.switch_states(entities, world, level, views.switch_states[i])
+    if len(views.hazards):
+        vectors.hazards_and_surroundings(
+            ninja, entities, world, level, static.solid[level], views.hazards[i], views.surroundings[i]
+        )
+    if len(views.player_frame):
+        images.player_frame(ninja, entities, world, level, views.player_frame[i])
+    if len(views.global_view):
+        images.global_view(ninja, entities, world, level, static.background[level], views.global_view[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy", parallel=True)
+def _step(actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
+    for i in prange(len(actions)):
+        _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out)
+        if out.terminated[i] or out.truncated[i]:
+            if out.truncated[i]:
+                _observe(i, state, world, fields, static, final_views)
+            _restart(i, next_level[i], state, world, fields, static)
+        _observe(i, state, world, fields, static, views)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", parallel=True)
+def _reset(levels, state, world, fields, static, views):
+    for i in prange(len(levels)):
+        if levels[i] >= 0:
+            _restart(i, levels[i], state, world, fields, static)
+        _observe(i, state, world, fields, static, views)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _masks(state, out):
+    for i in range(len(out)):
+        vectors.action_mask(state.ninja[i], out[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _prepare_static(world, solid, background):
+    for level in range(len(solid)):
+        vectors.solid_map(world.stage[level], solid[level])
+    for level in range(len(background)):
+        images.background(world.stage[level], background[level])
+
+
+class BatchSimulator:
+    """N environments, stepped together.
+
+    levels: a LevelBank or a sequence of levels.  num_envs: N.  frame_skip: frames per decision, at least 1.
+    observations: names or keys of ``layout``.  reward: a preset's name or a RewardConfig.  gamma: discount per decision,
+    used by the shaping term; give PPO the same.  threads: CPU threads; all usable ones if None.
+
+    Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
+    obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
+    rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE[N], rows ``finished`` are valid.
+    next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
+    Environments restart in the very step that ends their episode (Gymnasium's SAME_STEP autoreset).
+    """
+
+    def __init__(
+        self,
+        levels: LevelBank | Sequence[Level],
+        num_envs: int,
+        *,
+        frame_skip: int = 4,
+        observations: Sequence[str] = layout.VISION_FREE,
+        reward: str | rewards.RewardConfig = "default",
+        gamma: float = 0.995,
+        threads: int | None = None,
+    ):
+        if num_envs < 1 or frame_skip < 1:
+            raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
+        if not 0.0 < gamma <= 1.0:
+            raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
+        self.bank = levels if isinstance(levels, LevelBank) else LevelBank(levels)
+        self.num_envs = int(num_envs)
+        self.frame_skip = int(frame_skip)
+        self.gamma = float(gamma)
+        self.keys = layout.resolve(observations)
+        self.reward_config = rewards.resolve(reward)
+        self.threads = _usable_threads(threads)
+        self._allocate_state()
+        self.obs = self._allocate_observations()
+        self.final_obs = self._allocate_observations()
+        self._views, self._final_views = self._as_views(self.obs), self._as_views(self.final_obs)
+        wants_view = "global_view" in self.keys
+        solid = np.empty((len(self.bank), *vectors.SOLID_SHAPE), np.uint8)
+        background = np.empty((len(self.bank) if wants_view else 0, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
+        _prepare_static(self.bank.world, solid, background)
+        reward_vector = self.reward_config.vector()
+        self._static = Static(solid, background, self.bank.time_limit, self.bank.path_length, reward_vector)
+        self.rewards = np.zeros(num_envs, np.float32)
+        self.terminated = np.zeros(num_envs, bool)
+        self.truncated = np.zeros(num_envs, bool)
+        self.episode = np.zeros(num_envs, EPISODE)
+        self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
+        self._out = Output(
+            self.rewards, self.terminated, self.truncated, *(self.episode[name] for name in EPISODE.names)
+        )
+        self.finished = np.empty(0, np.int64)
+        self._started = False
+
+    def _allocate_state(self):
+        """One row of bytes per environment; the records are views of it."""
+        n, entities = self.num_envs, self.bank.max_entities
+        blocks = _NUM_BLOCKS if self.reward_config.exploration else 0
+        parts = [
+            (NINJA, ()),
+            (RUNNING, ()),
+            (np.dtype("f8"), (rewards.NUM_TERMS,)),
+            (ENTITY, (entities,)),
+            (np.dtype("u1"), (blocks,)),
+        ]
+        offsets = np.cumsum([0] + [-(-t.itemsize * int(np.prod(shape)) // 8) * 8 for t, shape in parts])
+        self._rows = np.zeros((n, int(offsets[-1])), np.uint8)
+        views = []
+        for (dtype, shape), offset in zip(parts, offsets[:-1], strict=True):
+            strides = (self._rows.strides[0], *([dtype.itemsize] if shape else []))
+            views.append(np.ndarray((n, *shape), dtype, self._rows, int(offset), strides))
+        self.state = State(*views)
+        needs_fields = bool(np.any(self.bank.world.switches_end > self.bank.world.switches_first))
+        rows = n if needs_fields else 1
+        self._fields = Fields(
+            np.full(n, -1, np.int64),
+            np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
+            np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
+            np.zeros(rows, np.int64),
+        )
+
+    def _allocate_observations(self) -> dict[str, np.ndarray]:
+        specs = (layout.SPECS[key] for key in self.keys)
+        return {spec.key: np.zeros((self.num_envs, *spec.shape), spec.dtype) for spec in specs}
+
+    def _as_views(self, obs: dict[str, np.ndarray]) -> Views:
+        """All keys, unwanted ones with length 0; hazards and surroundings are made together."""
+        arrays = dict(obs)
+        pair = ("hazards", "surroundings")
+        if any(key in obs for key in pair):
+            for key in pair:
+                spec = layout.SPECS[key]
+                arrays.setdefault(key, np.zeros((self.num_envs, *spec.shape), spec.dtype))
+        return Views(*(arrays.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values()))
+
+    @property
+    def level(self) -> np.ndarray:
+        """int32[N]: index of the level that each environment plays now."""
+        return self.state.ninja["level"]
+
+    def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.
+
+        An entry of -1 leaves that environment as it is.
+        """
+        levels = self.next_level if levels is None else self._checked_levels(levels)
+        if not self._started and (levels < 0).any():
+            raise ValueError("the first reset must start every environment; levels contains -1")
+        self._started = True
+        with _announced_compilation(_reset), _threads(self.threads):
+            _reset(levels, self.state, self.bank.world, self._fields, self._static, self._views)
+        return self.obs
+
+    def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
+        """Advance by one decision.  actions: int[N], 0..5.  Returns the observations; see the class for the rest."""
+        if not self._started:
+            raise RuntimeError("call reset() before step()")
+        actions = np.ascontiguousarray(actions, np.int64)
+        if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
+            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
+        self._checked_levels(self.next_level)
+        with _announced_compilation(_step), _threads(self.threads):
+            _step(
+                actions, self.next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
+                self._static, self._out, self._views, self._final_views,
+            )  # fmt: skip
+        self.finished = np.flatnonzero(self.terminated | self.truncated)
+        return self.obs
+
+    def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
+        levels = np.ascontiguousarray(levels, np.int32)
+        if levels.shape != (self.num_envs,) or levels.max(initial=-1) >= len(self.bank) or levels.min(initial=0) < -1:
+            raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
+        return levels
+
+    def snapshot(self, i: int) -> np.ndarray:
+        """uint8[...]: everything that the future of environment i depends on."""
+        return self._rows[i].copy()
+
+    def restore(self, i: int, snapshot: np.ndarray) -> None:
+        """Put environment i into a state taken by ``snapshot`` (of any environment of this simulator)."""
+        if snapshot.shape != self._rows[i].shape:
+            raise ValueError(f"snapshot has {snapshot.size} bytes, this simulator's have {self._rows[i].size}")
+        self._rows[i] = snapshot
+        self._started = True
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Write the observations of the present states (after ``restore``) and return them."""
+        return self.reset(np.full(self.num_envs, -1, np.int32))
+
+    def action_masks(self) -> np.ndarray:
+        """bool[N, 6]: actions that can have an effect."""
+        masks = np.empty((self.num_envs, NUM_ACTIONS), bool)
+        _masks(self.state, masks)
+        return masks
+
+
+def _usable_threads(threads: int | None) -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = numba.config.NUMBA_NUM_THREADS
+    if threads is not None and not 1 <= threads <= limit:
+        raise ValueError(f"threads must be in 1..{limit}; got {threads}")
+    return threads or min(usable, limit)
+
+
+class _threads:
+    """Use a number of Numba threads for one call."""
+
+    def __init__(self, count: int):
+        self.count = count
+
+    def __enter__(self):
+        self.before = numba.get_num_threads()
+        numba.set_num_threads(self.count)
+
+    def __exit__(self, *_):
+        numba.set_num_threads(self.before)
+
+
+class _announced_compilation:
+    """Say so, once, when a kernel is about to be compiled rather than loaded."""
+
+    def __init__(self, kernel):
+        self.announce = not kernel.signatures and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
+
+    def __enter__(self):
+        self.begin = time.monotonic()
+        if self.announce:
+            print("nppsim: compiling a kernel for this machine (once per version) ...", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_):
+        if self.announce:
+            print(f"nppsim: compiled in {time.monotonic() - self.begin:.0f} s", file=sys.stderr, flush=True)

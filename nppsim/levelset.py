@@ -1,0 +1,257 @@
+"""Level sets: folders of level files with one JSON index.
+
+A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layout, by default
+``<category>/<number>.map``.  The index is an object with ``format`` ("nppsim level set"), ``version`` (1) and
+``levels``, a list with one object per level:
+
+    file         path of the level file, relative to the folder, with forward slashes
+    category     e.g. "simple"
+    generator    which generator made the level; "" if none did
+    parameters   the generator's settings, an object
+    seed         the generator's seed, or null
+    fingerprint  ``Level.fingerprint``, checked whenever the level is read
+    par_frames   frames in which somebody is known to finish the level, or null if nobody tried
+
+A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
+sub-folder, or "uncategorised".  Opening reads the index only; a level is read when it is asked for.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from nppsim.level import Level, LevelError, mirror
+
+INDEX = "index.json"
+FORMAT, VERSION = "nppsim level set", 1
+UNCATEGORISED = "uncategorised"
+_NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
+
+
+class LevelSetError(ValueError):
+    """A level set that cannot be used; the message names the folder or file, the place, and what to do."""
+
+
+@dataclass(frozen=True)
+class LevelEntry:
+    """What a level set knows about a level without reading it; the fields are those of the index (see above)."""
+
+    category: str
+    generator: str = ""
+    parameters: dict = field(default_factory=dict)
+    seed: int | None = None
+    par_frames: int | None = None
+    file: str = ""
+    fingerprint: str = ""
+
+
+_FIELD_TYPES = {
+    "category": (str,),
+    "generator": (str,),
+    "parameters": (dict,),
+    "seed": (int, type(None)),
+    "par_frames": (int, type(None)),
+    "file": (str,),
+    "fingerprint": (str,),
+}
+
+
+class LevelSet(Sequence):
+    """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
+
+    path: the folder.  entries: one LevelEntry per level.  categories: their names, in order of first appearance.
+    """
+
+    def __init__(self, path: Path, entries: Iterable[LevelEntry]):
+        self.path = path
+        self.entries = tuple(entries)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "LevelSet":
+        """Open a level set folder.  Raises LevelSetError if it is missing, empty, or has a broken index."""
+        path = Path(path)
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "does not exist"
+            raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
+        entries = _read_index(path) if (path / INDEX).exists() else _scan_folder(path)
+        if not entries:
+            raise LevelSetError(f"{path} holds no levels; put N++ level files there, or run scripts/generate_levels.py")
+        return cls(path, entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> Level:
+        """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
+        entry = self.entries[index]
+        file = self.path / entry.file
+        try:
+            level = Level.load(file)
+        except LevelError as error:
+            raise LevelSetError(f"{error}; remove or replace this file") from error
+        except OSError as error:
+            raise LevelSetError(f"{file}: {error.strerror}; restore the file or make the level set anew") from error
+        if entry.fingerprint and level.fingerprint != entry.fingerprint:
+            raise LevelSetError(
+                f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states {entry.fingerprint[:12]}…: "
+                "the file was changed after it was indexed; restore it or make the level set anew"
+            )
+        return level
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(self._indices)
+
+    def category(self, index: int) -> str:
+        """Category of level ``index``."""
+        return self.entries[index].category
+
+    def indices(self, category: str) -> np.ndarray:
+        """int64 array: the indices of all levels of a category, ascending.  Raises LevelSetError if there are none."""
+        if category not in self._indices:
+            raise LevelSetError(
+                f"{self.path} has no levels of category {category!r}; it has {', '.join(self.categories)}"
+            )
+        return self._indices[category].copy()
+
+    def fingerprint(self, index: int) -> str:
+        """``Level.fingerprint`` of level ``index``, from the index where there is one."""
+        return self.entries[index].fingerprint or self[index].fingerprint
+
+    @cached_property
+    def _indices(self) -> dict[str, np.ndarray]:
+        lists: dict[str, list[int]] = {}
+        for i, entry in enumerate(self.entries):
+            lists.setdefault(entry.category, []).append(i)
+        return {category: np.array(members, dtype=np.int64) for category, members in lists.items()}
+
+    @classmethod
+    def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
+        """Make a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
+
+        Raises LevelSetError if the folder exists and is not empty.  An interrupted write leaves an index without levels.
+        """
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise LevelSetError(f"{path} exists already; choose another folder, or append to it")
+        path.mkdir(parents=True, exist_ok=True)
+        _write_index(path, [])
+        return cls.append(path, levels)
+
+    @classmethod
+    def append(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
+        """Add levels to a level set that has an index; all of them or, if interrupted, none.
+
+        The level files are written first and the index is replaced in one step at the end.
+        Raises LevelSetError if there is no index, or a level's file name is taken.
+        """
+        path = Path(path)
+        if not (path / INDEX).exists():
+            raise LevelSetError(f"{path} has no {INDEX}; make a level set there with LevelSet.write")
+        entries = _read_index(path)
+        taken = {entry.file for entry in entries}
+        numbers: dict[str, int] = {}
+        for level, entry in levels:
+            file = entry.file
+            while not file or (not entry.file and file in taken):
+                number = numbers.get(entry.category, 0)
+                numbers[entry.category] = number + 1
+                file = f"{entry.category}/{number:06d}.map"
+            if file in taken:
+                raise LevelSetError(
+                    f"{path}: the file name {file} is taken; leave LevelEntry.file empty for a free one"
+                )
+            entry = replace(entry, file=file, fingerprint=level.fingerprint)
+            _check_entry(asdict(entry), f"{path}: level {len(entries)}")
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            level.save(path / file)
+            taken.add(file)
+            entries.append(entry)
+        _write_index(path, entries)
+        return cls(path, entries)
+
+
+def check_disjoint(train: LevelSet, test: LevelSet) -> None:
+    """Raise LevelSetError if a level of ``test``, or its mirror image, is also in ``train``."""
+    place = {train.fingerprint(i): i for i in range(len(train))}
+    shared = []
+    for i, level in enumerate(test):
+        twin = place.get(level.fingerprint, place.get(mirror(level).fingerprint))
+        if twin is not None:
+            shared.append(f"{test.entries[i].file} = {train.entries[twin].file}")
+    if shared:
+        raise LevelSetError(
+            f"{len(shared)} of {len(test)} levels of {test.path} are also in {train.path}, as they are or mirrored: "
+            f"{', '.join(shared[:5])}{', …' if len(shared) > 5 else ''}; success on them would measure memory. "
+            "Remove them, or generate the test levels with another seed and train as exclude"
+        )
+
+
+def _scan_folder(path: Path) -> list[LevelEntry]:
+    files = []
+    for folder, subfolders, names in os.walk(path):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        files += [
+            (Path(folder) / name).relative_to(path)
+            for name in names
+            if not name.startswith(".") and Path(name).suffix.lower() not in _NOT_LEVELS
+        ]
+    files.sort(key=lambda file: file.parts)
+    return [
+        LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
+        for file in files
+    ]
+
+
+def _read_index(path: Path) -> list[LevelEntry]:
+    file = path / INDEX
+    try:
+        index = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise LevelSetError(
+            f"{file} is not JSON: {error}; restore it, or delete it to use the folder as it is"
+        ) from error
+    if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
+        raise LevelSetError(
+            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION}, "levels": [...]'
+        )
+    if index.get("version") != VERSION:
+        raise LevelSetError(
+            f"{file} has version {index.get('version')!r}, this program reads version {VERSION}; make the level set anew"
+        )
+    for i, entry in enumerate(index["levels"]):
+        _check_entry(entry, f"{file}: level {i}")
+    return [LevelEntry(**entry) for entry in index["levels"]]
+
+
+def _check_entry(entry: dict, place: str) -> None:
+    """Raise LevelSetError, naming the place, for an index entry that cannot be right."""
+    if not isinstance(entry, dict) or entry.keys() != _FIELD_TYPES.keys():
+        found = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
+        raise LevelSetError(f"{place} has {found}; needed are exactly the fields {', '.join(_FIELD_TYPES)}")
+    for name, types in _FIELD_TYPES.items():
+        if not isinstance(entry[name], types) or isinstance(entry[name], bool):
+            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
+            raise LevelSetError(f"{place}: {name} is {entry[name]!r}; needed is {expected}")
+    file = PurePosixPath(entry["file"])
+    if not file.parts or file.is_absolute() or ".." in file.parts or "\\" in entry["file"]:
+        raise LevelSetError(
+            f"{place}: file is {entry['file']!r}; needed is a relative path that stays inside the folder"
+        )
+    if not entry["category"]:
+        raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
+
+
+def _write_index(path: Path, entries: Sequence[LevelEntry]) -> None:
+    """Replace the index in one step.  One line per level, so that two indexes can be compared line by line."""
+    names = [f.name for f in fields(LevelEntry)]
+    lines = [json.dumps({name: getattr(entry, name) for name in names}) for entry in entries]
+    text = f'{{"format": "{FORMAT}", "version": {VERSION}, "levels": [\n' + ",\n".join(lines) + "\n]}\n"
+    temporary = path / f"{INDEX}.{os.getpid()}.tmp"
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path / INDEX)

@@ -1,0 +1,119 @@
+"""The observation layout: every key, its shape, dtype, components and natural scale, in one place.
+
+Observations are raw (pixels, pixels per frame, frames, flags); the policy network normalises them.  The table in
+``docs/observations.md`` is made from this file, and ``fingerprint`` travels inside every dataset and checkpoint,
+so that data of one layout can never meet a network of another.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+VERSION = 1  # raise when a component changes its meaning while shapes stay the same
+
+NUM_DOORS = 5  # locked doors listed in ``switch_states``
+NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
+SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
+SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
+PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
+GLOBAL_VIEW_SHAPE = (176, 100)  # x first; one pixel is 6 x 6 px of the level
+
+MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goal reads this value
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """One key of the observation dictionary.
+
+    name: short name, as in ``observations=("state", ...)``.  key: key in the dictionary.
+    shape: without the environment axis.  dtype: "float32" or "uint8".
+    components: names of the entries along the last axis (float keys only).
+    scale: natural size of each component, in its own unit; the network never divides by less than a tenth of it.
+    low, high: bounds for Gymnasium's Box.
+    """
+
+    name: str
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    components: tuple[str, ...] = ()
+    scale: tuple[float, ...] = ()
+    low: float = -np.inf
+    high: float = np.inf
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one observation of this key."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+_STATE = (
+    [("x", 528.0), ("y", 300.0), ("vx", 3.3), ("vy", 3.3)]
+    + [(f"state_{name}", 1.0) for name in ("standing", "running", "braking", "jumping", "falling", "wall_sliding")]
+    + [("airborne", 1.0), ("walled", 1.0), ("ceiling_contact", 1.0), ("wall_normal", 1.0)]
+    + [("floor_normal_x", 1.0), ("floor_normal_y", 1.0), ("gravity", 0.06), ("drag", 0.1), ("jump_hold", 45.0)]
+    + [(f"{name}_buffer", 5.0) for name in ("jump", "floor", "wall", "pad")]
+    + [("jump_held", 1.0), ("pad_direction_x", 1.0), ("pad_direction_y", 1.0)]
+)
+_REACHABILITY = [
+    ("path_to_objective", 300.0),
+    ("path_to_exit", 600.0),
+    ("waypoint1_dx", 36.0),
+    ("waypoint1_dy", 36.0),
+    ("waypoint2_dx", 120.0),
+    ("waypoint2_dy", 120.0),
+    ("switch_collected", 1.0),
+    ("reachable", 1.0),
+]
+_ENTITIES = [(f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))]
+_DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y", 300.0), ("open", 1.0)]
+_HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
+
+
+def _vector(name, key, components, shape=None):
+    names, scale = zip(*components, strict=True)
+    return ObservationSpec(name, key, shape or (len(names),), "float32", names, scale)
+
+
+def _image(name, key, shape):
+    return ObservationSpec(name, key, shape, "uint8", low=0, high=255)
+
+
+SPECS: dict[str, ObservationSpec] = {
+    spec.key: spec
+    for spec in (
+        _vector("state", "game_state", _STATE),
+        _vector("reachability", "reachability_features", _REACHABILITY),
+        _vector("entities", "entity_positions", _ENTITIES),
+        _vector("switches", "switch_states", [(f"door{i}_{n}", s) for i in range(NUM_DOORS) for n, s in _DOOR]),
+        _vector("hazards", "hazards", _HAZARD, (NUM_HAZARDS, len(_HAZARD))),
+        _image("surroundings", "surroundings", (len(SURROUNDINGS_PLANES), SURROUNDINGS_SIZE, SURROUNDINGS_SIZE)),
+        _image("player_frame", "player_frame", (PLAYER_FRAME_SIZE, PLAYER_FRAME_SIZE, 1)),
+        _image("global_view", "global_view", (*GLOBAL_VIEW_SHAPE, 1)),
+    )
+}
+VISION_FREE = ("game_state", "reachability_features", "entity_positions", "switch_states", "hazards", "surroundings")
+ALL = tuple(SPECS)
+
+
+def resolve(observations: Iterable[str]) -> tuple[str, ...]:
+    """Keys, in canonical order, for short names or keys; ValueError names what is unknown."""
+    by_name = {spec.name: spec.key for spec in SPECS.values()}
+    wanted = set()
+    for item in observations:
+        key = by_name.get(item, item)
+        if key not in SPECS:
+            raise ValueError(f"unknown observation {item!r}; known: {', '.join(by_name)}")
+        wanted.add(key)
+    if not wanted:
+        raise ValueError(f"no observation chosen; known: {', '.join(by_name)}")
+    return tuple(key for key in SPECS if key in wanted)
+
+
+def fingerprint(keys: Iterable[str]) -> str:
+    """Hex digest (16 characters) of the layout of these keys: names, shapes, dtypes, components and VERSION."""
+    layout = [(s.key, s.shape, s.dtype, s.components) for s in (SPECS[k] for k in resolve(keys))]
+    return hashlib.sha256(json.dumps([VERSION, layout]).encode()).hexdigest()[:16]

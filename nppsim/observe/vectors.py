@@ -1,0 +1,228 @@
+"""Vector observations: state, path, entities, doors, hazards and the local surroundings.
+
+Every kernel writes one environment's row of a caller-owned array; components and units: ``layout`` and
+``docs/observations.md``.
+"""
+
+import numpy as np
+from numba import njit
+
+from nppsim import paths
+from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
+from nppsim.physics.entities import ARMED, ARMED_RADIUS, ARMING_RADIUS, DORMANT, DORMANT_RADIUS
+from nppsim.physics.segments import clamped_cell
+from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
+
+HALF_CELL = 12.0
+PAD = 11  # half-cells of solid around the stage in ``solid_map``: the window never leaves it
+SOLID_SHAPE = (50 + 2 * PAD, 88 + 2 * PAD)  # rows (y), columns (x)
+REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
+NEAR_STEPS, FAR_STEPS = 3, 10  # hops to the two way-points: about 36 and 120 px
+
+_COVERAGE = np.stack(
+    [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_SHAPED_TILES)]
+).astype(np.uint8)  # [tile, half-cell row, half-cell column]: share that is solid
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solid_map(stage, out):
+    """Share of each half-cell that is solid, 0..255: uint8[72, 110], y first, with a margin of solid.
+
+    stage: uint8[44, 25], x first.
+    """
+    out[:] = 255
+    for cx in range(CELLS_X):
+        for cy in range(CELLS_Y):
+            tile = stage[cx, cy]
+            for half_y in range(2):
+                for half_x in range(2):
+                    value = _COVERAGE[tile, half_y, half_x] if tile < 38 else 0
+                    out[PAD + 2 * cy + half_y, PAD + 2 * cx + half_x] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def game_state(ninja, out):
+    """float32[26]."""
+    out[0], out[1] = ninja["x"], ninja["y"]
+    out[2], out[3] = ninja["vx"], ninja["vy"]
+    for k in range(6):
+        out[4 + k] = 1.0 if ninja["state"] == k else 0.0
+    out[10] = ninja["airborne"]
+    out[11] = ninja["walled"]
+    out[12] = 1.0 if ninja["ceiling_count"] > 0 else 0.0
+    out[13] = ninja["wall_normal"]
+    out[14], out[15] = ninja["floor_x"], ninja["floor_y"]
+    out[16], out[17] = ninja["gravity"], ninja["drag"]
+    out[18] = ninja["hold"]
+    out[19], out[20] = ninja["jump_buffer"], ninja["floor_buffer"]
+    out[21], out[22] = ninja["wall_buffer"], ninja["pad_buffer"]
+    out[23] = ninja["jump_held"]
+    out[24], out[25] = ninja["pad_x"], ninja["pad_y"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def reachability_features(ninja, distance, hop, switch_to_exit, out):
+    """float32[8].  distance, hop: the two fields of the level as its doors are now; switch_to_exit: units."""
+    phase = 1 if ninja["switch_taken"] else 0
+    length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
+    out[6] = phase
+    if node < 0:
+        out[0], out[1] = MAX_PATH, MAX_PATH
+        out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
+        out[7] = 0.0
+        return
+    out[0] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
+    out[1] = length
+    near = paths.waypoint(hop[phase], node, NEAR_STEPS)
+    far = paths.waypoint(hop[phase], near, FAR_STEPS - NEAR_STEPS)
+    out[2] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
+    out[3] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
+    out[4] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]
+    out[5] = paths.SPACING * (far % paths.NODES_Y) - ninja["y"]
+    out[7] = 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def entity_positions(ninja, entities, world, level, out):
+    """float32[6]: ninja, switch and exit of the exit that counts (an open one, else the first with its switch left)."""
+    out[0], out[1] = ninja["x"], ninja["y"]
+    out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
+    base = world.entity_first[level]
+    for k in range(world.exits_first[level], world.exits_end[level]):
+        if world.entity_type[k] != EXIT:
+            continue
+        switch = base + world.entity_partner[k]
+        is_open = entities[k - base]["clock"] > 0
+        if is_open or (ninja["exits_open"] == 0 and entities[switch - base]["active"]):
+            out[2], out[3] = world.entity_xy[switch, 0], world.entity_xy[switch, 1]
+            out[4], out[5] = world.entity_xy[k, 0], world.entity_xy[k, 1]
+            return
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def switch_states(entities, world, level, out):
+    """float32[25]: the first five locked doors: switch x, y, door x, y (px), open."""
+    out[:] = 0.0
+    n = 0
+    base = world.entity_first[level]
+    for k in range(world.switches_first[level], world.switches_end[level]):
+        if world.entity_type[k] == LOCKED_DOOR and n < NUM_DOORS:
+            rect = world.door_rect[k]
+            out[5 * n], out[5 * n + 1] = world.entity_xy[k, 0], world.entity_xy[k, 1]
+            out[5 * n + 2], out[5 * n + 3] = (rect[0] + rect[2]) / 2.0, (rect[1] + rect[3]) / 2.0
+            out[5 * n + 4] = 1.0 - entities[k - base]["closed"]
+            n += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mine_radius(state):
+    return ARMED_RADIUS if state == ARMED else (DORMANT_RADIUS if state == DORMANT else ARMING_RADIUS)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surroundings):
+    """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (planes solid, deadly, one-way; y, x).
+
+    A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
+    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[72, 110], see ``solid_map``.
+    """
+    x, y = ninja["x"], ninja["y"]
+    left, top = x - REACH, y - REACH
+    ix, iy = int(np.floor(left / HALF_CELL)), int(np.floor(top / HALF_CELL))
+    wx, wy = int((left / HALF_CELL - ix) * 16), int((top / HALF_CELL - iy) * 16)
+    row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
+    col0 = min(max(ix + PAD, 0), SOLID_SHAPE[1] - SURROUNDINGS_SIZE - 1)
+    w00, w01 = np.uint32((16 - wy) * (16 - wx)), np.uint32((16 - wy) * wx)
+    w10, w11 = np.uint32(wy * (16 - wx)), np.uint32(wy * wx)
+    for r in range(SURROUNDINGS_SIZE):
+        above, below, target = solid[row0 + r], solid[row0 + r + 1], surroundings[0, r]
+        for c in range(SURROUNDINGS_SIZE):
+            target[c] = (
+                w00 * above[col0 + c] + w01 * above[col0 + c + 1] + w10 * below[col0 + c] + w11 * below[col0 + c + 1]
+            ) >> np.uint32(8)
+    deadly = surroundings[1]
+    deadly[:] = 0
+    base, items = world.entity_first[level], world.items_first[level]
+    for k in range(world.doors_first[level], world.doors_end[level]):
+        _draw_door(entities[k - base], world.door_rect[k], left, top, surroundings[0])
+    for k in range(world.switches_first[level], world.switches_end[level]):
+        _draw_door(entities[k - base], world.door_rect[k], left, top, surroundings[0])
+
+    found = 0
+    gaps = np.empty(NUM_HAZARDS)
+    cell_start = world.entity_cell_start[level]
+    cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + REACH, CELLS_Y)
+    for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
+        for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
+            k = world.entity_items[i]
+            kind = world.entity_type[base + k]
+            if kind != MINE and kind != TOGGLE_MINE:
+                continue
+            dx, dy = world.entity_xy[base + k, 0] - x, world.entity_xy[base + k, 1] - y
+            if abs(dx) > REACH or abs(dy) > REACH:
+                continue
+            state = entities[k]["state"]
+            if state != DORMANT:
+                _splat(deadly, dx, dy)
+            gap = dx * dx + dy * dy
+            if found == NUM_HAZARDS and gap >= gaps[found - 1]:
+                continue
+            place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
+            while place > 0 and gaps[place - 1] > gap:  # insertion into the sorted list
+                gaps[place] = gaps[place - 1]
+                hazards[place] = hazards[place - 1]
+                place -= 1
+            gaps[place] = gap
+            hazards[place, 0], hazards[place, 1] = dx, dy
+            hazards[place, 2], hazards[place, 3] = 0.0, 0.0
+            hazards[place, 4] = _mine_radius(state)
+            found = min(found + 1, NUM_HAZARDS)
+    hazards[found:] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _splat(plane, dx, dy):
+    """Add a point at (dx, dy) px from the ninja, spread over the four cells around it."""
+    u, v = (dx + REACH) / HALF_CELL - 0.5, (dy + REACH) / HALF_CELL - 0.5
+    c, r = int(np.floor(u)), int(np.floor(v))
+    fu, fv = u - c, v - r
+    for a in range(2):
+        for b in range(2):
+            row, column = r + a, c + b
+            if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
+                weight = (fv if a else 1.0 - fv) * (fu if b else 1.0 - fu)
+                plane[row, column] = min(plane[row, column] + int(255 * weight), 255)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_door(door, rect, left, top, plane):
+    if door["closed"] == 0:
+        return
+    for step in range(5):
+        px = rect[0] + (rect[2] - rect[0]) * step / 4.0
+        py = rect[1] + (rect[3] - rect[1]) * step / 4.0
+        column, row = int(np.floor((px - left) / HALF_CELL)), int(np.floor((py - top) / HALF_CELL))
+        if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
+            plane[row, column] = 255
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def action_mask(ninja, out):
+    """bool[6]: actions that can have an effect of their own; the no-op is always allowed.
+
+    Jump actions are pointless while the jump button was held in the last frame, no jump is rising and none is buffered;
+    pure left or right is pointless when standing against a wall on that side.
+    """
+    out[:] = True
+    waiting = ninja["jump_buffer"] >= 0
+    if ninja["airborne"] and ninja["jump_held"] and ninja["state"] != 3 and not waiting:
+        out[3] = out[4] = out[5] = False
+    if ninja["walled"] and not ninja["airborne"]:
+        if ninja["wall_normal"] > 0:
+            out[1] = False
+        else:
+            out[2] = False
+
+

@@ -1,0 +1,250 @@
+"""Geodesic path distances for a body of the ninja's size, on a lattice of 12 px.
+
+A lattice point is free if a circle of radius ``BODY`` around it meets nothing solid.  For each level, and for each state
+of its doors, two fields are computed: the length of the way that is left to the exit before an exit switch is taken
+(through the switch) and after.  Gravity is ignored; armed mines make a way longer, they do not block it.
+
+Where doors close the way, it leads to the switch of a locked door, and from there on as if all locked doors were open.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.observe.layout import MAX_PATH
+from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
+
+SPACING = 12.0  # px between lattice points
+NODES_X, NODES_Y = 89, 51
+NUM_NODES = NODES_X * NODES_Y
+BODY = 9.4  # px; a little below the ninja's radius, as the lattice is coarse
+MINE_REACH = 14.5  # px around a mine's centre where the way counts more
+MINE_WEIGHT = 6
+STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
+UNIT = SPACING / STRAIGHT  # px
+UNREACHABLE = 65535
+NO_HOP = 255
+EXIT_REACH, SWITCH_REACH, DOOR_SWITCH_REACH = 22.0, 16.0, 15.0  # px; touching distances
+FREE, BLOCKED, MINED = 0, 1, 2
+
+_STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
+_STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
+
+
+def _blocked_offsets() -> np.ndarray:
+    """uint8[38, 5, 5]: lattice points around a tile (from -12 to 36 px, x first) that its solid part blocks."""
+    size = 48
+    centre = (np.arange(size) + 0.5) * 24 / size
+    table = np.zeros((NUM_SHAPED_TILES, 5, 5), np.uint8)
+    for tile in range(NUM_SHAPED_TILES):
+        rows, columns = np.nonzero(solid_mask(tile, size))
+        if len(rows) == 0:
+            continue
+        for i in range(5):
+            for j in range(5):
+                gap = np.hypot(centre[columns] - SPACING * (i - 1), centre[rows] - SPACING * (j - 1)).min()
+                table[tile, i, j] = gap < BODY
+    return table
+
+
+_BLOCKED = _blocked_offsets()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def static_nodes(world, level, nodes):
+    """Fill ``nodes`` (uint8[4539], x first) of a level: FREE, BLOCKED by tiles, or MINED."""
+    nodes[:] = FREE
+    base = world.entity_first[level]
+    for k in range(base, world.entity_first[level + 1]):
+        kind = world.entity_type[k]
+        if kind == MINE or kind == TOGGLE_MINE:
+            _mark_disc(nodes, world.entity_xy[k, 0], world.entity_xy[k, 1], MINE_REACH, MINED)
+    for cx in range(44):
+        for cy in range(25):
+            tile = world.stage[level, cx, cy]
+            if tile == 0 or tile >= 38:
+                continue
+            for i in range(5):
+                for j in range(5):
+                    x, y = 2 * cx + i - 1, 2 * cy + j - 1
+                    if _BLOCKED[tile, i, j] and 0 <= x < NODES_X and 0 <= y < NODES_Y:
+                        nodes[x * NODES_Y + y] = BLOCKED
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mark_disc(nodes, x, y, radius, mark):
+    for i in range(max(int((x - radius) / SPACING), 0), min(int((x + radius) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y - radius) / SPACING), 0), min(int((y + radius) / SPACING) + 2, NODES_Y)):
+            dx, dy = SPACING * i - x, SPACING * j - y
+            if dx * dx + dy * dy < radius * radius:
+                nodes[i * NODES_Y + j] = mark
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _close_door(nodes, x1, y1, x2, y2):
+    """Block the lattice points that a closed door keeps the ninja from."""
+    for i in range(max(int((x1 - 12) / SPACING), 0), min(int((x2 + 12) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y1 - 12) / SPACING), 0), min(int((y2 + 12) / SPACING) + 2, NODES_Y)):
+            px, py = SPACING * i, SPACING * j
+            dx, dy = px - min(max(px, x1), x2), py - min(max(py, y1), y2)
+            if dx * dx + dy * dy < BODY * BODY:
+                nodes[i * NODES_Y + j] = BLOCKED
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _seed(nodes, x, y, reach, offset, distance, queue, tail):
+    """Put the free lattice points within touching distance of a goal into the queue; returns its new end."""
+    for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
+        for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
+            node = i * NODES_Y + j
+            dx, dy = SPACING * i - x, SPACING * j - y
+            gap = math.sqrt(dx * dx + dy * dy)
+            length = offset + int(gap / UNIT)
+            if gap < reach and nodes[node] != BLOCKED and length < distance[node]:
+                distance[node] = length
+                queue[tail % NUM_NODES] = node
+                tail += 1
+    return tail
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _spread(nodes, distance, hop, queue, tail):
+    """Shortest ways from the seeds over free points: label-correcting search with a ring of pending points."""
+    pending = np.zeros(NUM_NODES, np.uint8)
+    for k in range(tail):
+        pending[queue[k]] = 1
+        hop[queue[k]] = NO_HOP
+    head = 0
+    while head < tail:
+        node = queue[head % NUM_NODES]
+        head += 1
+        pending[node] = 0
+        i, j = node // NODES_Y, node % NODES_Y
+        here = distance[node]
+        weight = MINE_WEIGHT if nodes[node] == MINED else 1
+        for d in range(8):
+            x, y = i + _STEP_X[d], j + _STEP_Y[d]
+            if x < 0 or x >= NODES_X or y < 0 or y >= NODES_Y:
+                continue
+            other = x * NODES_Y + y
+            if nodes[other] == BLOCKED:
+                continue
+            if d >= 4 and (nodes[x * NODES_Y + j] == BLOCKED or nodes[i * NODES_Y + y] == BLOCKED):
+                continue  # no cutting of corners
+            length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
+            if length < distance[other] and length < UNREACHABLE:
+                distance[other] = length
+                hop[other] = d ^ 1 if d < 4 else 11 - d  # back the way we came
+                if pending[other] == 0:
+                    pending[other] = 1
+                    queue[tail % NUM_NODES] = other
+                    tail += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _at(distance, x, y):
+    """Length at a point in units: over the nearest lattice points that are reached; UNREACHABLE if none is."""
+    value, _node = nearest_node(distance, x, y)
+    return UNREACHABLE if value >= MAX_PATH else int(value / UNIT)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def nearest_node(distance, x, y):
+    """(length of the way from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none."""
+    i, j = int(x / SPACING), int(y / SPACING)
+    for ring in range(2):
+        best, best_node = MAX_PATH, -1
+        for a in range(max(i - ring, 0), min(i + 2 + ring, NODES_X)):
+            for b in range(max(j - ring, 0), min(j + 2 + ring, NODES_Y)):
+                node = a * NODES_Y + b
+                if distance[node] != UNREACHABLE:
+                    dx, dy = x - SPACING * a, y - SPACING * b
+                    value = distance[node] * UNIT + math.sqrt(dx * dx + dy * dy)
+                    if value < best:
+                        best, best_node = value, node
+        if best_node >= 0:
+            return best, best_node
+    return MAX_PATH, -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distance, hop):
+    """One field: distances (uint16 units) and next hops towards the objective of ``phase`` (0: switch, 1: exit)."""
+    queue = np.empty(NUM_NODES, np.int32)
+    distance[:] = UNREACHABLE
+    hop[:] = NO_HOP
+    for stage in range(2):
+        # Stage 0: straight to the objective.  Stage 1: where that is cut off, to a locked door's switch.
+        tail = 0
+        if stage == 0:
+            tail = _seed_objective(nodes, world, level, phase, switch_offset, distance, queue)
+        else:
+            onward = np.full(NUM_NODES, UNREACHABLE, np.uint16)
+            onward_hop = np.empty(NUM_NODES, np.uint8)
+            _spread(
+                nodes_open, onward, onward_hop, queue, _seed_objective(nodes_open, world, level, phase, switch_offset, onward, queue)
+            )
+            reached = distance.copy()
+            tail = 0
+            for k in range(world.switches_first[level], world.switches_end[level]):
+                row = k - world.switches_first[level]
+                if world.entity_type[k] == LOCKED_DOOR and closed[row] and world.entity_initial[k, 0]:
+                    x, y = world.entity_xy[k, 0], world.entity_xy[k, 1]
+                    if _at(reached, x, y) == UNREACHABLE and _at(onward, x, y) != UNREACHABLE:
+                        tail = _seed(nodes, x, y, DOOR_SWITCH_REACH, _at(onward, x, y), distance, queue, tail)
+        _spread(nodes, distance, hop, queue, tail)
+        if stage == 0 and world.switches_first[level] == world.switches_end[level]:
+            return
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _seed_objective(nodes, world, level, phase, switch_offset, distance, queue):
+    tail = 0
+    for k in range(world.exits_first[level], world.exits_end[level]):
+        x, y = world.entity_xy[k, 0], world.entity_xy[k, 1]
+        if phase == 1 and world.entity_type[k] == EXIT:
+            tail = _seed(nodes, x, y, EXIT_REACH, 0, distance, queue, tail)
+        elif phase == 0 and world.entity_type[k] == EXIT_SWITCH and world.entity_initial[k, 0]:
+            tail = _seed(nodes, x, y, SWITCH_REACH, switch_offset, distance, queue, tail)
+    return tail
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def compute_fields(world, nodes, level, closed, distance, hop):
+    """Both fields of a level for one state of its switched doors.
+
+    nodes: uint8[4539] of the level (``static_nodes``).  closed: uint8[n], one flag per door with a switch, in type order.
+    distance: uint16[2, 4539], units of 1.2 px, 65535 unreachable; hop: uint8[2, 4539], direction of the next lattice
+    point, 255 at the goal.  Returns the length from the (first) exit switch to the exit in units.
+    """
+    shut, open_ = nodes.copy(), nodes.copy()
+    for k in range(world.switches_first[level], world.switches_end[level]):
+        if closed[k - world.switches_first[level]]:
+            rect = world.door_rect[k]
+            _close_door(shut, rect[0], rect[1], rect[2], rect[3])
+            if world.entity_type[k] != LOCKED_DOOR:
+                _close_door(open_, rect[0], rect[1], rect[2], rect[3])
+    _field(shut, open_, world, level, closed, 1, 0, distance[1], hop[1])
+    offset = UNREACHABLE
+    for k in range(world.exits_first[level], world.exits_end[level]):
+        if world.entity_type[k] == EXIT_SWITCH and world.entity_initial[k, 0] and offset == UNREACHABLE:
+            offset = _at(distance[1], world.entity_xy[k, 0], world.entity_xy[k, 1])
+    if offset == UNREACHABLE:
+        distance[0, :] = UNREACHABLE
+        hop[0, :] = NO_HOP
+        return offset
+    _field(shut, open_, world, level, closed, 0, offset, distance[0], hop[0])
+    return offset
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def waypoint(hop, node, steps):
+    """Lattice point reached from ``node`` after at most ``steps`` hops."""
+    for _ in range(steps):
+        d = hop[node]
+        if d == NO_HOP:
+            break
+        node += _STEP_X[d] * NODES_Y + _STEP_Y[d]
+    return node

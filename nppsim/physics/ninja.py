@@ -1,0 +1,362 @@
+"""The ninja: integration, contacts with tiles and doors, and the control step.
+
+``ninja`` is one NINJA record (see ``state``), changed in place.  Section numbers refer to the physics specification.
+"""
+
+import math
+
+from numba import njit
+
+from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.physics import state as s
+from nppsim.physics.segments import clamped_cell, closest_point, nearest_surface, sweep
+
+SWEEP_RADIUS = 5.0
+WALL_REACH = 10.1
+MAX_PUSHES = 32  # depenetration steps per substep
+SUBSTEPS = 4
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def kill(ninja):
+    """Start dying, from any cause; nothing happens to a ninja that is dead, dying or has won."""
+    if ninja["state"] < s.DEAD:
+        if ninja["state"] == s.JUMPING:
+            ninja["gravity"] = s.GRAVITY_FALL
+        ninja["state"] = s.DYING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def win(ninja):
+    """Start celebrating."""
+    if ninja["state"] < s.DEAD:
+        if ninja["state"] == s.JUMPING:
+            ninja["gravity"] = s.GRAVITY_FALL
+        ninja["state"] = s.CELEBRATING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def is_valid_target(ninja):
+    """Whether hazards care about the ninja; one that is dying in this very frame still counts."""
+    return ninja["state"] < s.DEAD or ninja["state"] == s.DYING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def integrate(ninja):
+    """Drag, gravity, motion (section 6.2), and fresh contact sums (section 6.3)."""
+    ninja["vx"] = ninja["vx"] * ninja["drag"]
+    ninja["vy"] = ninja["vy"] * ninja["drag"]
+    ninja["vy"] = ninja["vy"] + ninja["gravity"]
+    ninja["start_x"] = ninja["x"]
+    ninja["start_y"] = ninja["y"]
+    ninja["x"] = ninja["x"] + ninja["vx"]
+    ninja["y"] = ninja["y"] + ninja["vy"]
+    ninja["free_vx"] = ninja["vx"]
+    ninja["free_vy"] = ninja["vy"]
+    ninja["floor_count"] = 0
+    ninja["ceiling_count"] = 0
+    ninja["floor_sum_x"] = 0.0
+    ninja["floor_sum_y"] = 0.0
+    ninja["ceiling_sum_x"] = 0.0
+    ninja["ceiling_sum_y"] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def collide(ninja, segments, cell_start, first, near, entities):
+    """Four substeps of contacts with tiles and closed doors (section 6.4.2)."""
+    start_x, start_y = ninja["start_x"], ninja["start_y"]
+    x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
+    cell = clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
+    if near[cell] == 0 and abs(x - start_x) < 14.0 and abs(y - start_y) < 14.0:
+        # No segment within a cell's width: sweep and depenetration would find nothing.
+        for _ in range(SUBSTEPS):
+            x = start_x + (x - start_x)
+            y = start_y + (y - start_y)
+        ninja["x"], ninja["y"] = x, y
+        return
+    for _ in range(SUBSTEPS):
+        before_x, before_y = x, y
+        contacts = 0
+        wx, wy = x - start_x, y - start_y
+        t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, segments, cell_start, first, entities)
+        x = start_x + t * wx
+        y = start_y + t * wy
+        for _push in range(MAX_PUSHES):
+            result, point_x, point_y = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
+            if result == 0:
+                break
+            dx, dy = x - point_x, y - point_y
+            if abs(dx) <= 1e-7:
+                dx = 0.0
+            distance = math.sqrt(dx * dx + dy * dy)
+            depth = s.RADIUS - distance * result
+            if distance == 0.0 or depth < 1e-7:
+                break
+            x += dx / distance * depth
+            y += dy / distance * depth
+            if vx * dx + vy * dy < 0.0:
+                c = (vx * dy - vy * dx) / (distance * distance)
+                vx, vy = c * dy, c * -dx
+            contacts += 1
+            if dy >= -0.0001:
+                ninja["ceiling_count"] += 1
+                ninja["ceiling_sum_x"] += dx / distance
+                ninja["ceiling_sum_y"] += dy / distance
+            else:
+                ninja["floor_count"] += 1
+                ninja["floor_sum_x"] += dx / distance
+                ninja["floor_sum_y"] += dy / distance
+        if contacts == 0 and x == before_x and y == before_y:
+            break  # a fixed point: the remaining substeps would repeat this one, which changed nothing
+    ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def wall_beside(ninja, segments, cell_start, first, near, entities):
+    """Normal x of the first wall within reach, in gather order; 0.0 if there is none (section 6.5 B)."""
+    x, y = ninja["x"], ninja["y"]
+    if near[clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)] == 0:
+        return 0.0
+    cy1, cy2 = clamped_cell(y - WALL_REACH, CELLS_Y), clamped_cell(y + WALL_REACH, CELLS_Y)
+    for cx in range(clamped_cell(x - WALL_REACH, CELLS_X), clamped_cell(x + WALL_REACH, CELLS_X) + 1):
+        for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
+            entity = segments[k, 3]
+            if entity >= 0 and entities[entity]["closed"] == 0:
+                continue
+            point_x, point_y, _back = closest_point(x, y, segments[k, 0], segments[k, 1], segments[k, 2])
+            dx, dy = x - point_x, y - point_y
+            if abs(dy) < 1e-5:
+                distance = math.sqrt(dx * dx + dy * dy)
+                if 0.0 < distance <= WALL_REACH and dx != 0.0:
+                    return dx / distance
+    return 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle_contacts(ninja, wall):
+    """Contact flags, averaged normals and death by impact (section 6.5 C to E)."""
+    ninja["airborne_before"] = ninja["airborne"]
+    ninja["airborne"] = 1
+    ninja["walled"] = 0
+    if wall != 0.0:
+        ninja["walled"] = 1
+        ninja["wall_normal"] = wall
+    if ninja["floor_count"] > 0:
+        ninja["airborne"] = 0
+        sx, sy = ninja["floor_sum_x"], ninja["floor_sum_y"]
+        length = math.sqrt(sx * sx + sy * sy)
+        if length == 0.0:
+            ninja["floor_x"], ninja["floor_y"] = 0.0, -1.0
+        else:
+            ninja["floor_x"], ninja["floor_y"] = sx / length, sy / length
+        if ninja["airborne_before"]:
+            _impact(ninja, ninja["floor_x"], ninja["floor_y"])
+    if ninja["ceiling_count"] > 0:
+        sx, sy = ninja["ceiling_sum_x"], ninja["ceiling_sum_y"]
+        length = math.sqrt(sx * sx + sy * sy)
+        if length == 0.0:
+            _impact(ninja, 0.0, 1.0)
+        else:
+            _impact(ninja, sx / length, sy / length)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _impact(ninja, nx, ny):
+    """Death by hitting a surface of normal (nx, ny) too fast; the speed before the collisions counts."""
+    if ninja["state"] != s.CELEBRATING:
+        speed = -(nx * ninja["free_vx"] + ny * ninja["free_vy"])
+        if speed > s.IMPACT_SPEED - 4.0 / 3.0 * abs(ny):
+            ninja["vx"], ninja["vy"] = ninja["free_vx"], ninja["free_vy"]
+            kill(ninja)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _advance(buffer, last):
+    """A buffer's next value: counts up to ``last`` + 1, then becomes inactive (-1)."""
+    return buffer + 1 if 0 <= buffer <= last else -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def control(ninja, h, j):
+    """Inputs and states: running, friction, jumps, wall slides (section 6.6).  h: -1, 0 or +1; j: 0 or 1."""
+    press = j == 1 and ninja["jump_held"] == 0
+    ninja["jump_held"] = j
+
+    ninja["pad_buffer"] = _advance(ninja["pad_buffer"], 2)
+    ninja["jump_buffer"] = _advance(ninja["jump_buffer"], 4)
+    ninja["wall_buffer"] = _advance(ninja["wall_buffer"], 4)
+    ninja["floor_buffer"] = _advance(ninja["floor_buffer"], 4)
+    pad_usable = 0 <= ninja["pad_buffer"] < 4
+    jump_usable = 0 <= ninja["jump_buffer"] < 5
+    wall_usable = 0 <= ninja["wall_buffer"] < 5
+    floor_usable = 0 <= ninja["floor_buffer"] < 5
+    if press and ninja["airborne"]:
+        ninja["jump_buffer"] = 0
+    if ninja["walled"]:
+        ninja["wall_buffer"] = 0
+    if not ninja["airborne"]:
+        ninja["floor_buffer"] = 0
+
+    state = ninja["state"]
+    if state == s.DEAD or state == s.DISABLED:
+        return
+    if state == s.DYING:
+        ninja["state"] = s.DEAD
+    elif state == s.CELEBRATING:
+        ninja["drag"] = s.DRAG if ninja["airborne"] else s.DRAG_SLOW
+    elif ninja["airborne"]:
+        _control_in_air(ninja, h, j, press, jump_usable, wall_usable, floor_usable, pad_usable)
+    else:
+        _control_on_floor(ninja, h, press or jump_usable)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _control_on_floor(ninja, h, jump):
+    vx = ninja["vx"]
+    u = vx + s.ACCELERATION_GROUND * h
+    if abs(u) < s.MAX_SPEED:
+        vx = u
+        ninja["vx"] = u
+    if ninja["state"] >= s.JUMPING:
+        if ninja["state"] == s.JUMPING:
+            ninja["gravity"] = s.GRAVITY_FALL
+        ninja["state"] = s.BRAKING if vx * h <= 0.0 else s.RUNNING
+    if jump:
+        _floor_jump(ninja, h)
+        return
+    fx, fy, vy = ninja["floor_x"], ninja["floor_y"], ninja["vy"]
+    tangential = abs(vy * fx - vx * fy)
+    state = ninja["state"]
+    if state == s.BRAKING:
+        if h * tangential * vx > 0.0:
+            ninja["state"] = s.RUNNING
+        elif tangential < 0.1 and fx == 0.0:
+            ninja["state"] = s.STANDING
+        elif vy < 0.0 and fx != 0.0:  # friction uphill
+            speed = math.sqrt(vx * vx + vy * vy)
+            friction = abs(vx * (1.0 - s.FRICTION_GROUND) * fy)
+            slowed = speed - friction * (fy * fy)
+            ninja["vx"] = vx / speed * slowed
+            ninja["vy"] = vy / speed * slowed
+        else:
+            ninja["vx"] = vx * s.FRICTION_GROUND
+    elif state == s.RUNNING:
+        if h * tangential * vx > 0.0:
+            if h * fx < 0.0 and abs(u) < s.MAX_SPEED:  # help uphill
+                q = s.ACCELERATION_GROUND / 2.0 * h
+                ninja["vx"] = vx + q * fy * fy
+                ninja["vy"] = vy + q * fy * -fx
+        else:
+            ninja["state"] = s.BRAKING
+    elif h != 0:
+        ninja["state"] = s.RUNNING
+    elif tangential < 0.1:
+        ninja["vx"] = vx * s.FRICTION_SLOW
+    else:
+        ninja["state"] = s.BRAKING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _control_in_air(ninja, h, j, press, jump_usable, wall_usable, floor_usable, pad_usable):
+    u = ninja["vx"] + s.ACCELERATION_AIR * h
+    if abs(u) < s.MAX_SPEED:
+        ninja["vx"] = u
+    if ninja["state"] <= s.BRAKING:
+        ninja["state"] = s.FALLING
+        return
+    if ninja["state"] == s.JUMPING:
+        ninja["hold"] += 1
+        if j == 0 or ninja["hold"] > s.MAX_JUMP_HOLD:
+            ninja["gravity"] = s.GRAVITY_FALL
+            ninja["state"] = s.FALLING
+            return
+    if jump_usable or press:
+        if ninja["walled"] or wall_usable:
+            _wall_jump(ninja, h)
+            return
+        if floor_usable:
+            _floor_jump(ninja, h)
+            return
+        if pad_usable and press:
+            _pad_jump(ninja)
+            return
+    if not ninja["walled"]:
+        if ninja["state"] == s.WALL_SLIDING:
+            ninja["state"] = s.FALLING
+        return
+    into_wall = h * ninja["wall_normal"]
+    if ninja["state"] == s.WALL_SLIDING:
+        if into_wall <= 0.0:
+            ninja["vy"] = ninja["vy"] * s.FRICTION_WALL
+        else:
+            ninja["state"] = s.FALLING
+    elif ninja["vy"] > 0.0 and into_wall < 0.0:
+        if ninja["state"] == s.JUMPING:
+            ninja["gravity"] = s.GRAVITY_FALL
+        ninja["state"] = s.WALL_SLIDING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _floor_jump(ninja, h):
+    ninja["jump_buffer"] = -1
+    ninja["floor_buffer"] = -1
+    ninja["pad_buffer"] = -1
+    ninja["state"] = s.JUMPING
+    ninja["gravity"] = s.GRAVITY_JUMP
+    fx, fy, vx = ninja["floor_x"], ninja["floor_y"], ninja["vx"]
+    if fx == 0.0:
+        jx, jy = 0.0, -2.0
+    elif vx * fx >= 0.0:  # downhill or at rest
+        if vx * h >= 0.0:
+            jx, jy = 2.0 / 3.0 * fx, 2.0 * fy
+        else:
+            jx, jy = 0.0, -1.4
+    elif vx * h > 0.0:
+        jx, jy = 0.0, -1.4
+    else:
+        ninja["vx"] = 0.0
+        jx, jy = 2.0 / 3.0 * fx, 2.0 * fy
+    if ninja["vy"] > 0.0:
+        ninja["vy"] = 0.0
+    ninja["vx"] += jx
+    ninja["vy"] += jy
+    ninja["x"] += jx
+    ninja["y"] += jy
+    ninja["hold"] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _wall_jump(ninja, h):
+    wall = ninja["wall_normal"]
+    if h * wall < 0.0 and ninja["state"] == s.WALL_SLIDING:
+        jx, jy = 2.0 / 3.0, -1.0
+    else:
+        jx, jy = 1.0, -1.4
+    ninja["state"] = s.JUMPING
+    ninja["gravity"] = s.GRAVITY_JUMP
+    if ninja["vx"] * wall < 0.0:
+        ninja["vx"] = 0.0
+    if ninja["vy"] > 0.0:
+        ninja["vy"] = 0.0
+    ninja["vx"] += jx * wall
+    ninja["vy"] += jy
+    ninja["x"] += jx * wall
+    ninja["y"] += jy
+    ninja["jump_buffer"] = -1
+    ninja["wall_buffer"] = -1
+    ninja["pad_buffer"] = -1
+    ninja["hold"] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pad_jump(ninja):
+    ninja["jump_buffer"] = -1
+    ninja["floor_buffer"] = -1
+    ninja["wall_buffer"] = -1
+    ninja["pad_buffer"] = -1
+    bx, by = ninja["pad_x"], ninja["pad_y"]
+    k = 2.0 * abs(bx) + 2.0
+    if k == 2.0:
+        k = 1.7
+    ninja["vx"] += bx * k * 2.0 / 3.0
+    ninja["vy"] += by * k * 2.0 / 3.0

@@ -1,0 +1,60 @@
+"""The state of an environment as flat records, and the constants of the ninja.
+
+Snapshot, restore, clone and compare are copies of bytes: nothing that the future depends on lives anywhere else.
+Source: physics specification, sections 1 and 6.1.
+"""
+
+import numpy as np
+
+RADIUS = 10.0
+GRAVITY_FALL = 0.06666666666666665  # px per frame^2; the literals are not always the doubles nearest to the fractions
+GRAVITY_JUMP = 0.01111111111111111
+ACCELERATION_GROUND = 0.06666666666666665
+ACCELERATION_AIR = 0.04444444444444444
+DRAG = 0.9933221725495059
+DRAG_SLOW = 0.8617738760127536
+FRICTION_GROUND = 0.9459290248857720
+FRICTION_SLOW = 0.8617738760127536
+FRICTION_WALL = 0.9113380468927672
+MAX_SPEED = 3.333333333333333  # input never pushes the horizontal speed to or past this
+MAX_JUMP_HOLD = 45  # frames
+IMPACT_SPEED = 6.0
+
+STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED = range(10)
+
+NINJA = np.dtype(
+    [
+        ("x", "f8"), ("y", "f8"),  # centre, px, y grows downward
+        ("vx", "f8"), ("vy", "f8"),  # px per frame
+        ("start_x", "f8"), ("start_y", "f8"),  # position at the start of the frame, before integration
+        ("free_vx", "f8"), ("free_vy", "f8"),  # velocity of this frame before collisions
+        ("gravity", "f8"), ("drag", "f8"),  # in force
+        ("wall_normal", "f8"),  # about -1 or +1; keeps its last value, 0 before the first wall
+        ("floor_x", "f8"), ("floor_y", "f8"),  # floor normal, kept in the air
+        ("floor_sum_x", "f8"), ("floor_sum_y", "f8"),  # sums of this frame's contact normals
+        ("ceiling_sum_x", "f8"), ("ceiling_sum_y", "f8"),
+        ("pad_x", "f8"), ("pad_y", "f8"),  # direction of the last launch pad
+        ("win_fraction", "f8"),  # part of the frame elapsed when the exit was touched
+        ("level", "i4"),  # index in the bank
+        ("frame", "i4"), ("gold", "i4"), ("hold", "i4"),  # frames since the start, gold taken, frames of jump hold
+        ("floor_count", "i4"), ("ceiling_count", "i4"),  # contacts in this frame
+        ("state", "i1"),
+        ("airborne", "i1"), ("airborne_before", "i1"), ("walled", "i1"),
+        ("jump_held", "i1"),  # jump input of the previous frame
+        ("jump_buffer", "i1"), ("floor_buffer", "i1"), ("wall_buffer", "i1"), ("pad_buffer", "i1"),  # -1: inactive
+        ("exits_open", "i1"),  # exit doors registered so far
+        ("switch_taken", "i1"),  # an exit switch has been hit
+        ("arming", "i1"),  # a mine is in its arming state
+    ],
+    align=True,
+)  # fmt: skip
+
+# One entity, as changed by play; everything constant is in the level bank.
+ENTITY = np.dtype(
+    [
+        ("active", "u1"),
+        ("state", "i1"),  # mines: 0 armed, 1 dormant, 2 arming
+        ("closed", "u1"),  # doors
+        ("clock", "u1"),  # regular doors: frames since the last touch; open exits: their place in the order of opening
+    ]
+)

@@ -1,0 +1,55 @@
+"""One frame, in the order of the game (physics specification, section 5)."""
+
+from numba import njit
+
+from nppsim.physics import state as s
+from nppsim.physics.entities import interact, think
+from nppsim.physics.ninja import collide, control, integrate, settle_contacts, wall_beside
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def start(ninja, entities, world, level):
+    """Put one environment at the start of a level."""
+    ninja["x"], ninja["y"] = world.spawn[level, 0], world.spawn[level, 1]
+    ninja["vx"], ninja["vy"] = 0.0, 0.0
+    ninja["start_x"], ninja["start_y"] = ninja["x"], ninja["y"]
+    ninja["free_vx"], ninja["free_vy"] = 0.0, 0.0
+    ninja["gravity"], ninja["drag"] = s.GRAVITY_FALL, s.DRAG
+    ninja["wall_normal"] = 0.0
+    ninja["floor_x"], ninja["floor_y"] = 0.0, -1.0
+    ninja["floor_sum_x"], ninja["floor_sum_y"] = 0.0, 0.0
+    ninja["ceiling_sum_x"], ninja["ceiling_sum_y"] = 0.0, 0.0
+    ninja["pad_x"], ninja["pad_y"] = 0.0, 0.0
+    ninja["win_fraction"] = 0.0
+    ninja["level"] = level
+    ninja["frame"] = 0
+    ninja["gold"] = 0
+    ninja["hold"] = 0
+    ninja["floor_count"], ninja["ceiling_count"] = 0, 0
+    ninja["state"] = s.STANDING
+    ninja["airborne"], ninja["airborne_before"], ninja["walled"], ninja["jump_held"] = 0, 0, 0, 0
+    ninja["jump_buffer"], ninja["floor_buffer"], ninja["wall_buffer"], ninja["pad_buffer"] = -1, -1, -1, -1
+    ninja["exits_open"], ninja["switch_taken"], ninja["arming"] = 0, 0, 0
+    base = world.entity_first[level]
+    for k in range(world.entity_first[level + 1] - base):
+        entities[k]["active"] = world.entity_initial[base + k, 0]
+        entities[k]["state"] = world.entity_initial[base + k, 1]
+        entities[k]["closed"] = world.entity_initial[base + k, 2]
+        entities[k]["clock"] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tick(ninja, entities, world, input_byte):
+    """Advance one environment by one frame.  input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins)."""
+    level = ninja["level"]
+    h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
+    ninja["frame"] += 1
+    think(ninja, entities, world, level)
+    if ninja["state"] != s.DEAD:
+        segments, first = world.segments, world.segment_first[level]
+        cell_start, near = world.cell_start[level], world.near[level]
+        integrate(ninja)
+        collide(ninja, segments, cell_start, first, near, entities)
+        interact(ninja, entities, world, level)
+        settle_contacts(ninja, wall_beside(ninja, segments, cell_start, first, near, entities))
+    control(ninja, h, input_byte & 1)

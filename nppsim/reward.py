@@ -1,0 +1,132 @@
+"""Rewards: named terms, presets, and the arithmetic that audits them before anybody trains.
+
+The reward of a decision is the sum of its terms; the simulator keeps a ledger of every term of every episode, and the
+ledger sums to the return.  Shaping is potential-based, F = gamma * phi(s') - phi(s), with the very gamma that PPO uses and
+phi = 0 at every terminal state, so that it telescopes: it can make learning faster but not change what is best.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from nppsim.bank import MAX_TIME_LIMIT
+from nppsim.geometry import STAGE_HEIGHT, STAGE_WIDTH
+
+TERMS = ("win", "death", "switch", "time", "shaping", "closest", "proximity", "exploration")
+NUM_TERMS = len(TERMS)
+PATH, STRAIGHT_LINE = 0, 1
+MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
+DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))
+PROXIMITY_REACH = 50.0  # px
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Weights of the terms.
+
+    win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
+    time: per frame.  shaping: size of the potential, which grows from 0 at the start of a level to this at the exit
+    (``potential`` PATH: share of the path covered, negative behind the start; STRAIGHT_LINE: 1 - straight distance to
+    the current objective / stage diagonal, as in October 2025).  closest: per px of improvement of the smallest straight
+    distance to the current objective.  proximity: once per objective, within 50 px of it.  exploration: for the first
+    visit of a 24 px cell, and of its blocks of 4, 8 and 16 cells.
+    """
+
+    win: float = 4.0
+    death: float = -1.0
+    switch: float = 0.5
+    time: float = -0.0005
+    shaping: float = 2.0
+    potential: int = PATH
+    closest: float = 0.0
+    proximity: float = 0.0
+    exploration: float = 0.0
+
+    def vector(self) -> np.ndarray:
+        """float64[9], the fields in order, as the kernels take them."""
+        return np.array(astuple(self), np.float64)
+
+    def __post_init__(self):
+        if not all(np.isfinite(getattr(self, f.name)) for f in fields(self)):
+            raise ValueError(f"reward weights must be finite numbers; got {self}")
+        if self.potential not in (PATH, STRAIGHT_LINE):
+            raise ValueError(f"potential must be {PATH} (path) or {STRAIGHT_LINE} (straight line); got {self.potential}")
+
+
+# "october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
+# "recommended": what its analysis proposed.
+PRESETS = {
+    "default": RewardConfig(),
+    "october": RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE, closest=0.0001, exploration=0.001),
+    "recommended": RewardConfig(
+        1.0, -0.2, 0.3, -0.01, 0.05, STRAIGHT_LINE, closest=0.001, proximity=0.05, exploration=0.001
+    ),
+}
+
+
+def resolve(reward: str | RewardConfig) -> RewardConfig:
+    """A preset by name, or the configuration itself."""
+    if isinstance(reward, RewardConfig):
+        return reward
+    if reward not in PRESETS:
+        raise ValueError(f"unknown reward preset {reward!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[reward]
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One category's arithmetic: discounted returns of what an agent could do, and what is wrong with their order."""
+
+    category: str
+    path_px: float  # 90th percentile of path lengths
+    win_frames: int  # frames of a win at a third of top speed over that path
+    win_return: float
+    timeout_return: float
+    death_return: float
+    approach: float  # shaping plus time of one decision at top speed towards the goal, where it pays least
+    problems: tuple[str, ...]
+
+
+def audit(
+    reward: RewardConfig, gamma: float, frame_skip: int, path_lengths: dict[str, Sequence[float]]
+) -> list[AuditRow]:
+    """Check the order win > time-out > death and the sign of approaching, per category, by arithmetic alone.
+
+    path_lengths: px, of the levels of each category.  Shaping telescopes, so that only -phi(start) = 0 is left of it in a
+    finished episode; a time-out stays where it started.
+    """
+    top_speed = 10.0 / 3.0
+    rows = []
+    for category, lengths in path_lengths.items():
+        path = float(np.percentile(lengths, 90))
+        frames = max(int(path / (top_speed / 3)), 60)
+        decisions = -(-frames // frame_skip)
+        discounts = gamma ** np.arange(decisions)
+        time = reward.time * frame_skip * float(discounts.sum())
+        closest = reward.closest * path * float(discounts.mean())
+        win = time + closest + reward.win * discounts[-1] + reward.switch * discounts[decisions // 2]
+        limit = min(300 + 2 * path, MAX_TIME_LIMIT)
+        waiting = gamma ** np.arange(int(limit / frame_skip))
+        timeout = reward.time * frame_skip * float(waiting.sum())
+        death = reward.time * frame_skip * float((gamma ** np.arange(15)).sum()) + reward.death * gamma**15
+        reach = max(path, MIN_PATH) if reward.potential == PATH else DIAGONAL
+        step = top_speed * frame_skip
+        at = np.linspace(0.0, 1.0, 21)  # share of the potential already gained
+        gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)
+        approach = float(gain[at + step / reach <= 1.0].min()) + reward.time * frame_skip + reward.closest * step
+        problems = []
+        if not win > timeout:
+            problems.append(f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}")
+        if not win > death:
+            problems.append(f"a win after {frames} frames returns {win:.2f}, dying at once {death:.2f}")
+        if death > timeout + 0.05:
+            problems.append(f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})")
+        if not approach > 0:
+            problems.append(f"running at the goal at top speed can cost {-approach:.4f} per decision")
+        if reward.win > 0 and reward.time * frames < -0.2 * reward.win:
+            problems.append(f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}")
+        rows.append(
+            AuditRow(category, path, frames, float(win), timeout, float(death), approach, tuple(problems))
+        )
+    return rows

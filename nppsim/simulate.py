@@ -1,0 +1,104 @@
+"""Play one level with given inputs and record every frame."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from nppsim.bank import LevelBank
+from nppsim.level import MINE, TOGGLE_MINE, Level
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
+from nppsim.physics.tick import start, tick
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recorded run; F frames, E entities in type order (an exit's switch directly after its exit).
+
+    frames: int, frames simulated (the run stops on death, win, or with the inputs).  outcome: "won", "died", "running".
+    position, velocity, floor_normal: float64[F, 2], px and px per frame, after each frame.  ninja_state: int8[F], 0..9.
+    airborne, walled: bool[F].  gold: int32[F], taken so far.  win_fraction: part of the last frame elapsed at the exit.
+    entities: int16[E, 2], (type, index within the type).  entity_position: float64[F, E, 2] px (doors with a switch: the
+    switch).  entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, bit 4 closed door.
+    """
+
+    frames: int
+    outcome: str
+    position: np.ndarray
+    velocity: np.ndarray
+    ninja_state: np.ndarray
+    airborne: np.ndarray
+    walled: np.ndarray
+    floor_normal: np.ndarray
+    gold: np.ndarray
+    win_fraction: float
+    entities: np.ndarray
+    entity_state: np.ndarray
+    entity_position: np.ndarray
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _play(ninja, entities, world, inputs, frames, entity_state):
+    """Fill ``frames`` (float64[F, 10], the columns of the conformance traces) and ``entity_state``; returns F simulated."""
+    start(ninja, entities, world, ninja["level"])
+    base = world.entity_first[ninja["level"]]
+    count = world.entity_first[ninja["level"] + 1] - base
+    for f in range(len(inputs)):
+        tick(ninja, entities, world, inputs[f])
+        frames[f, 0], frames[f, 1] = ninja["x"], ninja["y"]
+        frames[f, 2], frames[f, 3] = ninja["vx"], ninja["vy"]
+        frames[f, 4] = ninja["state"]
+        frames[f, 5], frames[f, 6] = ninja["airborne"], ninja["walled"]
+        frames[f, 7], frames[f, 8] = ninja["floor_x"], ninja["floor_y"]
+        frames[f, 9] = ninja["gold"]
+        for k in range(count):
+            kind = world.entity_type[base + k]
+            bits = entities[k]["active"] | entities[k]["closed"] << 4
+            if kind == MINE or kind == TOGGLE_MINE:
+                bits |= entities[k]["state"] << 1
+            entity_state[f, k] = bits
+        if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
+            return f + 1
+    return len(inputs)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run(ninjas, entities, world, inputs, frames, entity_state):
+    return _play(ninjas[0], entities[0], world, inputs, frames, entity_state)
+
+
+def simulate(level: Level, inputs: np.ndarray) -> Run:
+    """Play ``level`` from its spawn.
+
+    inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right), one a frame.
+    Raises LevelError for a level that cannot be simulated, ValueError for inputs that are not one byte a frame.
+    """
+    inputs = np.ascontiguousarray(inputs)
+    if inputs.ndim != 1 or (inputs.size and (inputs.min() < 0 or inputs.max() > 255)):
+        raise ValueError(f"inputs must be one byte per frame, a vector of 0..255; got shape {inputs.shape}")
+    bank = LevelBank([level])
+    ninjas, entities = np.zeros(1, NINJA), np.zeros((1, bank.max_entities), ENTITY)
+    count = len(bank.world.entity_type)
+    frames, entity_state = np.zeros((len(inputs), 10)), np.zeros((len(inputs), count), np.uint8)
+    n = _run(ninjas, entities, bank.world, inputs.astype(np.uint8), frames, entity_state)
+    frames, entity_state = frames[:n], entity_state[:n]
+    state = frames[:, 4].astype(np.int8)
+    outcome = "running" if n == 0 else {DEAD: "died", CELEBRATING: "won"}.get(int(state[-1]), "running")
+    compiled = bank.compiled[0]
+    return Run(
+        frames=n,
+        outcome=outcome,
+        position=frames[:, 0:2].copy(),
+        velocity=frames[:, 2:4].copy(),
+        ninja_state=state,
+        airborne=frames[:, 5] != 0,
+        walled=frames[:, 6] != 0,
+        floor_normal=frames[:, 7:9].copy(),
+        gold=frames[:, 9].astype(np.int32),
+        win_fraction=float(ninjas[0]["win_fraction"]),
+        entities=np.stack([compiled.entity_type, compiled.entity_number], axis=1),
+        entity_state=entity_state,
+        entity_position=np.broadcast_to(compiled.entity_xy, (n, count, 2)),
+    )
+
+

@@ -1,0 +1,119 @@
+"""The 38 tile shapes as tables (physics specification, sections 3.3 and 3.4).
+
+Coordinates are relative to the tile's top-left corner; a tile is 24 x 24 px, y grows downward.
+"""
+
+import numpy as np
+
+TILE = 24.0
+NUM_SHAPED_TILES = 38  # ids 38 and above have no geometry
+
+# Signs of the half-edges of each tile: horizontal ones row by row | vertical ones column by column.
+# "-": a segment whose open side is up or left, "+": down or right, ".": no segment.
+EDGE_SIGNS = (
+    ".. .. .. | .. .. ..",  # 0
+    "-- .. ++ | -- .. ++",  # 1
+    "-- ++ .. | -. .. +.",  # 2
+    ".- .. .+ | .. -- ++",  # 3
+    ".. -- ++ | .- .. .+",  # 4
+    "-. .. +. | -- ++ ..",  # 5
+    "-- .. .. | -- .. ..",  # 6
+    "-- .. .. | .. .. ++",  # 7
+    ".. .. ++ | .. .. ++",  # 8
+    ".. .. ++ | -- .. ..",  # 9
+    "-- .. .. | -- .. ..",  # 10
+    "-- .. .. | .. .. ++",  # 11
+    ".. .. ++ | .. .. ++",  # 12
+    ".. .. ++ | -- .. ..",  # 13
+    "-- .. .. | -- .. ..",  # 14
+    "-- .. .. | .. .. ++",  # 15
+    ".. .. ++ | .. .. ++",  # 16
+    ".. .. ++ | -- .. ..",  # 17
+    "-- .. .. | -. .. ..",  # 18
+    "-- .. .. | .. .. +.",  # 19
+    ".. .. ++ | .. .. .+",  # 20
+    ".. .. ++ | .- .. ..",  # 21
+    "-- .. .. | -- .. +.",  # 22
+    "-- .. .. | -. .. ++",  # 23
+    ".. .. ++ | .- .. ++",  # 24
+    ".. .. ++ | -- .. .+",  # 25
+    "-. .. .. | -- .. ..",  # 26
+    ".- .. .. | .. .. ++",  # 27
+    ".. .. .+ | .. .. ++",  # 28
+    ".. .. +. | -- .. ..",  # 29
+    "-- .. +. | -- .. ..",  # 30
+    "-- .. .+ | .. .. ++",  # 31
+    ".- .. ++ | .. .. ++",  # 32
+    "-. .. ++ | -- .. ..",  # 33
+    "-- .. .. | .. .. ..",  # 34
+    ".. .. .. | .. .. ++",  # 35
+    ".. .. ++ | .. .. ..",  # 36
+    ".. .. .. | -- .. ..",  # 37
+)
+
+# Diagonals, directed from p1 to p2; the open side is on the left of the direction of travel (on screen).
+DIAGONALS = {
+    6: ((0, 24), (24, 0)),
+    7: ((0, 0), (24, 24)),
+    8: ((24, 0), (0, 24)),
+    9: ((24, 24), (0, 0)),
+    18: ((0, 12), (24, 0)),
+    19: ((0, 0), (24, 12)),
+    20: ((24, 12), (0, 24)),
+    21: ((24, 24), (0, 12)),
+    22: ((0, 24), (24, 12)),
+    23: ((0, 12), (24, 24)),
+    24: ((24, 0), (0, 12)),
+    25: ((24, 12), (0, 0)),
+    26: ((0, 24), (12, 0)),
+    27: ((12, 0), (24, 24)),
+    28: ((24, 0), (12, 24)),
+    29: ((12, 24), (0, 0)),
+    30: ((12, 24), (24, 0)),
+    31: ((0, 0), (12, 24)),
+    32: ((12, 0), (0, 24)),
+    33: ((24, 24), (12, 0)),
+}
+
+# Quarter circles of radius 24: centre, quadrant (hor, ver) seen from the centre, convex (the disc is solid).
+ARCS = {
+    10: ((0, 0), (1, 1), True),
+    11: ((24, 0), (-1, 1), True),
+    12: ((24, 24), (-1, -1), True),
+    13: ((0, 24), (1, -1), True),
+    14: ((24, 24), (-1, -1), False),
+    15: ((0, 24), (1, -1), False),
+    16: ((0, 0), (1, 1), False),
+    17: ((24, 0), (-1, 1), False),
+}
+
+
+def _sign_table(half: int) -> np.ndarray:
+    sign = {"-": -1, "+": 1, ".": 0}
+    return np.array([[sign[c] for c in row.split(" | ")[half].replace(" ", "")] for row in EDGE_SIGNS], np.int8)
+
+
+HORIZONTAL_SIGNS = _sign_table(0)  # int8[38, 6]: top-left, top-right, middle-left, ..., bottom-right
+VERTICAL_SIGNS = _sign_table(1)  # int8[38, 6]: left-upper, left-lower, middle-upper, ..., right-lower
+
+
+def solid_mask(tile: int, size: int) -> np.ndarray:
+    """Which points of a size x size grid inside a tile are solid.
+
+    Returns bool[size, size], row (y) first; entry [r, c] belongs to the point ((c + 0.5), (r + 0.5)) * 24 / size.
+    One-sided tiles (34 to 37) count as full, as they are drawn.
+    """
+    centre = (np.arange(size) + 0.5) * TILE / size
+    x, y = np.meshgrid(centre, centre)
+    if tile == 0 or tile >= NUM_SHAPED_TILES:
+        return np.zeros((size, size), bool)
+    if tile == 1 or tile >= 34:
+        return np.ones((size, size), bool)
+    if tile <= 5:
+        return {2: y < 12, 3: x > 12, 4: y > 12, 5: x < 12}[tile]
+    if tile in ARCS:
+        (cx, cy), _, convex = ARCS[tile]
+        inside = np.hypot(x - cx, y - cy) < TILE
+        return inside if convex else ~inside
+    (x1, y1), (x2, y2) = DIAGONALS[tile]
+    return (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1) < 0

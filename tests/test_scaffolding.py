@@ -1,0 +1,129 @@
+"""The front door: set-up files, entry points and the commands that the documents promise."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MAKEFILE = (ROOT / "Makefile").read_text()
+CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements():
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    for requirement in PROJECT["project"]["dependencies"] + [item for extra in extras for item in extra]:
+        yield normal(re.match(r"[A-Za-z0-9_.-]+", requirement)[0])
+
+
+def test_ci_runs_make_test():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "set -euo pipefail" in script.read_text()
+    assert "make test" in script.read_text()
+
+
+def test_constraints_are_exact_and_name_every_requirement():
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[^+ ]+", line) for line in CONSTRAINTS)
+    pinned = {normal(line.split("==")[0]) for line in CONSTRAINTS}
+    assert set(requirements()) <= pinned
+    assert any(line.startswith("torch==") for line in CONSTRAINTS)
+
+
+def test_the_light_install_stays_light():
+    names = {normal(re.match(r"[A-Za-z0-9_.-]+", item)[0]) for item in PROJECT["project"]["dependencies"]}
+    assert names == {"numpy", "numba", "gymnasium", "h5py"}
+
+
+@pytest.mark.parametrize("package", ["nppsim", "hardware"])
+def test_no_torch_in_the_light_packages(package):
+    code = f"import sys, {package}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_dependencies_point_down_only():
+    """scripts -> rl -> {bc, hardware} -> nppsim, also for imports inside functions."""
+    forbidden = {
+        "nppsim": {"bc", "rl", "hardware", "scripts", "torch", "stable_baselines3"},
+        "hardware": {"bc", "rl", "scripts", "stable_baselines3"},
+        "bc": {"rl", "scripts"},
+        "rl": {"scripts"},
+    }
+    imports = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+    for package, names in forbidden.items():
+        for path in (ROOT / package).rglob("*.py"):
+            found = set(imports.findall(path.read_text())) & names
+            assert not found, f"{path.relative_to(ROOT)} imports {', '.join(sorted(found))}"
+
+
+def test_every_package_is_installed():
+    """A folder with Python files but without __init__.py would be left out of the wheel."""
+    for package in ("nppsim", "bc", "rl", "hardware"):
+        for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:
+            assert (folder / "__init__.py").exists(), f"{folder.relative_to(ROOT)} has no __init__.py"
+
+
+def test_make_targets():
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    assert {"train", "test", "lint", "format", "bench", "clean"} <= targets
+
+
+def test_make_train_runs_the_main_job_and_lets_users_change_it():
+    def dry_run(*arguments):
+        command = ["make", "-n", "-o", ".venv/installed", "train", *arguments]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+
+    assert {"scripts/train_and_compare.py", "mlp_baseline", "datasets/train", "--use-curriculum"} <= set(dry_run())
+    assert dry_run("ARGS=--help")[-2:] == ["scripts/train_and_compare.py", "--help"]
+
+
+def test_setup_is_done_once_and_again_when_its_files_change(tmp_path):
+    """With a stand-in for pip: the first call installs, the second does not, a touched pyproject.toml does."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >> calls\n')
+    python.chmod(0o755)
+
+    def installs():
+        subprocess.run(["make", "setup"], cwd=tmp_path, check=True, capture_output=True)
+        return (tmp_path / "calls").read_text().count("pip install")
+
+    assert [installs(), installs()] == [1, 1]
+    assert "-c constraints.txt -e .[train,video,s3,dev]" in (tmp_path / "calls").read_text()
+    (tmp_path / "pyproject.toml").touch()
+    assert installs() == 2
+
+
+def test_setup_without_a_suitable_python_says_what_to_install(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    for name in ("python3", "python3.11"):
+        (tmp_path / name).write_text("#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["make", "setup"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "error: Python 3.11 or newer is needed" in done.stderr
+    assert "Python 3.9.2" in done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_commands_that_exist(document):
+    text = document.read_text()
+    for script in re.findall(r"\b(scripts/\w+\.py)", text):
+        assert (ROOT / script).exists(), f"{document.name} names {script}"
+    for package in re.findall(r"python3? -m (nppsim|hardware|bc|rl)\b", text):
+        assert (ROOT / package / "__main__.py").exists(), f"{document.name} names python -m {package}"
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    assert set(re.findall(r"^(?:\$ )?make ([a-z]+)", text, re.MULTILINE)) <= targets
