@@ -21,7 +21,6 @@ import nppsim
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from nppsim._cache import source_digest
 from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
 
 FORMAT_VERSION = 1
@@ -174,24 +173,22 @@ def record(simulator: Callable, bank, level_indices, wave, config) -> dict[str, 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
     """bool[demonstrations]: which are for validation.  All demonstrations of one level are on the same side.
 
-    Of each category, ``share`` of the levels (rounded), chosen by ``seed``; at least one level overall on either side.
+    ``share`` of the levels (rounded, at least one on either side), evenly from all categories, chosen by ``seed``.
     """
     category_of = {d.level.fingerprint: d.category for d in reversed(demonstrations)}
-    if len(category_of) < 2:
+    count = len(category_of)
+    if count < 2:
         raise DatasetError(
-            f"{len(demonstrations)} demonstrations of {len(category_of)} level cannot be split by level into training "
+            f"{len(demonstrations)} demonstrations of {count} level cannot be split by level into training "
             "and validation; add demonstrations of other levels"
         )
 
-    def draw(fingerprint):
-        return hashlib.sha256(f"{seed} {fingerprint}".encode()).digest()
+    def by_category_then_lot(fingerprint):
+        return category_of[fingerprint], hashlib.sha256(f"{seed} {fingerprint}".encode()).digest()
 
-    ordered = sorted(category_of, key=draw)
-    chosen = set()
-    for category in set(category_of.values()):
-        levels = [fingerprint for fingerprint in ordered if category_of[fingerprint] == category]
-        chosen.update(levels[: min(round(share * len(levels)), len(levels) - 1)])
-    chosen = chosen or {ordered[0]}
+    ordered = sorted(category_of, key=by_category_then_lot)
+    wanted = min(max(1, round(share * count)), count - 1)
+    chosen = {ordered[int((k + 0.5) * count / wanted)] for k in range(wanted)}
     return np.array([d.level.fingerprint in chosen for d in demonstrations])
 
 
@@ -310,8 +307,10 @@ class BCDataset:
         weights = (1 / np.maximum(histogram, 1)) ** power
         return (weights / np.average(weights, weights=histogram)).astype(np.float32)
 
-    def statistics(self, batch: int = 4096) -> ObservationStatistics:
+    def statistics(self, batch: int = 4096) -> "ObservationStatistics":
         """Means and spreads of the training part, for the policy's normaliser."""
+        from nppsim.observe.statistics import ObservationStatistics
+
         rows = self.rows(validation=False)
         statistics = ObservationStatistics(tuple(self.observations))
         for start in range(0, len(rows), batch):
@@ -338,7 +337,7 @@ def _leave_out_too_long(found, bank, level_index) -> DemonstrationSet:
     kept, left_out = [], list(found.left_out)
     for d in found.demonstrations:
         limit = int(bank.time_limit[level_index[d.level.fingerprint]])
-        if len(d.inputs) < limit:
+        if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is cut off after a decision, not inside
             kept.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"

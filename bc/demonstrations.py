@@ -17,7 +17,8 @@ import nppsim
 from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError, on_grid, to_decisions, to_inputs
 
-INDEX_FILE = "index.json"  # {"demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}, beside the replays
+INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
+INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
 UNCATEGORISED = "uncategorised"
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
 _SHOWN_PER_REASON = 10
@@ -216,10 +217,12 @@ def _read(path, folder, indexed) -> ReplayFile:
 
 def _read_index(path) -> dict[Path, str]:
     """Category of each replay that an index file lists; the files must exist."""
-    expected = f'expected {{"demonstrations": [{{"file": NAME, "category": NAME}}, ...]}} in {path}'
+    expected = f'expected {{"format": "{INDEX_FORMAT}", "demonstrations": [{{"file": NAME, "category": NAME}}, ...]}}'
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["demonstrations"]
-        listed = {path.parent / entry["file"]: entry["category"] for entry in entries}
+        index = json.loads(path.read_text(encoding="utf-8"))
+        if index["format"] != INDEX_FORMAT:
+            return {}
+        listed = {path.parent / entry["file"]: entry["category"] for entry in index["demonstrations"]}
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise DemonstrationError(f"{path}: {type(error).__name__}: {error}; {expected}, or delete the file") from error
     for file, category in listed.items():

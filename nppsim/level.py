@@ -301,8 +301,8 @@ def _settled_count(given: int | None, records: np.ndarray, kind: int, label: str
         raise LevelError(f"{label}: {given} {ENTITY_NAMES[kind]}s; the count must fit one byte (0..255)")
     if given != counted:
         warnings.append(
-            f"byte {COUNTS_OFFSET + 2 * kind}: the stated number of {ENTITY_NAMES[kind]} records (type {kind}) is {given}, "
-            f"found are {counted}; the stated number is used, as in the original"
+            f"byte {COUNTS_OFFSET + 2 * kind}: the stated number of {ENTITY_NAMES[kind]} records (type {kind}) is "
+            f"{given}, found are {counted}; the stated number is used, as in the original"
         )
     return int(given)
 

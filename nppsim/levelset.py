@@ -98,8 +98,8 @@ class LevelSet(Sequence):
             raise LevelSetError(f"{file}: {error.strerror}; restore the file or make the level set anew") from error
         if entry.fingerprint and level.fingerprint != entry.fingerprint:
             raise LevelSetError(
-                f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states {entry.fingerprint[:12]}…: "
-                "the file was changed after it was indexed; restore it or make the level set anew"
+                f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states "
+                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed; restore it, or make the level set anew"
             )
         return level
 
@@ -134,7 +134,7 @@ class LevelSet(Sequence):
     def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
         """Make a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
 
-        Raises LevelSetError if the folder exists and is not empty.  An interrupted write leaves an index without levels.
+        Raises LevelSetError if the folder exists and is not empty.  If interrupted, the set exists and has no levels.
         """
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -157,11 +157,7 @@ class LevelSet(Sequence):
         taken = {entry.file for entry in entries}
         numbers: dict[str, int] = {}
         for level, entry in levels:
-            file = entry.file
-            while not file or (not entry.file and file in taken):
-                number = numbers.get(entry.category, 0)
-                numbers[entry.category] = number + 1
-                file = f"{entry.category}/{number:06d}.map"
+            file = entry.file or _free_name(entry.category, taken, numbers)
             if file in taken:
                 raise LevelSetError(
                     f"{path}: the file name {file} is taken; leave LevelEntry.file empty for a free one"
@@ -192,6 +188,13 @@ def check_disjoint(train: LevelSet, test: LevelSet) -> None:
         )
 
 
+def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """The next free file name of a category; ``numbers`` remembers how far each category has come."""
+    while (file := f"{category}/{numbers.get(category, 0):06d}.map") in taken:
+        numbers[category] = numbers.get(category, 0) + 1
+    return file
+
+
 def _scan_folder(path: Path) -> list[LevelEntry]:
     files = []
     for folder, subfolders, names in os.walk(path):
@@ -218,11 +221,12 @@ def _read_index(path: Path) -> list[LevelEntry]:
         ) from error
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
-            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION}, "levels": [...]'
+            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and "levels": '
+            "[...]; restore it, or delete it to use the folder as it is"
         )
     if index.get("version") != VERSION:
         raise LevelSetError(
-            f"{file} has version {index.get('version')!r}, this program reads version {VERSION}; make the level set anew"
+            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make the level set anew"
         )
     for i, entry in enumerate(index["levels"]):
         _check_entry(entry, f"{file}: level {i}")

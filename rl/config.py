@@ -20,6 +20,7 @@ from pathlib import Path
 from bc.train import BCConfig
 from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
 from hardware.profiles import find_profile
+from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
 
 GRAPH_ARCHITECTURES = (
@@ -36,7 +37,6 @@ GRAPH_ARCHITECTURES = (
     "vision_free_frame_stacked",
     "visual_frame_stacked_only",
 )  # names of the predecessor whose machinery comes later
-REWARD_PRESETS = ("default", "october", "recommended")
 BASE_LEARNING_RATE = 5e-4  # where neither a flag nor a hardware profile sets one
 
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
@@ -98,7 +98,8 @@ class PPOConfig:
     def __post_init__(self):
         _check(self, "total_timesteps", low=1)
         _check(self, "time_budget_minutes", above=0)
-        for name in ("gamma", "gae_lambda", "learning_rate_end_share", "bc_kl_share"):
+        _check(self, "gamma", above=0, high=1)
+        for name in ("gae_lambda", "learning_rate_end_share", "bc_kl_share"):
             _check(self, name, low=0, high=1)
         for name in ("clip_range", "learning_rate", "max_grad_norm", "target_kl", "adam_eps"):
             _check(self, name, above=0)
@@ -401,6 +402,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> _Parser:
     parser = _Parser(
         prog="train_and_compare.py",
+        usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
@@ -421,7 +423,7 @@ def _parser() -> _Parser:
                 keywords |= {"type": flag.kind, "choices": flag.choices or None, "metavar": metavar(flag)}
                 keywords |= {"nargs": "+"} if flag.many else {}
             if default_of(flag) is MISSING:
-                keywords["required"] = True
+                keywords |= {"required": True, "help": flag.help}
             section.add_argument(*options, **keywords)
     return parser
 
@@ -441,8 +443,11 @@ def _assemble(values: dict) -> ExperimentConfig:
             whole[name] = kind(**sections[name])
         except ConfigError:
             raise
-        except ValueError as error:  # BCConfig has an error class of its own
-            raise ConfigError(f"{name}: {error}") from error
+        except ValueError as error:  # BCConfig has an error class of its own, and knows no flags
+            message = str(error)
+            for flag in FLAGS.values():
+                message = message.replace(f"BCConfig.{flag.target.removeprefix('bc.')}=", f"{flag.option} ")
+            raise ConfigError(message) from error
     return ExperimentConfig(**whole)
 
 

@@ -240,10 +240,10 @@ FLAGS: dict[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag 
 
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-Made by `python -m rl.config > docs/flags.md`. No flag is accepted and ignored: a flag marked *refused* stops the run
-with the sentence given here unless it is left at its default, and so does a flag that has no effect without another
-one (*needs*). Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which
-lasts `--frame-skip` frames of 1/60 s. `--seed` is another spelling of `--seeds`.
+Made by `python -m rl.config > docs/flags.md`. No flag is accepted and ignored: one whose machinery comes later (last
+table) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
+Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
+`--frame-skip` frames of 1/60 s. `--seed` is another spelling of `--seeds`.
 """
 
 
@@ -267,13 +267,17 @@ def document(defaults: Mapping) -> str:
     """The text of docs/flags.md, from the default of each flag."""
     lines = [_PREFACE.rstrip()]
     for group, flags in GROUPS.items():
-        lines += ["", f"## {group.capitalize()}", "", "| flag | default | meaning |", "|---|---|---|"]
-        for flag in flags:
-            text = f"{flag.help}; *refused:* {flag.refusal}" if flag.refusal else flag.help
-            text += f"; one of {', '.join(flag.choices)}" if flag.choices else ""
-            text += f" (*needs* `--{flag.needs}`)" if flag.needs else ""
-            lines.append(f"| {_spelling(flag)} | {shown_default(flag, defaults[flag.name])} | {text} |")
+        rows = [f"| {_spelling(f)} | {shown_default(f, defaults[f.name])} | {_meaning(f)} |" for f in flags if f.target]
+        lines += ["", f"## {group.capitalize()}", "", "| flag | default | meaning |", "|---|---|---|", *rows]
+    lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
+    refused = [flag for flag in FLAGS.values() if flag.refusal]
+    lines += [f"| {_spelling(f)} | {shown_default(f, defaults[f.name])} | {f.refusal} |" for f in refused]
     return "\n".join(lines) + "\n"
+
+
+def _meaning(flag: Flag) -> str:
+    choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
+    return flag.help + choices + (f" (*needs* `--{flag.needs}`)" if flag.needs else "")
 
 
 def _spelling(flag: Flag) -> str:

@@ -1,8 +1,10 @@
 """The front door: set-up files, entry points and the commands that the documents promise."""
 
+import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -87,7 +89,7 @@ def test_make_train_runs_the_main_job_and_lets_users_change_it():
 
 
 def test_setup_is_done_once_and_again_when_its_files_change(tmp_path):
-    """With a stand-in for pip: the first call installs, the second does not, a touched pyproject.toml does."""
+    """With a stand-in for pip: once, and again for a newer pyproject.toml or constraints.txt."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     python = tmp_path / ".venv" / "bin" / "python"
@@ -101,8 +103,16 @@ def test_setup_is_done_once_and_again_when_its_files_change(tmp_path):
 
     assert [installs(), installs()] == [1, 1]
     assert "-c constraints.txt -e .[train,video,s3,dev]" in (tmp_path / "calls").read_text()
-    (tmp_path / "pyproject.toml").touch()
-    assert installs() == 2
+    # A minute passes; without it both files could carry the same tick of the clock.
+    now = time.time()
+    for name, age_s in (("pyproject.toml", 70), ("constraints.txt", 70), (".venv/installed", 60)):
+        os.utime(tmp_path / name, (now - age_s, now - age_s))
+    assert installs() == 1
+    for number, name in enumerate(("pyproject.toml", "constraints.txt"), start=2):
+        os.utime(tmp_path / ".venv" / "installed", (now - 60, now - 60))
+        os.utime(tmp_path / name, (now - 30, now - 30))
+        assert installs() == number
+        os.utime(tmp_path / name, (now - 70, now - 70))
 
 
 def test_setup_without_a_suitable_python_says_what_to_install(tmp_path):

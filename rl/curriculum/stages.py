@@ -130,10 +130,10 @@ class UniformSampler(_Sampler):
 class StageCurriculum(_Sampler):
     """One stage after the other; earlier ones stay mixed in, a little of the next one is tried already.
 
-    A stage ends when its success over the latest ``config.window`` episodes since it began reaches the threshold, and at
-    least ``config.min_episodes`` of its episodes have ended; earlier if success is very high or rising steeply.  A stage
-    that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down to
-    ``config.min_threshold``.  When the last stage has ended, all are drawn, the difficult ones more often.
+    A stage ends when its success over the latest ``config.window`` episodes since it began reaches the threshold, and
+    at least ``config.min_episodes`` of its episodes have ended; earlier if success is very high or rising steeply.  A
+    stage that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down
+    to ``config.min_threshold``.  When the last stage has ended, all are drawn, the difficult ones more often.
     """
 
     def __init__(self, categories: Sequence[str], config: CurriculumConfig, seed: int):

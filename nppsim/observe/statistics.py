@@ -1,0 +1,203 @@
+"""Mean and spread of the observations: measured once, frozen, and carried inside every dataset and checkpoint.
+
+The policy network divides by ``divisor(key)``, so behavioural cloning, PPO, evaluation and video all feed it raw
+observations.  The fingerprint of the layout travels along: statistics of one layout never meet a network of another.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from nppsim.observe import layout
+
+MIN_SCALE_SHARE = 0.1  # the divisor is at least this share of a component's natural scale; smaller amplifies noise
+
+
+class StatisticsError(ValueError):
+    """Statistics that are missing, too few, not finite, or of another observation layout."""
+
+
+class ObservationStatistics:
+    """Streaming mean and standard deviation of every float32 key.
+
+    ``update`` as often as you like, then read ``mean``, ``std`` and ``divisor``.  uint8 keys have no statistics (the
+    network scales them by 1/255) but belong to the fingerprint.
+
+    keys: observation keys or short names (``layout.resolve``).
+    Attributes: ``keys`` all keys, ``float_keys`` those with statistics, ``fingerprint`` of the layout, ``count``
+    observations seen.
+    """
+
+    def __init__(self, keys: Iterable[str]):
+        self.keys = layout.resolve(keys)
+        self.float_keys = tuple(key for key in self.keys if layout.SPECS[key].dtype == "float32")
+        self.fingerprint = layout.fingerprint(self.keys)
+        self.count = 0
+        self._mean = {key: np.zeros(layout.SPECS[key].shape) for key in self.float_keys}
+        self._squares = {key: np.zeros(layout.SPECS[key].shape) for key in self.float_keys}  # sum of squared deviations
+
+    def update(self, observations: Mapping[str, np.ndarray]) -> None:
+        """Add a batch: arrays [N, *shape] for every float key (other keys are ignored), N >= 0 the same for all.
+
+        StatisticsError: a key is missing, has the wrong shape, or holds NaN or infinity.
+        """
+        batch = {key: self._checked(key, observations) for key in self.float_keys}
+        sizes = {key: len(values) for key, values in batch.items()}
+        if len(set(sizes.values())) > 1:
+            raise StatisticsError(f"keys of one batch differ in length: {sizes}")
+        size = next(iter(sizes.values()), 0)
+        if size == 0:
+            return
+        moments = {}
+        for key, values in batch.items():
+            mean = values.mean(axis=0)
+            moments[key] = (mean, np.square(values - mean).sum(axis=0))
+        self._merge(size, moments)
+
+    def merge(self, other: "ObservationStatistics") -> None:
+        """Add the samples of ``other``, which must have the same layout."""
+        self.require(other.fingerprint, "the statistics to merge")
+        self._merge(other.count, {key: (other._mean[key], other._squares[key]) for key in self.float_keys})
+
+    def _merge(self, size, moments):
+        # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
+        total = self.count + size
+        if total == 0:
+            return
+        for key, (mean, squares) in moments.items():
+            delta = mean - self._mean[key]
+            self._mean[key] = self._mean[key] + delta * (size / total)
+            self._squares[key] = self._squares[key] + squares + np.square(delta) * (self.count * size / total)
+        self.count = total
+
+    @property
+    def mean(self) -> dict[str, np.ndarray]:
+        """float64 array per float key, in the key's shape and unit."""
+        self._require_samples()
+        return {key: value.copy() for key, value in self._mean.items()}
+
+    @property
+    def std(self) -> dict[str, np.ndarray]:
+        """float64 population standard deviation per float key, in the key's shape and unit."""
+        self._require_samples()
+        return {key: np.sqrt(value / self.count) for key, value in self._squares.items()}
+
+    @property
+    def divisor(self) -> dict[str, np.ndarray]:
+        """What the network divides by: the larger of ``std`` and a tenth of the natural scale, so that a component
+        which was constant in the data stays bounded when it first changes."""
+        return {
+            key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale))
+            for key, std in self.std.items()
+        }
+
+    def subset(self, keys: Iterable[str]) -> "ObservationStatistics":
+        """The same statistics for fewer keys, e.g. those of one architecture."""
+        result = ObservationStatistics(keys)
+        missing = [key for key in result.keys if key not in self.keys]
+        if missing:
+            raise StatisticsError(
+                f"no statistics of {', '.join(missing)}; there are some of {', '.join(self.keys)}: measure again with "
+                f"all keys that the network reads"
+            )
+        result.count = self.count
+        result._mean = {key: self._mean[key].copy() for key in result.float_keys}
+        result._squares = {key: self._squares[key].copy() for key in result.float_keys}
+        return result
+
+    def require(self, fingerprint: str, owner: str) -> None:
+        """StatisticsError unless ``fingerprint`` (of ``owner``, named in the message) is that of these statistics."""
+        if fingerprint != self.fingerprint:
+            raise StatisticsError(
+                f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "
+                f"{fingerprint}: use statistics.subset(...) if only the choice of keys differs, otherwise rebuild the "
+                f"dataset and pretrain again with the present observation layout"
+            )
+
+    def drift(
+        self, other: "ObservationStatistics", max_shift: float = 3.0, max_ratio: float = 5.0
+    ) -> dict[str, tuple[float, float]]:
+        """Components whose data in ``other`` do not look as these statistics promise; empty if all is well.
+
+        Returns {"key.component": (shift of the mean in divisors, ratio of the divisors)} for |shift| > max_shift or a
+        ratio outside [1/max_ratio, max_ratio].
+        """
+        self.require(other.fingerprint, "the data to compare with")
+        divisors, other_divisors = self.divisor, other.divisor
+        found = {}
+        for key in self.float_keys:
+            shift = (other._mean[key] - self._mean[key]) / divisors[key]
+            ratio = other_divisors[key] / divisors[key]
+            for place in zip(*np.nonzero((abs(shift) > max_shift) | (ratio > max_ratio) | (ratio < 1 / max_ratio))):
+                found[_name(key, place)] = (float(shift[place]), float(ratio[place]))
+        return found
+
+    def to_dict(self) -> dict:
+        """Plain data for a file: ``keys`` list of str, ``fingerprint`` str, ``count`` int, ``mean`` and ``std`` dicts
+        of float64 arrays."""
+        return {
+            "keys": list(self.keys),
+            "fingerprint": self.fingerprint,
+            "count": self.count,
+            "mean": self.mean,
+            "std": self.std,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> "ObservationStatistics":
+        """The inverse of ``to_dict``.  StatisticsError: fields missing, another layout, fewer than 2 samples,
+        wrong shapes, values that are not finite, or negative standard deviations."""
+        absent = [field for field in ("keys", "fingerprint", "count", "mean", "std") if field not in data]
+        if absent:
+            raise StatisticsError(f"observation statistics lack {', '.join(absent)}: measure them again")
+        try:
+            result = cls(data["keys"])
+        except ValueError as error:
+            raise StatisticsError(f"observation statistics of another layout ({error}): measure them again") from error
+        result.require(data["fingerprint"], "the file that they come from")
+        result.count = int(data["count"])
+        result._require_samples()
+        for key in result.float_keys:
+            for field in ("mean", "std"):
+                if key not in data[field]:
+                    raise StatisticsError(f"observation statistics lack {field} of {key}: measure them again")
+                values = np.asarray(data[field][key], dtype=np.float64)
+                shape = layout.SPECS[key].shape
+                if values.shape != shape:
+                    raise StatisticsError(f"{field} of {key} has shape {values.shape}, expected {shape}")
+                bad = ~np.isfinite(values) if field == "mean" else ~(np.isfinite(values) & (values >= 0))
+                if bad.any():
+                    place = tuple(np.argwhere(bad)[0])
+                    raise StatisticsError(f"{field} of {_name(key, place)} is {values[place]}: measure them again")
+            result._mean[key] = np.array(data["mean"][key], dtype=np.float64)
+            result._squares[key] = np.square(np.asarray(data["std"][key], dtype=np.float64)) * result.count
+        return result
+
+    def _require_samples(self):
+        if self.count < 2:
+            raise StatisticsError(
+                f"observation statistics need at least 2 samples, these have {self.count}: update() them with "
+                f"observations of demonstrations, or of random play where there are none"
+            )
+
+    def _checked(self, key, observations):
+        if key not in observations:
+            raise StatisticsError(f"batch lacks {key}; it has {', '.join(observations) or 'nothing'}")
+        values = np.asarray(observations[key], dtype=np.float64)
+        shape = layout.SPECS[key].shape
+        if values.ndim != len(shape) + 1 or values.shape[1:] != shape:
+            raise StatisticsError(f"{key} has shape {values.shape}, expected (N, {', '.join(map(str, shape))})")
+        bad = ~np.isfinite(values)
+        if bad.any():
+            place = tuple(np.argwhere(bad)[0])
+            raise StatisticsError(
+                f"{_name(key, place[1:])} is {values[place]} in row {place[0]}: observations must be finite; play that "
+                f"level alone to find where it comes from"
+            )
+        return values
+
+
+def _name(key, place):
+    """"game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
+    rows = "".join(f"[{index}]" for index in place[:-1])
+    return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"
