@@ -21,6 +21,7 @@ import nppsim
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from nppsim._cache import source_digest
 from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
 
 FORMAT_VERSION = 1
@@ -307,15 +308,13 @@ class BCDataset:
         weights = (1 / np.maximum(histogram, 1)) ** power
         return (weights / np.average(weights, weights=histogram)).astype(np.float32)
 
-    def statistics(self, batch: int = 4096) -> "ObservationStatistics":
-        """Means and spreads of the training part, for the policy's normaliser."""
-        from nppsim.observe.statistics import ObservationStatistics
-
+    def statistics(self, batch: int = 4096) -> ObservationStatistics:
+        """Means and spreads of the training part, for the policy's normaliser; set them before training."""
         rows = self.rows(validation=False)
         statistics = ObservationStatistics(tuple(self.observations))
         for start in range(0, len(rows), batch):
             part = rows[start : start + batch]
-            statistics.update({key: values[part] for key, values in self.observations.items()})
+            statistics.update({key: self.observations[key][part] for key in statistics.float_keys})
         return statistics
 
     @property

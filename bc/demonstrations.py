@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import nppsim
+from nppsim import planner
 from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError, on_grid, to_decisions, to_inputs
 
@@ -44,7 +45,7 @@ class Demonstration:
 
     actions: int64[decisions], 0..5, one per ``frame_skip`` frames.  inputs: uint8[frames], the same as bytes, up to
     and including the winning frame.  retimed: whether a 60 Hz recording was moved onto the grid, and then deviation_px
-    is how far its path strays from the recording.
+    is how far it strays from the recording, on average over its frames.
     """
 
     name: str
@@ -89,9 +90,8 @@ class DemonstrationSet:
         lines = [f"{row[0]:<{width}}" + "".join(f"{value:>11}" for value in row[1:]) for row in rows]
         deviations = [d.deviation_px for d in self.demonstrations if d.retimed]
         if deviations:
-            lines.append(
-                f"re-timing moved paths by {np.median(deviations):.1f} px (median), {max(deviations):.1f} px at most"
-            )
+            typical, worst = np.median(deviations), max(deviations)
+            lines.append(f"re-timed runs stray from the recording by {typical:.1f} px (median), {worst:.1f} px (worst)")
         for reason, count in Counter(item.reason for item in self.left_out).most_common():
             lines.append(f"left out, {reason}: {count}")
             details = [f"  {item.name}: {item.detail}" for item in self.left_out if item.reason == reason]
@@ -146,7 +146,7 @@ def load_demonstrations(
     if frame_skip < 1:
         raise DemonstrationError(f"frame_skip={frame_skip}; one decision lasts at least one frame")
     simulate = simulate or nppsim.simulate
-    retime = retime or _planner_retime
+    retime = retime or planner.retime
     kept: dict[str, Demonstration] = {}
     left_out = []
     for file in progress(files):
@@ -191,12 +191,6 @@ def _examine(file, frame_skip, simulate, retime) -> Demonstration | LeftOut:
     # bytes 6 and 7 have become 4 and 5, which the physics treats alike
     inputs = to_inputs(actions, frame_skip, run.frames)
     return Demonstration(file.name, file.category, replay.level, actions, inputs, retimed, deviation_px)
-
-
-def _planner_retime(replay, frame_skip):
-    from nppsim import planner  # here, because replays on the grid need no search
-
-    return planner.retime(replay, frame_skip)
 
 
 def _read(path, folder, indexed) -> ReplayFile:

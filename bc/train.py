@@ -41,7 +41,6 @@ class BCConfig:
     max_grad_norm: float = 1.0
     patience: int = 10  # epochs without a better validation loss before stopping
     class_weight_power: float = 0.0  # 0: every decision weighs the same; 1: every action does (F114)
-    bf16: bool = False  # bfloat16 autocast; the loss stays in float32
     seed: int = 0
 
     def __post_init__(self):
@@ -125,17 +124,20 @@ def pretrain(
     """Fit ``policy`` to the training part of ``dataset`` and leave it with the weights of the best validation loss.
 
     policy: a module on ``device`` with ``logits_and_values(observations) -> (float[B, 6], float[B])``, its normaliser
-    set already.  writer: has ``add_scalar(tag, value, step)``; tags ``bc/...``, step = epoch.  simulate_closed_loop:
-    called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.  on_improvement:
-    called with policy and epoch whenever the validation loss is the best so far; save a checkpoint there, and an
-    interruption loses nothing.  Weights learn only through the logits: what serves the values alone stays as it is.
+    and precision set already.  writer: has ``add_scalar(tag, value, step)``; tags ``bc/...``, step = epoch.
+    simulate_closed_loop: called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.
+    on_improvement: called with policy and epoch whenever the validation loss is the best so far; save a checkpoint
+    there, and an interruption loses nothing.  log: receives plain lines where there is no terminal for a progress bar.
+    Weights learn only through the logits: what serves the values alone stays as it is.
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
     start = time.monotonic()
     data = _Tensors(dataset, device)
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
     updates = config.epochs * math.ceil(len(training) / config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     order = np.random.default_rng(config.seed)
@@ -149,7 +151,7 @@ def pretrain(
         scalars = {"learning_rate": schedule.get_last_lr()[0]}
         rows = order.permutation(training)
         scalars |= _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch)
-        metrics = evaluate(policy, dataset, validation, config.bf16, data=data)
+        metrics = evaluate(policy, dataset, validation, data)
         if not math.isfinite(metrics.loss):
             raise TrainingError(f"validation loss is {metrics.loss} after epoch {epoch}; {_NOT_FINITE}")
         scalars |= _scalars(metrics)
@@ -175,8 +177,8 @@ def pretrain(
         epochs_run=epoch,
         best_epoch=best_epoch,
         stopped_early=epoch < config.epochs,
-        training=evaluate(policy, dataset, training, config.bf16, data=data),
-        validation=evaluate(policy, dataset, validation, config.bf16, data=data),
+        training=evaluate(policy, dataset, training, data),
+        validation=evaluate(policy, dataset, validation, data),
         baselines=baselines,
         training_decisions=len(training),
         validation_decisions=len(validation),
@@ -187,9 +189,7 @@ def pretrain(
     )
 
 
-def evaluate(
-    policy, dataset: BCDataset, rows: np.ndarray, bf16: bool = False, *, data: "_Tensors | None" = None
-) -> Metrics:
+def evaluate(policy, dataset: BCDataset, rows: np.ndarray, data: "_Tensors | None" = None) -> Metrics:
     """Metrics of ``policy`` on the given rows of ``dataset``; the policy is in evaluation mode meanwhile."""
     data = data or _Tensors(dataset, next(policy.parameters()).device)
     was_training = policy.training
@@ -198,7 +198,7 @@ def evaluate(
     with torch.no_grad():
         for start in range(0, len(rows), _EVALUATION_BATCH):
             part = rows[start : start + _EVALUATION_BATCH]
-            logits, actions = _logits(policy, data, part, bf16)
+            logits, actions = _logits(policy, data, part)
             losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
             predictions.append(logits.argmax(dim=1).cpu().numpy())
     policy.train(was_training)
@@ -241,11 +241,10 @@ class _Tensors:
         return observations, self.actions[rows].to(self.device, torch.int64)
 
 
-def _logits(policy, data, rows, bf16):
+def _logits(policy, data, rows):
     """Logits, float32[B, 6], and actions, int64[B], of some rows."""
     observations, actions = data.batch(rows)
-    with torch.autocast(data.device.type, dtype=torch.bfloat16, enabled=bf16):
-        logits, _ = policy.logits_and_values(observations)
+    logits, _ = policy.logits_and_values(observations)
     return logits.float(), actions
 
 
@@ -254,7 +253,7 @@ def _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch
     total, right = 0.0, 0
     for start in range(0, len(rows), config.batch_size):
         part = rows[start : start + config.batch_size]
-        logits, actions = _logits(policy, data, part, config.bf16)
+        logits, actions = _logits(policy, data, part)
         # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
         losses = torch.nn.functional.cross_entropy(logits, actions, weight=weights, reduction="none")
         loss = losses.mean()

@@ -139,18 +139,16 @@ MOVERS = frozenset((14, 15, 16, 17, 20, 25, 26, 28))
 _INVISIBLE = frozenset((0, 4, 7, 9, 12, 13, 18, 19, 22, 27))  # read through other records, or nothing in the game
 
 
-def level_entities(records: np.ndarray) -> list[Entity]:
-    """The things to draw, in drawing order, from records uint8[n, 5]."""
-    kinds = records[:, 0]
-    exits = int(np.count_nonzero(kinds == 3))
-    entities, counts = [], {}
+def level_entities(level) -> list[Entity]:
+    """The things to draw, in drawing order, from a level's records."""
+    records, entities, counts = level.records, [], {}
     for row, (kind, bx, by, orientation, _mode) in enumerate(records.tolist()):
         if kind in _INVISIBLE or kind not in _DRAWN:
             continue
         index = counts.get(kind, 0)
         counts[kind] = index + 1
         x, y = 6.0 * bx, 6.0 * by
-        switch = {3: row + exits, 6: row + 1, 8: row + 1}.get(kind)
+        switch = {3: row + level.exit_count, 6: row + 1, 8: row + 1}.get(kind)
         if switch is None:
             entities.append(Entity(kind, index, x, y, orientation))
             continue

@@ -99,7 +99,7 @@ class LevelSet(Sequence):
         if entry.fingerprint and level.fingerprint != entry.fingerprint:
             raise LevelSetError(
                 f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states "
-                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed; restore it, or make the level set anew"
+                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed; restore it"
             )
         return level
 
@@ -221,12 +221,12 @@ def _read_index(path: Path) -> list[LevelEntry]:
         ) from error
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
-            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and "levels": '
-            "[...]; restore it, or delete it to use the folder as it is"
+            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '
+            '"levels": [...]; restore it, or delete it to use the folder as it is'
         )
     if index.get("version") != VERSION:
         raise LevelSetError(
-            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make the level set anew"
+            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make it anew"
         )
     for i, entry in enumerate(index["levels"]):
         _check_entry(entry, f"{file}: level {i}")

@@ -177,7 +177,7 @@ class _Scene:
         self.ppt, self.region = ppt, region
         left, top, right, bottom = region
         self.width, self.height = (right - left) * ppt, (bottom - top) * ppt
-        self.entities = level_entities(level.records)
+        self.entities = level_entities(level)
         self.looks = {entity: initial_look(entity) for entity in self.entities}
         self.moving = [entity for entity in self.entities if entity.kind in MOVERS]
         self.still = [entity for entity in self.entities if entity.kind not in MOVERS]

@@ -318,9 +318,7 @@ class Encoder(BaseFeaturesExtractor):
         self.keys = chosen.observations
         check_space(observation_space, self.keys)
         self.normalize = NormalizeObservations(self.keys)
-        self.vectors = nn.ModuleList(
-            VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors
-        )
+        self.vectors = nn.ModuleList(VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors)
         images = {"player_frame": PlayerFrameCNN, "global_view": GlobalViewCNN, "surroundings": SurroundingsMLP}
         self.images = nn.ModuleDict(
             {key: make(getattr(chosen, key)) for key, make in images.items() if getattr(chosen, key)}

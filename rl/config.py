@@ -90,7 +90,6 @@ class PPOConfig:
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5
     target_kl: float | None = 0.03  # an update ends where the policy has moved 1.5 times as far
-    adam_eps: float = 1e-5
     critic_warmup_updates: int = 5  # after behavioural cloning the critic learns alone first
     bc_kl_coef_start: float = 0.2  # pull towards the cloned policy,
     bc_kl_share: float = 0.3  # ... gone after this share of training
@@ -101,7 +100,7 @@ class PPOConfig:
         _check(self, "gamma", above=0, high=1)
         for name in ("gae_lambda", "learning_rate_end_share", "bc_kl_share"):
             _check(self, name, low=0, high=1)
-        for name in ("clip_range", "learning_rate", "max_grad_norm", "target_kl", "adam_eps"):
+        for name in ("clip_range", "learning_rate", "max_grad_norm", "target_kl"):
             _check(self, name, above=0)
         _check(self, "pretrained_learning_rate_share", above=0, high=1)
         for name in ("ent_coef_start", "ent_coef_end", "vf_coef", "critic_warmup_updates", "bc_kl_coef_start"):

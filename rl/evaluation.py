@@ -16,7 +16,9 @@ import torch
 
 from nppsim.batch import ACTION_INPUT, DIED, NUM_ACTIONS, TIMEOUT, WON, BatchSimulator, LevelBank
 from nppsim.level import Level
+from nppsim.levelset import LevelSet
 from nppsim.observe import layout
+from nppsim.reward import RewardConfig
 from rl.config import ConfigError, EvaluationConfig
 from rl.results import EpisodeRecord
 
@@ -31,7 +33,7 @@ class Policy(Protocol):
 
 
 class RandomPolicy:
-    """Every action equally likely: what any trained agent has to beat.  It has no likeliest action to be greedy with."""
+    """Every action equally likely, deterministic or not: what any trained agent has to beat."""
 
     def act(self, obs, *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         return torch.randint(NUM_ACTIONS, (_rows(obs),), generator=rng).numpy()
@@ -47,47 +49,53 @@ class NoOpPolicy:
 class EvaluationSuite:
     """Levels chosen once, to be played by any number of policies.
 
-    levels: (level, category) pairs, or a LevelSet.  episodes_per_category: spread over the category's levels, each played
-    equally often give or take one, in an order that ``seed`` fixes; None: every level once.  frame_skip, observations:
-    as in training.  num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable,
-    since sampled actions are drawn for the whole batch at once.
+    levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
+    episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
+    that ``seed`` fixes; None: every level once.  frame_skip, observations: as in training.  reward: for the recorded
+    returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since
+    sampled actions are drawn for the whole batch at once.
     Raises ConfigError if there are no levels, LevelError for a level that cannot be built.
     """
 
     def __init__(
         self,
-        levels: Iterable[tuple[Level, str]],
+        levels: LevelSet | Iterable[tuple[Level, str]],
         *,
         episodes_per_category: int | None,
         seed: int,
         frame_skip: int,
         observations: Sequence[str] = layout.VISION_FREE,
+        reward: str | RewardConfig = "default",
         num_envs: int = 64,
         threads: int | None = None,
     ):
-        pairs = list(levels)
-        if not pairs:
+        if isinstance(levels, LevelSet):
+            categories = [entry.category for entry in levels.entries]
+        else:
+            levels, categories = [*zip(*levels, strict=True)] or ([], [])
+        if not len(levels):
             raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
         if episodes_per_category is not None and episodes_per_category < 1:
             raise ConfigError(f"episodes_per_category={episodes_per_category}; give at least 1")
         self.seed = seed
-        self.level_index = _schedule([category for _, category in pairs], episodes_per_category, seed)
-        chosen = np.unique(self.level_index)
-        self._pairs = pairs
-        self._row = {int(level): row for row, level in enumerate(chosen)}  # place in the bank of each level chosen
-        self.bank = LevelBank([pairs[i][0] for i in chosen])
+        self.level_index = _schedule(categories, episodes_per_category, seed)
+        chosen, rows = np.unique(self.level_index, return_inverse=True)
+        self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
+        self._category = [categories[i] for i in self.level_index]
+        self.bank = LevelBank([levels[int(i)] for i in chosen])
         self._sim = BatchSimulator(
             self.bank,
             min(num_envs, len(self.level_index)),
             frame_skip=frame_skip,
             observations=observations,
+            reward=reward,
             threads=threads,
         )
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Categories that are played, in the order of the levels."""
-        return tuple(dict.fromkeys(self._pairs[i][1] for i in np.sort(self.level_index)))
+        """Categories that are played."""
+        return tuple(dict.fromkeys(self._category))
 
     def __len__(self) -> int:
         """Episodes of one run."""
@@ -102,29 +110,120 @@ class EvaluationSuite:
         """
         rng = torch.Generator().manual_seed(self.seed)
         sim, total = self._sim, len(self)
-        rows = np.array([self._row[int(level)] for level in self.level_index], np.int32)
-        slots = sim.num_envs
-        episode_of = np.arange(slots)  # episode that each environment plays; ``total`` or more: it is idle
-        following = slots  # the first episode that has no environment yet
-        pressed: list[list[int]] = [[] for _ in range(total)]
-        records: list[EpisodeRecord | None] = [None] * total
-
-        upcoming = np.arange(slots, 2 * slots)  # episode that each environment would play after this one; see below
-        obs = sim.reset(rows[episode_of])
-        actions = np.zeros(slots, np.int64)
-        while following < total or (episode_of < total).any():
-            active = np.flatnonzero(episode_of < total)
+        playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
+        # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
+        pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
+        records: dict[int, EpisodeRecord] = {}
+        obs = sim.reset(self._bank_row(playing))
+        sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+        actions = np.zeros(sim.num_envs, np.int64)
+        while len(records) < total:
+            active = np.flatnonzero(playing < total)
+            seen = obs if len(active) == len(playing) else {key: values[active] for key, values in obs.items()}
             actions[:] = 0
-            seen = obs if len(active) == slots else {key: values[active] for key, values in obs.items()}
             actions[active] = policy.act(seen, deterministic=deterministic, rng=rng)
             for env in active:
-                pressed[episode_of[env]].append(actions[env])
-            # Environments restart inside the step; which of them is not known before, so each is offered the next
-            # episode in line, and those that really end are sorted out afterwards.
-            sim.next_level[:] = rows[np.minimum(following, total - 1)]
+                pressed[env].append(actions[env])
             obs = sim.step(actions)
-            ended = [env for env in sim.finished if episode_of[env] < total]
+            ended = [env for env in sim.finished if playing[env] < total]
             for env in ended:
-                records[episode_of[env]] = self._record(int(episode_of[env]), sim.episode[env], pressed)
-            del upcoming
-        return records
+                records[playing[env]] = self._record(playing[env], sim.episode[env], pressed[env])
+                pressed[env] = []
+                playing[env] += sim.num_envs
+            sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+            if progress is not None and ended:
+                progress(len(ended))
+        return [records[number] for number in range(total)]
+
+    def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
+        """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
+        return self._rows[np.minimum(episodes, len(self._rows) - 1)]
+
+    def _record(self, number: int, episode: np.void, actions: list[int]) -> EpisodeRecord:
+        skip, frames = self._sim.frame_skip, int(episode["frames"])
+        if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
+            raise AssertionError(
+                f"{len(actions)} actions of {skip} frames were given in an episode of {frames} frames and "
+                f"{episode['decisions']} decisions: the recording would not play back"
+            )
+        if episode["level"] != self._rows[number]:
+            raise AssertionError(f"level {episode['level']} of the bank was played instead of {self._rows[number]}")
+        level = self.bank.levels[episode["level"]]
+        return EpisodeRecord(
+            level_index=int(self.level_index[number]),
+            level_name=level.name,
+            category=self._category[number],
+            level=level,
+            inputs=np.repeat(ACTION_INPUT[np.array(actions)], skip)[:frames],
+            outcome=OUTCOME_NAMES[int(episode["outcome"])],
+            frames=frames,
+            decisions=len(actions),
+            ret=float(episode["ret"]),
+            gold=int(episode["gold"]),
+            path_length=float(self.bank.path_length[episode["level"]]),
+        )
+
+
+def evaluate(
+    policy: Policy,
+    levels: LevelSet | Iterable[tuple[Level, str]],
+    *,
+    episodes_per_category: int | None,
+    seed: int,
+    deterministic: bool,
+    frame_skip: int,
+    observations: Sequence[str] = layout.VISION_FREE,
+    reward: str | RewardConfig = "default",
+    num_envs: int = 64,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[EpisodeRecord]:
+    """One run of an ``EvaluationSuite``, for those who need no second."""
+    suite = EvaluationSuite(
+        levels,
+        episodes_per_category=episodes_per_category,
+        seed=seed,
+        frame_skip=frame_skip,
+        observations=observations,
+        reward=reward,
+        num_envs=num_envs,
+        threads=threads,
+    )
+    return suite.run(policy, deterministic=deterministic, progress=progress)
+
+
+class EarlyStopping:
+    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
+
+    def __init__(self, config: EvaluationConfig):
+        self.config = config
+        self.best, self.evaluations, self.without_improvement = -np.inf, 0, 0
+
+    def update(self, success: float) -> bool:
+        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
+        self.evaluations += 1
+        if success >= self.best + self.config.early_stopping_improvement:
+            self.best, self.without_improvement = success, 0
+        else:
+            self.without_improvement += 1
+        return (
+            self.config.early_stopping
+            and self.evaluations >= self.config.early_stopping_min_evaluations
+            and self.without_improvement >= self.config.early_stopping_patience
+        )
+
+
+def _schedule(categories: Sequence[str], episodes_per_category: int | None, seed: int) -> np.ndarray:
+    """int64[episodes]: the level of each episode."""
+    if episodes_per_category is None:
+        return np.arange(len(categories))
+    names = np.asarray(categories)
+    parts = []
+    for category in dict.fromkeys(categories):  # in the order in which they occur
+        own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
+        parts.append(np.resize(own, episodes_per_category))
+    return np.concatenate(parts)
+
+
+def _rows(obs: dict[str, np.ndarray]) -> int:
+    return len(next(iter(obs.values())))

@@ -5,7 +5,7 @@ It takes raw observations.  Stable-Baselines3's own preprocessing (which turns u
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def precision(self) -> str:
-        """"float32" or "bf16"; may be changed at any time."""
+        """ "float32" or "bf16"; may be changed at any time."""
         return self._precision
 
     @precision.setter
@@ -114,15 +114,22 @@ class NppPolicy(ActorCriticPolicy):
 
         observations: {key: tensor [N, *shape]}, raw, on the policy's device; further keys are ignored.
         """
-        latent_actor, latent_critic = self.mlp_extractor(self.features(observations))
+        with self._autocast():
+            latent_actor, latent_critic = self.mlp_extractor(self.features_extractor(observations))
         # Output layers in float32: logits rounded to 8 bits would tie actions and make the PPO ratio jump.
         logits = self.action_net(latent_actor.float())
         values = self.value_net(latent_critic.float())
         return logits, values.flatten()
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Output of the encoder [N, F]."""
-        return self.features_extractor(observations)
+        """Output of the encoder, float32[N, F], for observations as in ``logits_and_values``."""
+        with self._autocast():
+            return self.features_extractor(observations).float()
+
+    def _autocast(self):
+        if self.precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     @torch.no_grad()
     def act(
@@ -143,3 +150,122 @@ class NppPolicy(ActorCriticPolicy):
         check_batch(obs, self.observations)
         device = self.device
         return {key: torch.from_numpy(obs[key]).to(device) for key in self.observations}
+
+    # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
+
+    def forward(
+        self, obs: Mapping[str, torch.Tensor], deterministic: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
+        logits, values = self.logits_and_values(obs)
+        distribution = self.action_dist.proba_distribution(action_logits=logits)
+        actions = distribution.get_actions(deterministic=deterministic)
+        return actions, values[:, None], distribution.log_prob(actions)
+
+    def evaluate_actions(
+        self, obs: Mapping[str, torch.Tensor], actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values float32[N, 1], log-probabilities of ``actions`` float32[N] and entropy in nats float32[N]."""
+        logits, values = self.logits_and_values(obs)
+        distribution = self.action_dist.proba_distribution(action_logits=logits)
+        return values[:, None], distribution.log_prob(actions), distribution.entropy()
+
+    def get_distribution(self, obs: Mapping[str, torch.Tensor]) -> Distribution:
+        return self.action_dist.proba_distribution(action_logits=self.logits_and_values(obs)[0])
+
+    def predict_values(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return self.logits_and_values(obs)[1][:, None]
+
+    def extract_features(self, obs: Mapping[str, torch.Tensor], features_extractor: Any = None) -> torch.Tensor:
+        return self.features(obs)
+
+    def obs_to_tensor(self, observation: Mapping[str, np.ndarray]) -> tuple[dict[str, torch.Tensor], bool]:
+        """For ``predict``: tensors with a batch axis, and whether the observation had one."""
+        if not isinstance(observation, Mapping):
+            raise ObservationError(f"the policy reads a dict of observations, got {type(observation).__name__}")
+        arrays = {key: np.asarray(value) for key, value in observation.items() if key in self.observations}
+        vectorized = any(array.ndim > len(layout.SPECS[key].shape) for key, array in arrays.items())
+        return self.to_tensors(
+            arrays if vectorized else {key: array[None] for key, array in arrays.items()}
+        ), vectorized
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "lr_schedule": self._dummy_schedule,
+            "architecture": self.architecture,
+            "statistics": self.statistics,
+            "precision": self.precision,
+        }
+
+
+def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:
+    """One action int64[N] per row of logits float32[N, A], drawn from their softmax.
+
+    The exponential race (the action with the smallest Exp(1) / probability wins) is one pass over the logits.
+    """
+    race = torch.empty_like(logits).exponential_(generator=rng)
+    return (logits - race.log()).argmax(dim=1)
+
+
+def observation_space(keys: Iterable[str]) -> spaces.Dict:
+    """Gymnasium space of these observation keys (or short names), as the environments declare it."""
+    return spaces.Dict(
+        {
+            spec.key: spaces.Box(spec.low, spec.high, spec.shape, np.dtype(spec.dtype).type)
+            for spec in (layout.SPECS[key] for key in layout.resolve(keys))
+        }
+    )
+
+
+def build_policy(
+    architecture: str,
+    statistics: ObservationStatistics | None = None,
+    *,
+    precision: str = "float32",
+    learning_rate: float = 3e-4,
+    device: str | torch.device = "cpu",
+) -> NppPolicy:
+    """A fresh policy without an environment; initial weights come from torch's global generator."""
+    space = observation_space(get_architecture(architecture).observations)
+    policy = NppPolicy(
+        space,
+        spaces.Discrete(NUM_ACTIONS),
+        lambda progress_remaining: learning_rate,
+        architecture=architecture,
+        statistics=statistics,
+        precision=precision,
+    )
+    return policy.to(device)
+
+
+@torch.no_grad()
+def greedy_agreement(policy: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
+    """Share (0 to 1) of observations for which the most likely action in bf16 is that in float32."""
+    before = policy.precision
+    actions = []
+    try:
+        for policy.precision in PRECISIONS:
+            actions.append(policy.act(obs, deterministic=True))
+    finally:
+        policy.precision = before
+    return float(np.mean(actions[0] == actions[1]))
+
+
+def check_optimiser_coverage(policy: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
+    """Number of trainable tensors, all of which the optimiser holds, and no others; RuntimeError lists deviations.
+
+    optimizer: default ``policy.optimizer``.
+    """
+    optimizer = policy.optimizer if optimizer is None else optimizer
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    trainable = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
+    missing = [name for name, parameter in trainable.items() if id(parameter) not in held]
+    foreign = len(held) - (len(trainable) - len(missing))
+    if missing or foreign:
+        raise RuntimeError(
+            f"the optimiser does not fit the policy: it lacks {', '.join(missing) or 'nothing'} and holds {foreign} "
+            f"tensors that are not trainable here: make it after all layers exist, from policy.parameters()"
+        )
+    return len(trainable)

@@ -80,7 +80,7 @@ def wilson(wins: int, episodes: int) -> tuple[float, float]:
 def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     """Statistics per category, in order of first appearance, and over all episodes ("all", last).
 
-    median_frames: of the episodes won, None if there are none.  mean_return, mean_decisions, mean_gold: of all episodes.
+    median_frames: of the episodes won, None if there are none.  mean_*: of all episodes.
     """
     groups: dict[str, list[EpisodeRecord]] = {}
     for episode in episodes:

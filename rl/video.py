@@ -61,9 +61,9 @@ def record(path: str | os.PathLike, level, inputs: np.ndarray, *, fps: int = 30,
             stream.pix_fmt = "yuv420p"
             stream.options = {"crf": str(CRF), "preset": "veryfast", "tune": "animation"}
             stream.codec_context.thread_count = 1
-            picture = None
-            for picture in pictures:
-                stream.height, stream.width = picture.shape[:2]
+            first = next(pictures)
+            stream.height, stream.width = first.shape[:2]
+            for picture in itertools.chain([first], pictures):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             for _ in range(round(HOLD_S * fps)):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))

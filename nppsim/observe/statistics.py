@@ -87,8 +87,7 @@ class ObservationStatistics:
         """What the network divides by: the larger of ``std`` and a tenth of the natural scale, so that a component
         which was constant in the data stays bounded when it first changes."""
         return {
-            key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale))
-            for key, std in self.std.items()
+            key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale)) for key, std in self.std.items()
         }
 
     def subset(self, keys: Iterable[str]) -> "ObservationStatistics":
@@ -198,6 +197,6 @@ class ObservationStatistics:
 
 
 def _name(key, place):
-    """"game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
+    """ "game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
     rows = "".join(f"[{index}]" for index in place[:-1])
     return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"

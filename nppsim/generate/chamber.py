@@ -1,0 +1,56 @@
+"""Family "chamber": one room, empty or with an uneven floor, an obstacle or a gap between the spawn and the goals."""
+
+import numpy as np
+
+from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, sections
+from nppsim.level import Level
+
+SIDE = 3  # columns on either side of an obstacle or gap, at least
+HEADROOM = 2  # tiles between an obstacle and the ceiling, at least
+
+
+def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
+    """One room.
+
+    width, height: tiles; height at least 4.  kind: "flat"; "uneven" (floor up to 3 tiles higher or 1 lower in places);
+    "obstacle" (a block of 1-3 x 1-3 tiles to cross); "gap" (a pit of 2-4 columns, 1-3 tiles deep, without mines).
+    """
+    rng = generator("chamber", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    if kind in ("flat", "uneven"):
+        ground = level_ground(columns) if kind == "flat" else _uneven(rng, columns, rows)
+        cave = Cave(ground, level_ground(columns), rows)
+        return place(cave.sketch(rng, *order_of_goals(rng, cave.flat(), apart=3)), rng)
+    if kind == "obstacle":
+        middle, floor, barrier = draw(rng, (1, 3)), 0, 2 * draw(rng, (1, min(3, rows - HEADROOM)))
+    elif kind == "gap":
+        deep = draw(rng, (1, 3))
+        middle, floor, barrier, rows = draw(rng, (2, 4)), 2 * deep, 0, rows + deep
+    else:
+        raise ValueError(f"kind={kind!r}; use 'flat', 'uneven', 'obstacle' or 'gap'")
+    left = draw(rng, (SIDE, max(SIDE, columns - middle - SIDE)))
+    right = max(SIDE, columns - middle - left)
+    ground = sections((left, floor), (middle, barrier), (right, floor))
+    if kind == "obstacle" and rng.random() < 0.4:  # a ramp on the near side
+        ramp = min(barrier // 2, left - 2)
+        for i in range(ramp):
+            ground[left - 1 - i] = (barrier - 2 * i - 2, barrier - 2 * i)
+    cave = Cave(ground, level_ground(len(ground)), rows)
+    near, far = np.arange(left - 1), np.arange(left + middle, len(ground))
+    spawn = int(rng.choice(near[: max(1, len(near) - 1)]))
+    # One goal lies across; the other anywhere on the ground but at the spawn.
+    across = int(rng.choice(far))
+    other = int(rng.choice([c for c in (*near, *far) if c not in (spawn, across) and c in cave.flat()] or [across - 1]))
+    switch, door = (across, other) if rng.random() < 0.5 else (other, across)
+    return place(cave.sketch(rng, spawn, switch, door), rng)
+
+
+def _uneven(rng: np.random.Generator, columns: int, rows: int) -> np.ndarray:
+    """Floor in level pieces of 2 to 4 columns."""
+    highest = min(3, rows - 3)
+    parts = []
+    while columns > 0:
+        piece = min(columns, draw(rng, (2, 4)))
+        parts.append((piece, 2 * draw(rng, (0, highest))))
+        columns -= piece
+    return sections(*parts)

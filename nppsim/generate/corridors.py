@@ -1,0 +1,92 @@
+"""Family "corridors": horizontal pieces joined by vertical ones, zig-zagging down, or up by wall jumps."""
+
+import numpy as np
+
+from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, crop, draw, generator, nudge, place, spot
+from nppsim.level import COLUMNS, ROWS, Level
+
+MAX_TRIES = 500
+CENTRE = (60, 120)  # row and column of the drawing board where a chain begins
+BOARD = (120, 240)
+
+
+def corridors(
+    seed: int,
+    *,
+    pieces: Span,
+    length: Span,
+    height: Span = (1, 1),
+    shaft: Span = (1, 1),
+    drop: Span = (2, 5),
+    climb: Span = (0, 0),
+) -> Level:
+    """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the way.
+
+    pieces: horizontal corridors.  length, height: columns and rows of each.  shaft: columns of the vertical pieces.
+    drop, climb: rows between the floors of two corridors, down or up; a piece leads up only if ``climb`` is not (0, 0).
+    Raises ValueError if the sizes are such that no chain fits the stage.
+    """
+    rng = generator("corridors", seed)
+    for _ in range(MAX_TRIES):
+        owner = np.zeros(BOARD, dtype=np.int16)  # number of the piece that owns a tile, 0 for rock
+        way = _draw_chain(rng, owner, draw(rng, pieces), length, height, shaft, drop, climb)
+        rows, columns = np.nonzero(owner)
+        if way and np.ptp(rows) < ROWS and np.ptp(columns) < COLUMNS and not _pieces_touch(owner):
+            break
+    else:
+        raise ValueError(f"no chain of corridors of pieces={pieces}, length={length}, drop={drop} fits the stage")
+    ends = draw(rng, (0, 1)), draw(rng, (0, 1))
+    spawn, door = way[ends[0]], way[-1 - ends[1]]
+    switch = way[draw(rng, (ends[0] + 1, len(way) - 2 - ends[1]))]
+    tiles, (spawn, switch, door) = crop(
+        np.where(owner > 0, OPEN, SOLID).astype(np.uint8), spot(*spawn), nudge(rng, spot(*switch)), spot(*door)
+    )
+    return place(Sketch(tiles, spawn, switch, door), rng)
+
+
+def _draw_chain(rng, owner, pieces, length, height, shaft, drop, climb) -> list[tuple[int, int]]:
+    """Draw a chain into ``owner``; the floor tiles (column, row) along the way, or nothing if a piece met another."""
+    row, column = CENTRE
+    direction, way, number = 1, [], 0
+    for piece in range(pieces):
+        columns, rows = draw(rng, length), draw(rng, height)
+        number += 1
+        if not _carve(owner, number, column, column + direction * (columns - 1), row - rows + 1, row):
+            return []
+        way += [(column + direction * i, row) for i in range(columns)]
+        if piece == pieces - 1:
+            return way
+        wide = draw(rng, shaft)
+        inner, outer = column + direction * columns, column + direction * (columns + wide - 1)
+        upward = climb[1] > 0 and rng.random() < 0.5
+        change = -draw(rng, climb) if upward else draw(rng, drop)
+        next_row = row + change
+        number += 1
+        if not _carve(owner, number, inner, outer, min(row, next_row) - rows + 1, max(row, next_row)):
+            return []
+        row = next_row
+        if rng.random() < 0.5:  # go on
+            column = outer + direction
+        else:  # turn back
+            column, direction = inner - direction, -direction
+    return way
+
+
+def _carve(owner: np.ndarray, number: int, x0: int, x1: int, top: int, bottom: int) -> bool:
+    """Give a rectangle (ends included) to a piece; False if some of it is taken."""
+    left, right = min(x0, x1), max(x0, x1)
+    if top < 1 or left < 1 or bottom >= BOARD[0] - 1 or right >= BOARD[1] - 1:
+        return False
+    area = owner[top : bottom + 1, left : right + 1]
+    if area.any():
+        return False
+    area[:] = number
+    return True
+
+
+def _pieces_touch(owner: np.ndarray) -> bool:
+    """Whether pieces that do not follow each other lie side by side (there must be rock between them)."""
+    for a, b in ((owner[1:], owner[:-1]), (owner[:, 1:], owner[:, :-1])):
+        if np.any((a > 0) & (b > 0) & (abs(a - b) > 1)):
+            return True
+    return False

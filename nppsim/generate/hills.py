@@ -1,0 +1,46 @@
+"""Family "hills": a wide cave over hills with mild, 45-degree and vertical flanks."""
+
+import numpy as np
+
+from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place
+from nppsim.level import Level
+
+HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
+
+
+def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span) -> Level:
+    """Hills one after the other, each ``step`` tiles up and down again, with spawn, switch and exit on level ground.
+
+    width, height: tiles; the width grows where the hills need more.  hills: how many.  step: tiles, at most 3 (a jump
+    rises 3.2).
+    """
+    rng = generator("hills", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    ground = _valley(rng, draw(rng, (0, 1)))
+    for _ in range(draw(rng, hills)):
+        tallest = min(step[1], rows - HEADROOM - ground[-1, 1] // 2)
+        up = draw(rng, (min(step[0], tallest), tallest))
+        down = min(draw(rng, step), ground[-1, 1] // 2 + up)
+        ground = _flank(rng, ground, up)
+        ground = np.concatenate([ground, level_ground(draw(rng, (1, 3)), ground[-1, 1])])
+        ground = _flank(rng, ground, -down)
+        ground = np.concatenate([ground, _valley(rng, ground[-1, 1] // 2)])
+    missing = columns - len(ground)
+    if missing > 0:  # widen both ends
+        left = draw(rng, (0, missing))
+        ground = np.concatenate([level_ground(left, ground[0, 0]), ground, level_ground(missing - left, ground[-1, 1])])
+    cave = Cave(ground, level_ground(len(ground)), rows)
+    return place(cave.sketch(rng, *order_of_goals(rng, cave.flat(), apart=len(ground) // 3)), rng)
+
+
+def _valley(rng: np.random.Generator, tiles: int) -> np.ndarray:
+    return level_ground(draw(rng, (2, 4)), 2 * tiles)
+
+
+def _flank(rng: np.random.Generator, ground: np.ndarray, rise: int) -> np.ndarray:
+    """``ground`` continued by a slope of ``rise`` tiles (negative: down): mild, steep, or a cliff without columns."""
+    columns_per_tile = rng.choice([0, 1, 2], p=[0.3, 0.4, 0.3])
+    if columns_per_tile == 0:
+        return np.concatenate([ground, level_ground(1, ground[-1, 1] + 2 * rise)])
+    heights = ground[-1, 1] + np.linspace(0, 2 * rise, abs(rise) * columns_per_tile + 1).astype(np.int64)
+    return np.concatenate([ground, np.stack([heights[:-1], heights[1:]], axis=1)])

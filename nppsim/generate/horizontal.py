@@ -1,0 +1,56 @@
+"""Family "horizontal": a straight corridor with bumps in floor and ceiling, steps to jump on, and mines to jump over."""
+
+from nppsim.generate.sketch import (
+    Cave,
+    Span,
+    add_bumps,
+    draw,
+    generator,
+    level_ground,
+    order_of_goals,
+    place,
+    spread_mines,
+)
+from nppsim.level import Level
+
+# Heights in half-tiles at both borders of each column.  Bumps can be walked over, steps cannot.
+BUMPS = (
+    [(0, 1), (1, 0)],
+    [(0, 1), (1, 1), (1, 0)],
+    [(0, 1), (1, 2), (2, 1), (1, 0)],
+    [(0, 2), (2, 0)],
+    [(0, 2), (2, 2), (2, 1), (1, 0)],
+)
+STEPS_UP = (
+    [(1, 1)],
+    [(1, 1), (1, 1)],
+    [(2, 2)],
+    [(2, 2), (2, 2)],
+    [(0, 2), (2, 2)],
+    [(2, 1), (1, 0)],
+)
+CEILING_BUMPS = ([(0, 1), (1, 0)], [(1, 1)], [(0, 1), (1, 1), (1, 1), (1, 0)])
+
+
+def horizontal(
+    seed: int, *, width: Span, height: Span, bumps: Span = (0, 0), steps: Span = (0, 0), mines: Span = (0, 0)
+) -> Level:
+    """A corridor with spawn, switch and exit in any order.
+
+    width, height: tiles; width at least 4.  bumps, steps, mines: how many; fewer where they do not fit.  Bumps need a
+    height of 2, steps and mines one of 3: lower corridors get none.
+    """
+    rng = generator("horizontal", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    ground, ceiling = level_ground(columns), level_ground(columns)
+    if rows >= 2:
+        add_bumps(rng, ground, BUMPS, draw(rng, bumps))
+    if rows >= 3:
+        add_bumps(rng, ground, STEPS_UP, draw(rng, steps))
+        add_bumps(rng, ceiling, CEILING_BUMPS, draw(rng, bumps))
+    cave = Cave(ground, ceiling, rows)
+    spawn, switch, door = order_of_goals(rng, cave.flat(), apart=2)
+    sketch = cave.sketch(rng, spawn, switch, door)
+    if rows >= 3:
+        sketch.entities += spread_mines(rng, cave, draw(rng, mines), cave.flat(), (spawn, switch, door))
+    return place(sketch, rng)

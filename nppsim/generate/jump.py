@@ -1,0 +1,51 @@
+"""Family "jump": platforms and pits between them, with a few mines."""
+
+import numpy as np
+
+from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, place, sections, spread_mines
+from nppsim.level import Level
+
+PLATFORM = 4  # columns of a platform, at least
+HEADROOM = 4  # tiles above a platform, at least
+
+
+def jump(
+    seed: int, *, width: Span, height: Span, pit: Span, depth: Span = (2, 4), mines: Span = (0, 0), deadly: float = 0.5
+) -> Level:
+    """Two platforms (three if there is room) of different heights, the spawn on an outer one, goals on the others.
+
+    width, height: tiles.  pit: columns.  depth: tiles from the lowest platform to the bottom of the pits.  mines: per
+    platform.  deadly: share of levels with mines all over the bottom of their pits; out of the other pits one can climb.
+    """
+    rng = generator("jump", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    bottom = min(draw(rng, depth), rows - HEADROOM)
+    pits = [draw(rng, pit)]
+    if columns >= 3 * PLATFORM + 2 * pit[1] and rng.random() < 0.5:
+        pits.append(draw(rng, pit))
+    spare = columns - sum(pits) - PLATFORM * (len(pits) + 1)
+    parts, edge = [], 0  # (columns, height) of each section, and where the next one begins
+    platforms = []
+    for i in range(len(pits) + 1):
+        extra = draw(rng, (0, max(0, spare))) if i < len(pits) else max(0, spare)
+        spare -= extra
+        rise = draw(rng, (0, min(2, rows - HEADROOM - bottom)))
+        parts.append((PLATFORM + extra, 2 * (bottom + rise)))
+        platforms.append(range(edge, edge + PLATFORM + extra))
+        edge += PLATFORM + extra
+        if i < len(pits):
+            parts.append((pits[i], 0))
+            edge += pits[i]
+    cave = Cave(sections(*parts), level_ground(edge), rows)
+
+    spawn = draw(rng, (0, 2))
+    across = int(rng.choice(platforms[-1][2:]))
+    anywhere = np.concatenate([platform[3:] for platform in platforms])
+    other = int(rng.choice(anywhere[anywhere != across]))
+    switch, door = rng.permutation([across, other]).tolist()
+    sketch = cave.sketch(rng, spawn, switch, door)
+    for platform in platforms:
+        sketch.entities += spread_mines(rng, cave, draw(rng, mines), platform[1:-1], (spawn, switch, door))
+    if rng.random() < deadly:
+        sketch.entities += [cave.mine(c) for c in range(edge) if cave.ground[c, 0] == 0]
+    return place(sketch, rng)

@@ -1,0 +1,47 @@
+"""Family "maze": a small maze of passages one tile wide."""
+
+import numpy as np
+
+from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, nudge, place, spot
+from nppsim.level import Level
+
+LOOPS = 0.1  # chance that a wall between two cells is broken although both were connected already
+
+
+def maze(seed: int, *, width: Span, height: Span) -> Level:
+    """A maze on a grid of cells, walls one tile thick; spawn, switch and exit stand on floors.
+
+    width, height: tiles, rounded up to odd numbers; at least 5 x 3.
+    """
+    rng = generator("maze", seed)
+    columns, rows = draw(rng, width) // 2 + 1, draw(rng, height) // 2 + 1
+    tiles = np.full((2 * rows - 1, 2 * columns - 1), SOLID, dtype=np.uint8)
+    _carve_passages(rng, tiles)
+    for row, column in np.argwhere(tiles == SOLID).tolist():
+        if (row + column) % 2 and rng.random() < LOOPS:
+            tiles[row, column] = OPEN
+    below = np.vstack([tiles[1:], np.full((1, tiles.shape[1]), SOLID)])
+    floors = [(column, row) for row, column in np.argwhere((tiles == OPEN) & (below == SOLID)).tolist()]
+    spawn, switch, door = (floors[i] for i in rng.choice(len(floors), size=3, replace=False))
+    return place(Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door)), rng)
+
+
+def _carve_passages(rng: np.random.Generator, tiles: np.ndarray) -> None:
+    """Open all cells (even rows and columns) and just enough walls to connect them: a random depth-first walk."""
+    rows, columns = tiles.shape
+    path = [(draw(rng, (0, rows // 2)) * 2, draw(rng, (0, columns // 2)) * 2)]
+    tiles[path[0]] = OPEN
+    while path:
+        row, column = path[-1]
+        steps = [
+            (dr, dc)
+            for dr, dc in ((0, 2), (0, -2), (2, 0), (-2, 0))
+            if 0 <= row + dr < rows and 0 <= column + dc < columns
+        ]
+        steps = [(dr, dc) for dr, dc in steps if tiles[row + dr, column + dc] == SOLID]
+        if not steps:
+            path.pop()
+            continue
+        dr, dc = steps[rng.integers(len(steps))]
+        tiles[row + dr // 2, column + dc // 2] = tiles[row + dr, column + dc] = OPEN
+        path.append((row + dr, column + dc))

@@ -1,0 +1,37 @@
+"""Family "minimal": one straight corridor, everything on its floor, sometimes with a door across it."""
+
+import numpy as np
+
+from nppsim.generate.sketch import Cave, Sketch, Span, draw, generator, level_ground, nudge, order_of_goals, place
+from nppsim.level import REGULAR_DOOR, Level
+
+ACROSS = 0  # orientation of a door that stands upright between two columns
+
+
+def minimal(seed: int, *, width: Span, height: Span, door_share: float = 0.0) -> Level:
+    """A corridor with spawn, switch and exit in any order.
+
+    width, height: tiles; width at least 3.  door_share: share of the corridors of height 1 and width 5 or more in which
+    a locked, regular or trap door stands between the spawn and the goals; its switch lies where it is passed anyway.
+    """
+    rng = generator("minimal", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    cave = Cave(level_ground(columns), level_ground(columns), rows)
+    if rows == 1 and columns >= 5 and rng.random() < door_share:
+        return place(_with_door(rng, cave), rng)
+    return place(cave.sketch(rng, *order_of_goals(rng, range(columns), apart=2)), rng)
+
+
+def _with_door(rng: np.random.Generator, cave: Cave) -> Sketch:
+    kind = rng.choice(["locked", "regular", "trap"])
+    border = draw(rng, (2, cave.columns - 3))  # the door stands at the left border of this column
+    before, behind = rng.permutation(border), border + 1 + rng.permutation(cave.columns - border - 1)
+    sketch = cave.sketch(rng, int(before[0]), int(behind[0]), int(behind[1]))
+    door = (4 * border, cave.standing(border)[1])
+    if kind == "locked":
+        sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, ACROSS))
+    elif kind == "trap":  # the switch is far enough behind the door that the door does not close on the ninja
+        sketch.trap_doors.append((cave.standing(int(behind[-1])), door, ACROSS))
+    else:
+        sketch.entities.append((REGULAR_DOOR, *door, ACROSS))
+    return sketch

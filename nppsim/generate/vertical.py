@@ -1,0 +1,96 @@
+"""Family "vertical": a shaft to fall down or to climb by wall jumps, with ledges at both ends."""
+
+import numpy as np
+
+from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, crop, draw, generator, nudge, place, spot
+from nppsim.level import MINE, Level
+
+MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
+PLATFORM_SPACING = 3  # rows from platform to platform: within reach of a jump
+
+
+def vertical(
+    seed: int,
+    *,
+    width: Span,
+    height: Span,
+    climb: bool,
+    ledge: Span = (0, 3),
+    niches: float = 0.0,
+    platforms: bool = False,
+    mines: Span = (0, 0),
+) -> Level:
+    """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
+
+    width, height: tiles of the shaft.  climb: the spawn is at the bottom.  ledge: length of the ledges in tiles.
+    niches: chance per row and side that the wall steps back by a tile.  platforms: in shafts of 3 and more columns,
+    platforms on alternating sides.  mines: on the walls of shafts of 3 and more columns, how many.
+    """
+    rng = generator("vertical", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    tiles = np.full((rows, columns + 2 * MARGIN), SOLID, dtype=np.uint8)
+    shaft = range(MARGIN, MARGIN + columns)
+    tiles[:, shaft.start : shaft.stop] = OPEN
+    for row in range(1, rows - 1):
+        for column in (shaft.start - 1, shaft.stop):
+            if rng.random() < niches:
+                tiles[row, column] = OPEN
+    bottom = _ledge(rng, tiles, shaft, rows - 1, draw(rng, ledge))
+    top = _ledge(rng, tiles, shaft, draw(rng, (0, 1)), draw(rng, ledge))
+    if platforms and columns >= 3:
+        _add_platforms(rng, tiles, shaft)
+
+    start, end = (bottom, top) if climb else (top, bottom)
+    on_the_way = []
+    if rows >= 4 and (climb or columns <= 2):  # in a wider shaft, one who falls may miss it
+        hanging = [(column, draw(rng, (2, rows - 2))) for column in shaft]
+        on_the_way = [(column, row) for column, row in hanging if tiles[row, column] == OPEN]
+    spawn, goal, other = _three(rng, start, end, on_the_way)
+    # The far goal is the exit, or the switch: then the ninja has to come back for the exit.
+    switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
+    entities = []
+    for _ in range(draw(rng, mines) if columns >= 3 and rows >= 5 else 0):
+        row, at_left = draw(rng, (2, rows - 3)), rng.random() < 0.5
+        column = shaft.start if at_left else shaft.stop - 1
+        if tiles[row, column] == OPEN and tiles[row, column + (-1 if at_left else 1)] == SOLID:
+            entities.append((MINE, STEPS * column + (1 if at_left else 3), STEPS * row + 2))
+    tiles, positions = crop(
+        tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *[(x, y) for _, x, y in entities]
+    )
+    spawn, switch, door, *mine_positions = positions
+    return place(Sketch(tiles, spawn, switch, door, entities=[(MINE, x, y) for x, y in mine_positions]), rng)
+
+
+def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:
+    """Carve a ledge of ``length`` columns to one side of the shaft; its tiles (column, row), nearest first.
+
+    Without a ledge: the shaft's own tiles in that row (at the top they hang in the air).
+    """
+    if length == 0:
+        return [(column, row) for column in shaft]
+    if rng.random() < 0.5:
+        columns = range(shaft.start - 1, shaft.start - 1 - length, -1)
+    else:
+        columns = range(shaft.stop, shaft.stop + length)
+    for column in columns:
+        tiles[row, column] = OPEN
+        if row + 1 < len(tiles):
+            tiles[row + 1, column] = SOLID  # a niche below would swallow the ledge's floor
+    return [(column, row) for column in columns]
+
+
+def _add_platforms(rng, tiles, shaft) -> None:
+    at_left = rng.random() < 0.5
+    for row in range(len(tiles) - 1 - PLATFORM_SPACING, 2, -PLATFORM_SPACING):
+        length = draw(rng, (1, max(1, len(shaft) - 2)))
+        first = shaft.start if at_left else shaft.stop - length
+        tiles[row, first : first + length] = SOLID
+        at_left = not at_left
+
+
+def _three(rng, start, end, on_the_way) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Three different tiles: one at the start, one at the end, and one more at the end or on the way."""
+    first = start[rng.integers(len(start))]
+    last = end[rng.integers(len(end))]
+    rest = [tile for tile in (*end, *on_the_way) if tile not in (first, last)]
+    return first, last, rest[rng.integers(len(rest))] if rest else (last[0], last[1] - 1)

@@ -1,0 +1,84 @@
+"""The rollout buffer: torch tensors in the observations' own dtypes, so that images stay uint8 until the network."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from nppsim.observe import layout
+
+
+class TensorRolloutBuffer:
+    """T decisions of N environments.
+
+    obs: key -> tensor [T, N, *shape] of the layout's dtype.  actions int64, log_probs, values, rewards, advantages,
+    returns float32, episode_ends bool: [T, N].  logits float32[T, N, 6] of the policy that acted.
+    The signature is Stable-Baselines3's for rollout buffers.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete,
+        device: torch.device | str = "cpu",
+        gae_lambda: float = 1.0,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+    ):
+        self.device = torch.device(device)
+        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self.shape = (buffer_size, n_envs)
+
+        def zeros(dtype, *more):
+            return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
+
+        self.obs = {
+            key: zeros(getattr(torch, layout.SPECS[key].dtype), *layout.SPECS[key].shape) for key in observation_space
+        }
+        self.actions = zeros(torch.int64)
+        self.logits = zeros(torch.float32, int(action_space.n))
+        self.log_probs, self.values, self.rewards = (zeros(torch.float32) for _ in range(3))
+        self.advantages, self.returns = (zeros(torch.float32) for _ in range(2))
+        self.episode_ends = zeros(torch.bool)
+
+    def reset(self) -> None:
+        """Nothing to do: every row is overwritten by the next rollout."""
+
+    def __len__(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def compute_returns_and_advantages(self, last_values: torch.Tensor) -> None:
+        """Generalised advantage estimation (Schulman et al. 2016); lambda 0: one-step TD, lambda 1: Monte Carlo.
+
+        last_values: float32[N], values of the observations after the last decision.  Nothing is carried over an episode's
+        end; the value of a state that was cut off by the time limit is in ``rewards`` already.
+        """
+        advantage = torch.zeros_like(last_values)
+        following = last_values
+        for t in reversed(range(self.shape[0])):
+            goes_on = (~self.episode_ends[t]).float()
+            delta = self.rewards[t] + self.gamma * following * goes_on - self.values[t]
+            advantage = delta + self.gamma * self.gae_lambda * goes_on * advantage
+            self.advantages[t] = advantage
+            following = self.values[t]
+        torch.add(self.advantages, self.values, out=self.returns)
+
+    def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped."""
+        order = torch.from_numpy(rng.permutation(len(self))).to(self.device)
+        for first in range(0, len(self) - size + 1, size):
+            yield order[first : first + size]
+
+    def flat(self, name: str) -> torch.Tensor:
+        """A field with T and N merged: [T * N, ...]."""
+        return getattr(self, name).flatten(0, 1)
+
+    def flat_obs(self, key: str) -> torch.Tensor:
+        """All observations of a key: [T * N, *shape]."""
+        return self.obs[key].flatten(0, 1)
+
+    def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Observations of flattened samples ``index``."""
+        return {key: self.flat_obs(key).index_select(0, index) for key in self.obs}

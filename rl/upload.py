@@ -1,0 +1,129 @@
+"""Upload of a run's folder to S3, or to any store that speaks its language.
+
+    uploader = Uploader(config.upload, run_folder)    # before training: UploadError if this cannot work
+    uploader.sync()                                   # as often as you like: uploads what is new or has changed
+
+Credentials are read from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, perhaps AWS_SESSION_TOKEN), from
+nowhere else, and never written anywhere.  AWS_REGION or AWS_DEFAULT_REGION is the region, AWS_ENDPOINT_URL another
+store's address.  ``s3_manifest.json`` in the folder lists what was uploaded.  Needs the extra ``s3``.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from rl.config import UploadConfig, redact
+
+MANIFEST = "s3_manifest.json"
+_UNFINISHED = (".tmp", ".part")  # files that are still being written end so
+
+
+class UploadError(RuntimeError):
+    """An upload that cannot work or has failed; the message says why and what to do, and holds no secret."""
+
+
+class Uploader:
+    """Keeps ``s3://bucket/prefix/<name of the folder>/`` equal to a run's folder.  Nothing is ever deleted there.
+
+    config: with a bucket.  folder: the run's folder; its name becomes part of the objects' names.
+    Raises UploadError if boto3 or credentials are missing, or the bucket cannot be reached.
+    """
+
+    def __init__(self, config: UploadConfig, folder: Path):
+        self.bucket = config.bucket
+        self.folder = Path(folder)
+        self.prefix = "/".join(part for part in (*config.prefix.split("/"), self.folder.resolve().name) if part)
+        self._client, self._errors = _connect()
+        try:
+            self._client.head_bucket(Bucket=self.bucket)
+        except self._errors as error:
+            raise UploadError(f"bucket {self.bucket!r} cannot be used: {_reason(error)}") from error
+
+    def sync(self) -> int:
+        """Upload every file that is new or has changed since the last call; returns how many.
+
+        Raises UploadError; what was uploaded before the failure is in the manifest, and the next call goes on from there.
+        """
+        manifest = self._read_manifest()
+        uploaded = 0
+        try:
+            for path in sorted(self.folder.rglob("*")):
+                name = path.relative_to(self.folder).as_posix()
+                if not path.is_file() or name == MANIFEST or path.suffix in _UNFINISHED:
+                    continue
+                stat = path.stat()
+                entry = {"key": f"{self.prefix}/{name}", "bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
+                if manifest.get(name) != entry:
+                    self._upload(path, entry["key"])
+                    manifest[name] = entry
+                    uploaded += 1
+        finally:
+            if uploaded:
+                self._write_manifest(manifest)
+        if uploaded:
+            self._upload(self.folder / MANIFEST, f"{self.prefix}/{MANIFEST}")
+        return uploaded
+
+    def _upload(self, path: Path, key: str) -> None:
+        try:
+            self._client.upload_file(str(path), self.bucket, key)
+        except self._errors as error:
+            raise UploadError(f"{path} could not be uploaded to s3://{self.bucket}/{key}: {_reason(error)}") from error
+
+    def _read_manifest(self) -> dict[str, dict]:
+        """What this folder has in this bucket already; nothing if the manifest belongs to another bucket."""
+        path = self.folder / MANIFEST
+        if not path.exists():
+            return {}
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            return manifest["objects"] if manifest["bucket"] == self.bucket else {}
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise UploadError(f"{path} is broken ({error}); delete it to upload everything again") from error
+
+    def _write_manifest(self, objects: dict[str, dict]) -> None:
+        text = json.dumps({"bucket": self.bucket, "prefix": self.prefix, "objects": objects}, indent=1)
+        temporary = self.folder / f"{MANIFEST}.tmp"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(self.folder / MANIFEST)
+
+
+def _connect():
+    """(S3 client, its error classes)."""
+    try:
+        import boto3  # here, because only runs that upload need it
+        from boto3.exceptions import Boto3Error
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError as error:
+        raise UploadError("--s3-bucket needs boto3, which is not installed; run pip install 'nppsim[s3]'") from error
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        raise UploadError(f"--s3-bucket needs credentials: set {' and '.join(missing)} in the environment")
+    errors = (Boto3Error, BotoCoreError, ClientError)
+    try:
+        client = boto3.client(
+            "s3",
+            aws_access_key_id=os.environ[names[0]],
+            aws_secret_access_key=os.environ[names[1]],
+            aws_session_token=os.environ.get("AWS_SESSION_TOKEN"),
+            region_name=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+            endpoint_url=os.environ.get("AWS_ENDPOINT_URL"),
+            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3, "mode": "standard"}),
+        )
+    except (*errors, ValueError) as error:  # ValueError: an endpoint that is no URL
+        raise UploadError(f"S3 cannot be used: {_reason(error)}") from error
+    return client, errors
+
+
+def _reason(error: Exception) -> str:
+    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+    advice = {
+        "404": "it does not exist; make it, or mend --s3-bucket",
+        "NoSuchBucket": "it does not exist; make it, or mend --s3-bucket",
+        "403": "access is denied; check the credentials in the environment and the bucket's policy",
+        "AccessDenied": "access is denied; check the credentials in the environment and the bucket's policy",
+        "301": "it is in another region; set AWS_REGION",
+    }
+    return advice.get(code) or f"{redact(str(error))}; check the network, AWS_ENDPOINT_URL and AWS_REGION"

@@ -1,0 +1,491 @@
+"""Imitation: nothing vanishes silently, labels fit observations, the cache notices changes, training learns."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import bc.dataset
+import nppsim
+from bc.dataset import BCDataset, DatasetConfig, DatasetError, check_memory, content_key, load_or_build, split_by_level
+from bc.demonstrations import Demonstration, DemonstrationError, ReplayFile, find_replays, load_demonstrations
+from bc.train import BCConfig, ConfigError, TrainingError, evaluate, pretrain
+from nppsim.level import Level
+from nppsim.replay import Replay
+
+RIGHT = 2
+STATE = ("game_state",)
+
+
+def level(distance=40, name=""):
+    """A flat room: the exit's switch and the exit to the right of the spawn, ``distance`` units of 6 px apart."""
+    exits = [((30, 94), (30 + distance, 94))]
+    return Level.build(np.zeros((23, 42), np.uint8), (20, 94), exits=exits, name=name)
+
+
+def winning_inputs(of):
+    run = nppsim.simulate(of, np.full(600, RIGHT, np.uint8))
+    assert run.outcome == "won"
+    return np.full(run.frames, RIGHT, np.uint8)
+
+
+def replay_folder(folder, distances=(20, 40, 60), frame_skip=4):
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, distance in enumerate(distances):
+        Replay(level(distance), winning_inputs(level(distance))).save(folder / f"2025_train_simple_{i}.replay")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# --- demonstrations -------------------------------------------------------------------------------------------------
+
+
+def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
+    data = Replay(level(), np.ones(1, np.uint8)).to_bytes()
+    for name in ("20251022_142001_train_very_simple_100001", "simple/a", "b", "deep/c", "deep/d_test_medium_7"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.replay").write_bytes(data)
+    index = {"format": "nppsim demonstrations", "demonstrations": [{"file": "c.replay", "category": "hard"}]}
+    (tmp_path / "deep" / "index.json").write_text(json.dumps(index))
+    (tmp_path / "index.json").write_text('{"format": "nppsim level set", "levels": []}')
+    assert {file.name: file.category for file in find_replays(tmp_path)} == {
+        "20251022_142001_train_very_simple_100001.replay": "very_simple",
+        "simple/a.replay": "simple",
+        "b.replay": "uncategorised",
+        "deep/c.replay": "hard",
+        "deep/d_test_medium_7.replay": "medium",
+    }
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ("{", r"index\.json: JSONDecodeError"),
+        ("[]", r"index\.json: TypeError"),
+        ('{"format": "nppsim demonstrations"}', r"index\.json: KeyError: 'demonstrations'"),
+        ('{"format": "nppsim demonstrations", "demonstrations": [{"file": "a.replay"}]}', "KeyError: 'category'"),
+        (
+            '{"format": "nppsim demonstrations", "demonstrations": [{"file": "x", "category": "y"}]}',
+            "lists x, which is missing",
+        ),
+    ],
+)
+def test_a_broken_index_is_one_clear_error(tmp_path, index, message):
+    (tmp_path / "a.replay").write_bytes(b"")
+    (tmp_path / "index.json").write_text(index)
+    with pytest.raises(DemonstrationError, match=message):
+        find_replays(tmp_path)
+
+
+def test_a_folder_without_replays_is_an_error(tmp_path):
+    with pytest.raises(DemonstrationError, match=r"no \*\.replay files"):
+        find_replays(tmp_path)
+    with pytest.raises(DemonstrationError, match="not a folder"):
+        find_replays(tmp_path / "missing")
+
+
+def test_what_is_no_demonstration_is_left_out_and_counted():
+    def file(name, inputs, success=True, of=None):
+        return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
+
+    won = winning_inputs(level())
+    off_grid = [0, *won]
+    unsupported = Level.build(np.zeros((23, 42), np.uint8), (20, 94), entities=[(20, 50, 50)])
+    files = [
+        file("good", won),
+        file("longer than needed", [*won, 4, 4, 4]),
+        file("idle", [0, 0, 0]),
+        file("failed", won, success=False),
+        file("off the grid", off_grid),
+        ReplayFile("broken", "broken", "simple", b"\1"),
+        file("unsupported", [0], of=unsupported),
+    ]
+
+    def simulate(level, inputs):
+        if level == unsupported:
+            raise nppsim.LevelError("type 20 is a thwump")
+        return nppsim.simulate(level, inputs)
+
+    found = load_demonstrations(files, 4, simulate=simulate, retime=lambda replay, frame_skip: None)
+    assert [d.name for d in found.demonstrations] == ["good"]
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("longer than needed", "duplicate"),
+        ("idle", "does not finish"),
+        ("failed", "recorded as a failure"),
+        ("off the grid", "cannot be re-timed"),
+        ("broken", "cannot be read"),
+        ("unsupported", "level not supported"),
+    ]
+    table = found.table()
+    assert "left out, cannot be re-timed: 1" in table
+    assert "idle: running after 3 of 3 frames" in table
+    assert "unsupported: type 20 is a thwump" in table
+    nothing = load_demonstrations(files[2:3], 4, folder="demos")
+    with pytest.raises(DemonstrationError, match="demos: none of 1 replays can be used"):
+        nothing.require_some()
+
+
+def test_a_recording_off_the_grid_is_retimed_and_checked_again():
+    won = winning_inputs(level())
+    recording = ReplayFile("human", "human", "simple", Replay(level(), np.array([0, *won], np.uint8)).to_bytes())
+
+    def retime_to(inputs):
+        return lambda replay, frame_skip: SimpleNamespace(inputs=np.array(inputs, np.uint8), deviation_px=2.5)
+
+    found = load_demonstrations([recording], 4, retime=retime_to([*won, 0, 0, 0, 0, 0]))
+    (demonstration,) = found.demonstrations
+    assert demonstration.retimed and demonstration.deviation_px == 2.5
+    assert demonstration.inputs.tolist() == won.tolist()
+    assert demonstration.actions.tolist() == [2] * -(-len(won) // 4)
+    assert "re-timed runs stray from the recording by 2.5 px (median)" in found.table()
+    failing = load_demonstrations([recording], 4, retime=retime_to([0] * 8))
+    assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
+    # at one decision per frame nothing needs re-timing
+    assert not load_demonstrations([recording], 1).demonstrations[0].retimed
+
+
+# --- dataset --------------------------------------------------------------------------------------------------------
+
+
+class CountingSimulator:
+    """Level k is won on decision lengths[k]; the observation tells the level and the decisions since the start."""
+
+    def __init__(self, lengths, num_envs, *, frame_skip, observations):
+        assert observations == STATE
+        self.lengths = np.array(lengths)
+        self.obs = {"game_state": np.zeros((num_envs, 26), np.float32)}
+        self.episode = np.zeros(num_envs, [("outcome", "i1")])
+        self.finished = np.empty(0, np.int64)
+
+    def reset(self, levels):
+        self.level = np.array(levels)
+        self.obs["game_state"][:, 1] = levels
+
+    def step(self, actions):
+        decisions = self.obs["game_state"][:, 0]
+        decisions += 1
+        self.obs["game_state"][:, 2] = actions  # what an observation taken too late would give away
+        self.finished = np.flatnonzero(decisions == self.lengths[self.level])
+        self.episode["outcome"][self.finished] = 1
+        self.obs["game_state"][self.finished, 0] = 0
+
+
+def demonstrations_of(lengths):
+    return [
+        Demonstration(f"demo{i}", "simple", level(40 + i), np.arange(n) % 5 + 1, np.zeros(4 * n, np.uint8))
+        for i, n in enumerate(lengths)
+    ]
+
+
+def test_each_decision_is_paired_with_the_observation_before_it():
+    lengths = (2, 5, 3)
+    wave = demonstrations_of(lengths)
+    config = DatasetConfig(observations=STATE)
+    state = bc.dataset.record(CountingSimulator, lengths, np.arange(3), wave, config)["game_state"]
+    assert state[:, 0].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]
+    assert state[:, 1].tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert state[:, 2].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]  # the previous action, never the label
+
+
+@pytest.mark.parametrize(("true_length", "message"), [(4, "won after decision 4 of 5"), (6, "is still running after")])
+def test_a_demonstration_that_ends_elsewhere_in_the_batch_simulator_is_an_error(true_length, message):
+    wave = demonstrations_of((2, 5))
+    with pytest.raises(DatasetError, match=f"demo1: {message}"):
+        bc.dataset.record(CountingSimulator, (2, true_length), np.arange(2), wave, DatasetConfig(observations=STATE))
+
+
+def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
+    folder = replay_folder(tmp_path / "replays")
+    dataset = load_or_build(
+        folder, tmp_path, DatasetConfig(observations=("state", "player_frame")), log=lambda text: None
+    )
+    assert len(dataset.names) == 3
+    assert dataset.observations["player_frame"].dtype == np.uint8
+    for i, name in enumerate(dataset.names):
+        replay = Replay.load(folder / name)
+        rows = np.flatnonzero(dataset.demonstration == i)
+        actions = replay.to_decisions(4)
+        assert dataset.actions[rows].tolist() == actions.tolist()
+        assert dataset.previous_actions[rows].tolist() == [0, *actions[:-1]]
+        position = np.vstack([replay.level.spawn, nppsim.simulate(replay.level, replay.inputs).position])
+        np.testing.assert_array_equal(dataset.observations["game_state"][rows, :2], position[:-1:4].astype(np.float32))
+
+
+def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
+    folder = replay_folder(tmp_path / "replays")
+    config = DatasetConfig(observations=STATE)
+    log = []
+    first = load_or_build(folder, tmp_path / "cache", config, log=log.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(bc.dataset, "record", lambda *_: pytest.fail("recorded again"))
+        again = load_or_build(folder, tmp_path / "cache", config, log=log.append)
+    assert again.key == first.key
+    assert again.observations["game_state"].tobytes() == first.observations["game_state"].tobytes()
+    assert again.report == first.report == log[0] == log[-1]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [f"demonstrations-{first.key}.h5"]
+    Replay(level(50), winning_inputs(level(50))).save(folder / "2025_train_simple_1.replay")
+    assert load_or_build(folder, tmp_path / "cache", config, log=log.append).key != first.key
+
+
+def test_the_key_follows_everything_the_content_depends_on(monkeypatch):
+    files = [ReplayFile("x/a", "a", "simple", b"1"), ReplayFile("x/b", "b", "simple", b"2")]
+    config = DatasetConfig(observations=STATE)
+    key = content_key(files, config)
+    assert key == content_key([replace(file, path="elsewhere") for file in reversed(files)], config)
+    variants = [
+        content_key([files[0], replace(files[1], data=b"3")], config),
+        content_key([files[0], replace(files[1], category="hard")], config),
+        content_key(files[:1], config),
+        content_key(files, replace(config, frame_skip=2)),
+        content_key(files, replace(config, observations=("state", "reachability"))),
+        content_key(files, replace(config, seed=1)),
+        content_key(files, replace(config, validation_share=0.2)),
+    ]
+    monkeypatch.setattr(bc.dataset.layout, "VERSION", bc.dataset.layout.VERSION + 1)
+    variants.append(content_key(files, config))
+    monkeypatch.undo()
+    monkeypatch.setattr(bc.dataset, "source_digest", lambda: "other sources")
+    variants.append(content_key(files, config))
+    assert len({key, *variants}) == 1 + len(variants)
+
+
+def test_levels_are_split_never_samples():
+    demonstrations = [
+        Demonstration(f"{i}", ("easy", "hard")[i % 2], level(10 + i // 2), np.zeros(1, np.int64), np.zeros(4, np.uint8))
+        for i in range(60)
+    ]
+    validation = split_by_level(demonstrations, 0.2, seed=0)
+    sides = {}
+    for demonstration, side in zip(demonstrations, validation, strict=True):
+        sides.setdefault(demonstration.level.fingerprint, set()).add(bool(side))
+    assert all(len(side) == 1 for side in sides.values())
+    assert sum(True in side for side in sides.values()) == 6
+    assert validation.tolist() == split_by_level(demonstrations, 0.2, seed=0).tolist()
+    assert validation.tolist() != split_by_level(demonstrations, 0.2, seed=1).tolist()
+    assert split_by_level(demonstrations[:4], 0.01, seed=0).sum() == 2
+    with pytest.raises(DatasetError, match="2 demonstrations of 1 level cannot be split"):
+        split_by_level(demonstrations[:2], 0.2, seed=0)
+
+
+def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path, monkeypatch):
+    class Impatient(nppsim.LevelBank):
+        @property
+        def time_limit(self):
+            return np.array([60, 5000, 5000], np.int32)
+
+        @time_limit.setter
+        def time_limit(self, value):
+            pass
+
+    monkeypatch.setattr(nppsim, "LevelBank", Impatient)
+    folder = replay_folder(tmp_path / "replays")
+    dataset = load_or_build(folder, tmp_path, DatasetConfig(observations=STATE), log=lambda text: None)
+    assert len(dataset.names) == 2
+    assert "left out, longer than the time limit: 1" in dataset.report
+
+
+def test_too_large_a_dataset_is_refused_with_its_size():
+    keys = ("player_frame", "global_view")
+    assert check_memory("x.h5", 1000, keys, available_bytes=10**9) == 1000 * (84 * 84 + 176 * 100)
+    with pytest.raises(DatasetError, match=r"1000000 decisions of 24656 bytes need 24\.66 GB.*fewer demonstrations"):
+        check_memory("x.h5", 10**6, keys, available_bytes=10**9)
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path):
+    dataset = load_or_build(replay_folder(tmp_path / "replays"), tmp_path, DatasetConfig(observations=STATE), log=list)
+    path = tmp_path / dataset.path
+    data = path.read_bytes()
+    for end in (0, 100, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:end])
+        with pytest.raises(DatasetError, match=f"{path.name}: no readable dataset .*delete it"):
+            BCDataset.open(path)
+    for name, value, message in [
+        ("format_version", 99, "format version 99"),
+        ("layout_fingerprint", "0", "observation layout 0 of game_state"),
+        ("observation_keys", '["graph"]', "of graph is not this version's"),
+    ]:
+        path.write_bytes(data)
+        with h5py.File(path, "a") as file:
+            file.attrs[name] = value
+        with pytest.raises(DatasetError, match=message):
+            BCDataset.open(path)
+    path.write_bytes(data)
+    with h5py.File(path, "a") as file:
+        file.attrs["key"] = "0"
+    with pytest.raises(DatasetError, match="holds key 0, not the one in its name"):
+        load_or_build(tmp_path / "replays", tmp_path, DatasetConfig(observations=STATE))
+    with pytest.raises(DatasetError, match="no such file"):
+        BCDataset.open(tmp_path / "missing.h5")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"frame_skip": 0}, "frame_skip=0"),
+        ({"validation_share": 1.0}, "validation_share=1.0"),
+        ({"observations": ("graph",)}, "unknown observation 'graph'"),
+    ],
+)
+def test_dataset_settings_are_checked(setting, message):
+    with pytest.raises(DatasetError, match=message):
+        DatasetConfig(**setting)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+def toy_dataset(samples=2400, demonstrations=40, separable=True):
+    """The action is the largest of six inputs (or noise); it is often, not always, the one before."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 6, samples)
+    for i in range(1, samples):
+        if rng.random() < 0.8:
+            actions[i] = actions[i - 1]
+    state = rng.normal(size=(samples, 26)).astype(np.float32)
+    if separable:
+        state[np.arange(samples), actions] += 5
+    each = samples // demonstrations
+    previous = np.concatenate([[0], actions[:-1]])
+    previous[::each] = 0
+    return BCDataset(
+        path="toy",
+        key="toy",
+        frame_skip=4,
+        layout_fingerprint="toy",
+        observations={"game_state": state},
+        actions=actions.astype(np.int8),
+        previous_actions=previous.astype(np.int8),
+        demonstration=np.repeat(np.arange(demonstrations, dtype=np.int32), each),
+        categories=("toy",),
+        names=tuple(f"{i}" for i in range(demonstrations)),
+        level_fingerprints=tuple(f"{i}" for i in range(demonstrations)),
+        category=np.zeros(demonstrations, np.int16),
+        validation=np.arange(demonstrations) % 5 == 0,
+        retimed=np.zeros(demonstrations, bool),
+        kept_and_left_out="toy",
+    )
+
+
+class ToyPolicy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = torch.nn.Sequential(torch.nn.Linear(26, 32), torch.nn.ReLU())
+        self.actor, self.critic = torch.nn.Linear(32, 6), torch.nn.Linear(32, 1)
+
+    def logits_and_values(self, observations):
+        features = self.body(observations["game_state"])
+        return self.actor(features), self.critic(features).flatten()
+
+
+class Writer:
+    def __init__(self):
+        self.tags = {}
+
+    def add_scalar(self, tag, value, step):
+        assert np.isfinite(value)
+        self.tags.setdefault(tag, []).append((step, value))
+
+
+def test_training_learns_and_beats_the_trivial_predictors():
+    dataset, policy, writer, improved = toy_dataset(), ToyPolicy(), Writer(), []
+    critic = policy.critic.weight.detach().clone()
+    result = pretrain(
+        policy,
+        dataset,
+        BCConfig(epochs=15, learning_rate=3e-3),
+        writer,
+        simulate_closed_loop=lambda trained: {"success": float(trained is policy)},
+        on_improvement=lambda trained, epoch: improved.append(epoch),
+        log=lambda line: None,
+    )
+    assert result.validation.accuracy > 0.97
+    assert result.validation.change_accuracy > 0.95
+    assert result.baselines["repeat_previous"].accuracy == pytest.approx(0.83, abs=0.05)
+    assert result.baselines["repeat_previous"].change_accuracy == 0
+    assert result.baselines["majority"].accuracy < 0.4
+    assert all(recall > 0.9 for recall in result.validation.recall)
+    assert result.closed_loop == {"success": 1.0}
+    assert improved[-1] == result.best_epoch
+    assert torch.equal(critic, policy.critic.weight)  # imitation teaches nothing about values
+    assert [step for step, _ in writer.tags["bc/validation_loss"]] == list(range(1, result.epochs_run + 1))
+    assert {"bc/train_loss", "bc/train_accuracy", "bc/validation_change_accuracy", "bc/recall/jump"} < set(writer.tags)
+    assert writer.tags["bc/closed_loop/success"] == [(result.best_epoch, 1.0)]
+    assert "repeat_previous" in result.table()
+    json.dumps(result.as_dict(), allow_nan=False)
+
+
+def test_the_best_weights_are_kept_and_patience_ends_training():
+    dataset, policy = toy_dataset(separable=False), ToyPolicy()
+    config = BCConfig(epochs=60, patience=3, learning_rate=1e-2)
+    result = pretrain(policy, dataset, config, log=lambda line: None)
+    losses = [scalars["validation_loss"] for scalars in result.history]
+    assert result.stopped_early
+    assert result.epochs_run == result.best_epoch + 3 < 60
+    assert losses[result.best_epoch - 1] == min(losses) == result.validation.loss
+    assert evaluate(policy, dataset, dataset.rows(validation=True)).loss == result.validation.loss
+
+
+def test_the_same_seed_gives_the_same_weights():
+    def weights(seed):
+        policy = ToyPolicy()
+        pretrain(policy, toy_dataset(), BCConfig(epochs=2, seed=seed), log=lambda line: None)
+        return policy.actor.weight.detach().numpy().tobytes()
+
+    assert weights(0) == weights(0) != weights(1)
+
+
+def test_class_weights_balance_the_training_part():
+    dataset = toy_dataset()
+    rows = dataset.rows(validation=False)
+    histogram = dataset.action_histogram(rows)
+    assert histogram.sum() == len(rows) < len(dataset)
+    assert dataset.class_weights(0).tolist() == [1] * 6
+    weighted = dataset.class_weights(1) * histogram
+    np.testing.assert_allclose(weighted, weighted.mean(), rtol=1e-5)
+    assert weighted.sum() == pytest.approx(len(rows), rel=1e-5)
+
+
+def test_statistics_are_those_of_the_training_part():
+    dataset = toy_dataset()
+    statistics = dataset.statistics(batch=100)
+    part = dataset.observations["game_state"][dataset.rows(validation=False)].astype(float)
+    assert statistics.count == len(part)
+    np.testing.assert_allclose(statistics.mean["game_state"], part.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(statistics.std["game_state"], part.std(axis=0), rtol=1e-6)
+
+
+def test_nan_and_frozen_policies_are_stopped():
+    dataset = toy_dataset()
+    dataset.observations["game_state"][7] = np.nan
+    with pytest.raises(TrainingError, match=r"loss is nan (in|after) epoch 1.*learning rate"):
+        pretrain(ToyPolicy(), dataset, BCConfig(epochs=2), log=lambda line: None)
+
+    class Constant(ToyPolicy):
+        def logits_and_values(self, observations):
+            logits, values = super().logits_and_values(observations)
+            return 0 * logits, values
+
+    with pytest.raises(TrainingError, match="gradient has norm 0"):
+        pretrain(Constant(), toy_dataset(), BCConfig(epochs=2), log=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"epochs": 0}, {"batch_size": 0}, {"patience": 2.5}, {"learning_rate": 0.0}, {"weight_decay": float("nan")}],
+)
+def test_training_settings_are_checked(setting):
+    (name,) = setting
+    with pytest.raises(ConfigError, match=rf"BCConfig\.{name}="):
+        BCConfig(**setting)
