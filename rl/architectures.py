@@ -249,7 +249,7 @@ class ImageCNN(nn.Module):
             nn.ReLU(),
             nn.Conv2d(32, 32, 3, strides[2]),
             nn.ReLU(),
-        ).to(memory_format=torch.channels_last)
+        )
         height, width = (side // PATCH for side in shape)
         for stride in strides:
             height, width = (height - 3) // stride + 1, (width - 3) // stride + 1

@@ -17,7 +17,7 @@ _INK = "#8a8d99"  # readable on white and on black
 class Chart:
     """One plot: the tags it shows (the first is solid, further ones dashed or dotted), scaled and smoothed.
 
-    factor: values are multiplied by it.  smooth: width of the running mean, in points.
+    factor: values are multiplied by it.  smooth: width of the running mean, in points.  steps: drawn as a staircase.
     """
 
     title: str
@@ -25,17 +25,18 @@ class Chart:
     unit: str = ""
     factor: float = 1.0
     smooth: int = 1
+    steps: bool = False
 
 
 CHARTS = (
-    Chart("Success", ("rollout/success_rate", "eval/success", "eval/success_rate"), "%", 100.0),
+    Chart("Success", ("rollout/success_rate", "eval/all_success"), "%", 100.0),
     Chart("Return per episode", ("rollout/ep_rew_mean",)),
     Chart("Episode length", ("rollout/ep_len_mean",), "decisions"),
     Chart("Entropy of the policy", ("train/entropy_loss",), "nats", -1.0),
     Chart("KL of an update", ("train/approx_kl",), "nats", smooth=5),
     Chart("Explained variance of the critic", ("train/explained_variance",), smooth=5),
     Chart("Value loss", ("train/value_loss",), smooth=5),
-    Chart("Curriculum stage", ("curriculum/current_stage_idx",)),
+    Chart("Curriculum stage", ("curriculum/current_stage_idx",), steps=True),
     Chart("Speed", ("time/fps",), "decisions/s"),
 )
 _STYLES = ("-", "--", ":")
@@ -56,7 +57,10 @@ def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> byte
                     axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
                     values = _running_mean(values, chart.smooth)
                 marker = "o" if style != "-" or len(values) == 1 else None
-                axes.plot(steps, values, style, color=colour, label=label, marker=marker, markersize=3)
+                draw = "steps-post" if chart.steps else "default"
+                axes.plot(steps, values, style, color=colour, label=label, marker=marker, markersize=3, drawstyle=draw)
+    if chart.steps:
+        axes.yaxis.get_major_locator().set_params(integer=True)
     _steps_axis(axes, "decisions")
     return _png(figure, axes)
 

@@ -7,7 +7,8 @@ its data says "not run":
 
     name, created         text for the heading
     config                dict: the resolved configuration
-    machine, versions     dicts: name -> text or number
+    machine               text, or dict with "name" and more
+    versions              dict: name -> text
     architectures         dict: name -> dict with
         results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``rl.results.aggregate``
                           (None: not run)
@@ -18,8 +19,9 @@ its data says "not run":
         audit             reward audit: text, dict, or list of dicts
         plan              hardware plan: text or dict
         wall_time_s       seconds
+        events            list of dicts: what happened during training
         paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.video.Film``]}; relative
-                          paths are taken from the report's folder, and a film's from "run"
+                          paths are looked up in the report's folder, then in the working directory; a film's in "run"
 
 Texts are escaped; values that are no texts, numbers, lists or dictionaries are shown as ``str`` gives them.
 """
@@ -75,7 +77,11 @@ def render_report(experiment: Mapping, folder: Path) -> str:
     architectures = dict(experiment.get("architectures") or {})
     name = str(experiment.get("name") or "experiment")
     machine = experiment.get("machine") or {}
-    told = " · ".join(_text(v) for v in (experiment.get("created"), machine.get("name")) if v)
+    machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
+    told = " · ".join(_text(v) for v in (experiment.get("created"), machine_name) if v)
+    for title, entry in architectures.items():
+        if entry.get("speed") and entry.get("wall_time_s") is not None:
+            architectures[title] = {**entry, "speed": {**entry["speed"], "wall_time_s": entry["wall_time_s"]}}
     runs, notes = _scalars(architectures, folder)
     sections = (
         ("Results", _results(architectures)),
@@ -83,6 +89,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         ("Behavioural cloning", _each(architectures, "bc", _bc)),
         ("Films and routes", _each(architectures, "paths", lambda paths: _films(paths, folder))),
         ("Speed", _each(architectures, "speed", _speed)),
+        ("Events", _each(architectures, "events", _folded)),
         ("Rewards", _rewards(architectures, runs)),
         ("Weight transfer", _each(architectures, "transfer", _value)),
         ("Hardware plan", _each(architectures, "plan", _value)),
@@ -197,7 +204,7 @@ def _scalars(architectures, folder):
             notes.append(f"{name}: not run")
             continue
         try:
-            runs[name] = read_scalars(folder / tensorboard)
+            runs[name] = read_scalars(_place(folder, tensorboard))
         except EventsError as error:
             notes.append(f"{name}: {error}")
     return runs, "".join(f'<p class="missing">{_text(note)}</p>' for note in notes)
@@ -265,7 +272,7 @@ def _speed(speed):
     for colour, (name, part) in zip(COLOURS * 9, share.items(), strict=False):
         bars += f'<i style="width:{100 * part:.2f}%;background:{colour}" title="{_text(name)}"></i>'
         legend += f'<span><i style="background:{colour}"></i>{_text(name)} {100 * part:.1f} %</span>'
-    figures = _value({key: value for key, value in speed.items() if key != "share"})
+    figures = _value({key: value for key, value in speed.items() if key != "share"} or None)
     shares = f'<div class="stack">{bars}</div><p class="legend">{legend}</p>' if share else NOT_RUN
     return figures + shares
 
@@ -274,7 +281,7 @@ def _films(paths, folder):
     films = [dataclasses.asdict(film) if dataclasses.is_dataclass(film) else film for film in paths.get("films") or ()]
     if not films:
         return NOT_RUN
-    base = folder / (paths.get("run") or "")
+    base = _place(folder, paths.get("run") or "")
     groups: dict[str, str] = {}
     for film in films:
         won = film["outcome"] == "won"
@@ -292,6 +299,12 @@ def _films(paths, folder):
             f"{_text(film['level_name'])}, {film['frames'] / 60:.2f} s</figcaption></figure>"
         )
     return "".join(f'<h4>{_text(name)}</h4><div class="films">{figures}</div>' for name, figures in groups.items())
+
+
+def _place(folder, path):
+    """A path of the experiment: in the report's folder if it is there, else as the working directory sees it."""
+    inside = folder / path
+    return inside if inside.exists() else Path(path)
 
 
 def _thumbnail(path):

@@ -30,23 +30,23 @@ thead th { color: var(--muted); font-weight: 600; font-size: 12.5px; white-space
 tbody th { font-weight: 500; white-space: nowrap; }
 tbody tr:last-child > * { border-bottom: 0; }
 td > .wide > table { font-size: 12.5px; }
-.results { width: 100%; } .results td { min-width: 190px; } .results small { font-size: 11.5px; white-space: nowrap; }
+.results { width: 100%; } .results td { min-width: 142px; }
+.results small { font-size: 11.5px; line-height: 1.3; display: block; }
 .results tr.total > * { border-top: 2px solid var(--line); padding-top: 10px; }
 .bar { position: relative; height: 6px; margin: 5px 0 3px; border-radius: 3px; background: var(--line);
   overflow: hidden; }
 .bar i, .bar u { position: absolute; top: 0; bottom: 0; left: 0; background: var(--accent); }
 .bar u { background: var(--ink); opacity: .35; top: 2px; bottom: 2px; }
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(330px, 1fr)); gap: 14px; align-items: center; }
-.plot { width: 100%; max-width: 480px; display: block; }
-.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(430px, 100%), 1fr)); gap: 8px 32px; }
-.beside > div { min-width: 0; }
+.plots { display: flex; flex-wrap: wrap; gap: 16px 20px; align-items: center; }
+.plot { width: 348px; max-width: 100%; height: auto; display: block; }
+.beside { display: flex; flex-wrap: wrap; gap: 12px 40px; }
+.beside > div { flex: 1 1 440px; min-width: 0; max-width: 100%; }
 .stack { display: flex; height: 18px; border-radius: 5px; overflow: hidden; margin: 12px 0 6px;
   background: var(--line); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0; font-size: 13px; }
 .legend i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; border-radius: 2px; }
-.films { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 14px;
-  align-items: start; }
-figure { margin: 0; font-size: 12.5px; }
+.films { display: flex; flex-wrap: wrap; gap: 14px; align-items: flex-start; }
+figure { margin: 0; font-size: 12.5px; width: 345px; max-width: 100%; }
 figure video, figure img { width: 100%; display: block; border-radius: 8px; background: #1f2027; margin-bottom: 4px; }
 figcaption { display: inline; color: var(--muted); overflow-wrap: anywhere; }
 .won { color: var(--good); } .lost { color: var(--bad); }

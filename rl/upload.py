@@ -1,7 +1,7 @@
 """Upload of a run's folder to S3, or to any store that speaks its language.
 
-    uploader = Uploader(config.upload, run_folder)    # before training: UploadError if this cannot work
-    uploader.sync()                                   # as often as you like: uploads what is new or has changed
+    uploader = Uploader(config.upload, run_folder.name)    # before training: UploadError if this cannot work
+    uploader.sync(run_folder)                              # as often as you like: uploads what is new or has changed
 
 Credentials are read from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, perhaps AWS_SESSION_TOKEN), from
 nowhere else, and never written anywhere.  AWS_REGION or AWS_DEFAULT_REGION is the region, AWS_ENDPOINT_URL another
@@ -15,6 +15,7 @@ from pathlib import Path
 from rl.config import UploadConfig, redact
 
 MANIFEST = "s3_manifest.json"
+ATTEMPTS = 3  # per request
 _UNFINISHED = (".tmp", ".part")  # files that are still being written end so
 
 
@@ -23,32 +24,31 @@ class UploadError(RuntimeError):
 
 
 class Uploader:
-    """Keeps ``s3://bucket/prefix/<name of the folder>/`` equal to a run's folder.  Nothing is ever deleted there.
+    """Copies a run's folder to ``s3://bucket/prefix/run_name/``.  Nothing is ever deleted there.
 
-    config: with a bucket.  folder: the run's folder; its name becomes part of the objects' names.
+    config: with a bucket.  run_name: becomes part of the objects' names.
     Raises UploadError if boto3 or credentials are missing, or the bucket cannot be reached.
     """
 
-    def __init__(self, config: UploadConfig, folder: Path):
+    def __init__(self, config: UploadConfig, run_name: str):
         self.bucket = config.bucket
-        self.folder = Path(folder)
-        self.prefix = "/".join(part for part in (*config.prefix.split("/"), self.folder.resolve().name) if part)
+        self.prefix = "/".join(part for part in (*config.prefix.split("/"), run_name) if part)
         self._client, self._errors = _connect()
         try:
             self._client.head_bucket(Bucket=self.bucket)
         except self._errors as error:
             raise UploadError(f"bucket {self.bucket!r} cannot be used: {_reason(error)}") from error
 
-    def sync(self) -> int:
-        """Upload every file that is new or has changed since the last call; returns how many.
+    def sync(self, folder: Path) -> int:
+        """Upload every file of the folder that is new or has changed since the last call; returns how many.
 
-        Raises UploadError; what was uploaded before the failure is in the manifest, and the next call goes on from there.
+        Raises UploadError; what was uploaded before it is in the manifest, and the next call goes on from there.
         """
-        manifest = self._read_manifest()
+        manifest = self._read_manifest(folder / MANIFEST)
         uploaded = 0
         try:
-            for path in sorted(self.folder.rglob("*")):
-                name = path.relative_to(self.folder).as_posix()
+            for path in sorted(folder.rglob("*")):
+                name = path.relative_to(folder).as_posix()
                 if not path.is_file() or name == MANIFEST or path.suffix in _UNFINISHED:
                     continue
                 stat = path.stat()
@@ -59,9 +59,9 @@ class Uploader:
                     uploaded += 1
         finally:
             if uploaded:
-                self._write_manifest(manifest)
+                self._write_manifest(folder / MANIFEST, manifest)
         if uploaded:
-            self._upload(self.folder / MANIFEST, f"{self.prefix}/{MANIFEST}")
+            self._upload(folder / MANIFEST, f"{self.prefix}/{MANIFEST}")
         return uploaded
 
     def _upload(self, path: Path, key: str) -> None:
@@ -70,9 +70,8 @@ class Uploader:
         except self._errors as error:
             raise UploadError(f"{path} could not be uploaded to s3://{self.bucket}/{key}: {_reason(error)}") from error
 
-    def _read_manifest(self) -> dict[str, dict]:
+    def _read_manifest(self, path: Path) -> dict[str, dict]:
         """What this folder has in this bucket already; nothing if the manifest belongs to another bucket."""
-        path = self.folder / MANIFEST
         if not path.exists():
             return {}
         try:
@@ -81,11 +80,11 @@ class Uploader:
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise UploadError(f"{path} is broken ({error}); delete it to upload everything again") from error
 
-    def _write_manifest(self, objects: dict[str, dict]) -> None:
+    def _write_manifest(self, path: Path, objects: dict[str, dict]) -> None:
         text = json.dumps({"bucket": self.bucket, "prefix": self.prefix, "objects": objects}, indent=1)
-        temporary = self.folder / f"{MANIFEST}.tmp"
+        temporary = path.with_suffix(".tmp")
         temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self.folder / MANIFEST)
+        temporary.replace(path)
 
 
 def _connect():
@@ -110,7 +109,7 @@ def _connect():
             aws_session_token=os.environ.get("AWS_SESSION_TOKEN"),
             region_name=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
             endpoint_url=os.environ.get("AWS_ENDPOINT_URL"),
-            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3, "mode": "standard"}),
+            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": ATTEMPTS, "mode": "standard"}),
         )
     except (*errors, ValueError) as error:  # ValueError: an endpoint that is no URL
         raise UploadError(f"S3 cannot be used: {_reason(error)}") from error

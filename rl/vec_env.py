@@ -50,7 +50,7 @@ class BatchVecEnv(VecEnv):
         super().__init__(sim.num_envs, observation_space(sim.keys), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the draws of levels, from now on; the simulator itself has no randomness.  None leaves them as they are."""
+        """Seed the draws of levels from now on (None: leave them); the simulator itself has no randomness."""
         if seed is not None:
             self.sampler.seed(seed)
         return [seed] * self.num_envs

@@ -49,7 +49,7 @@ def experiment(tmp_path):
         },
         "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
-        "audit": [{"term": "win", "per episode": 3.0}], "plan": "setting  value\nnum_envs 512",
+        "wall_time_s": 611.5, "audit": [{"term": "win", "per episode": 3.0}], "plan": "setting  value\nnum_envs 512",
         "paths": {"tensorboard": "mlp/tensorboard", "run": "mlp", "films": [
             film | {"video": "videos/a b.mp4", "route": "a.png"}, film | {"video": "gone.mp4", "route": "gone.png"},
         ]},
@@ -64,8 +64,9 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     for text in (
         "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 ep · 7 died", "123 frames", "87.6 %",
-        "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "num_envs 512", "41", "value_head.bias",
-        "0.995", "two cores", "2.4.6", "per episode", "l &lt;1&gt;", "1.50 s", "film missing: gone.mp4",
+        "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "num_envs 512", "41",
+        "value_head.bias", "0.995", "two cores", "2.4.6", "per episode",
+        "l &lt;1&gt;", "1.50 s", "film missing: gone.mp4",
     ):  # fmt: skip
         assert text in page, text
     assert 'src="mlp/videos/a%20b.mp4"' in page
@@ -82,6 +83,15 @@ def test_missing_sections_say_so(tmp_path):
     page = write_report({"architectures": {"a": {"paths": {"tensorboard": "none"}}}}, tmp_path / "r.html").read_text()
     assert "no TensorBoard event files" in page
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html", "report.html"]
+
+
+def test_paths_may_be_those_of_the_working_directory(tmp_path, experiment, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    paths = experiment["architectures"]["mlp_baseline"]["paths"]
+    paths |= {key: f"{tmp_path.name}/{paths[key]}" for key in ("tensorboard", "run")}
+    experiment["machine"] = "two cores"
+    page = write_report(experiment, f"{tmp_path.name}/report.html").read_text()
+    assert 'src="mlp/videos/a%20b.mp4"' in page and 'alt="Success"' in page and "two cores" in page
 
 
 def test_charts_without_data_name_their_tags(tmp_path, experiment):

@@ -1,7 +1,7 @@
 """Procedural levels by category, seeded.
 
-A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  A *category* is a list of recipes,
-families with parameters; ``generate(category, seed)`` picks one of them.  A level is made again, bit for bit, from what
+A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  A *category* is a list of
+recipes, families with parameters; ``generate(category, seed)`` picks one of them.  A level is made again from what
 the index of its level set says: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
 Source of the categories: the kinds and sizes of the predecessor's generators, where they made sense.
@@ -55,7 +55,10 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("jump", {"width": (12, 20), "height": (8, 10), "pit": (2, 3), "mines": (0, 2)}),
         ("chamber", {"width": (8, 18), "height": (4, 8), "kind": "obstacle"}),
         ("chamber", {"width": (12, 25), "height": (4, 8), "kind": "gap"}),
-        ("corridors", {"pieces": (2, 4), "length": (4, 12), "height": (1, 2), "shaft": (1, 3), "drop": (3, 6), "climb": (3, 8)}),
+        (
+            "corridors",
+            {"pieces": (2, 4), "length": (4, 12), "height": (1, 2), "shaft": (1, 3), "drop": (3, 6), "climb": (3, 8)},
+        ),
         ("horizontal", {"width": (8, 30), "height": (3, 5), "bumps": (0, 3), "steps": (0, 3), "mines": (1, 4)}),
     ),
 }

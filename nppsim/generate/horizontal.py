@@ -1,4 +1,4 @@
-"""Family "horizontal": a straight corridor with bumps in floor and ceiling, steps to jump on, and mines to jump over."""
+"""Family "horizontal": a straight corridor with bumps on floor and ceiling, steps to jump on, mines to jump over."""
 
 from nppsim.generate.sketch import (
     Cave,

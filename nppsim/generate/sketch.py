@@ -1,8 +1,7 @@
 """The drawing board of the generators: a sketch of open space with spawn, switch and exit, and its way into a level.
 
-A sketch has its own coordinates: tiles (column, row) from its top-left corner, and positions in steps of 6 px, four to
-tile, from the same corner.  ``place`` puts it at a random place of the stage, mirrored half of the time; everything
-around it is solid.
+A sketch has its own coordinates: tiles (column, row) and positions in steps of 6 px, four to a tile, both from its
+top-left corner.  ``place`` puts it at a random place of the stage, mirrored half of the time; all around it is solid.
 
 Caves, the sketches with a ground to walk on, are described by the heights of ground and ceiling in half-tiles, at the
 left and at the right border of each column, so that slopes, half-tiles and cliffs come out of one table.

@@ -66,7 +66,7 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """Nearest surface point: (result, x, y); result 1 front-facing, -1 back-facing, 0 nothing there.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by 0.1 px^2; ties go to the
-    earlier segment.  segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
+    earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.  segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
     best = 9999999.0
     result, best_x, best_y = 0, 0.0, 0.0
@@ -76,7 +76,12 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
             entity = segments[k, 3]
             if entity >= 0 and entities[entity]["closed"] == 0:
                 continue
-            x, y, back = closest_point(px, py, segments[k, 0], segments[k, 1], segments[k, 2])
+            ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
+            gap_x = max(max(ax + _SHAPES[shape, MIN_X] - px, px - (ax + _SHAPES[shape, MAX_X])), 0.0)
+            gap_y = max(max(ay + _SHAPES[shape, MIN_Y] - py, py - (ay + _SHAPES[shape, MAX_Y])), 0.0)
+            if gap_x * gap_x + gap_y * gap_y - 0.2 > best:
+                continue
+            x, y, back = closest_point(px, py, ax, ay, shape)
             distance = (px - x) * (px - x) + (py - y) * (py - y)
             if not back:
                 distance -= 0.1
