@@ -117,13 +117,12 @@ def test_the_sampler_hears_each_episode_once_under_the_level_that_was_played():
 
 
 def test_the_curriculum_decides_what_is_played():
-    env = make(curriculum=True)
+    env = make(curriculum=True, num_envs=16)
     env.reset()
-    assert "simpler" not in {CATEGORIES[level] for level in env.get_attr("level")} or env.num_envs > 1
+    assert "mined" not in {CATEGORIES[level] for level in env.get_attr("level")}
     play(env, 200)
     assert env.sampler.stage == "mined", "simplest and simpler were mastered, so the last stage is being played"
-    levels = np.array(env.get_attr("level"))
-    assert (levels == 2).any()
+    assert "mined" in {CATEGORIES[level] for level in env.get_attr("level")}
 
 
 def test_seeding_repeats_the_levels():

@@ -45,7 +45,12 @@ def vertical(
     if rows >= 4 and (climb or columns <= 2):  # in a wider shaft, one who falls may miss it
         hanging = [(column, draw(rng, (2, rows - 2))) for column in shaft]
         on_the_way = [(column, row) for column, row in hanging if tiles[row, column] == OPEN]
-    spawn, goal, other = _three(rng, start, end, on_the_way)
+    centre = [(shaft[columns // 2], row) for row in range(rows - 1, 0, -1)]
+    spawn = start[rng.integers(len(start))]
+    goal = end[rng.integers(len(end))]
+    free = [tile for tile in (*end, *on_the_way) if tile not in (spawn, goal)]
+    free = free or [tile for tile in centre if tile not in (spawn, goal)][:1]
+    other = free[rng.integers(len(free))]
     # The far goal is the exit, or the switch: then the ninja has to come back for the exit.
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
     entities = []
@@ -86,11 +91,3 @@ def _add_platforms(rng, tiles, shaft) -> None:
         first = shaft.start if at_left else shaft.stop - length
         tiles[row, first : first + length] = SOLID
         at_left = not at_left
-
-
-def _three(rng, start, end, on_the_way) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Three different tiles: one at the start, one at the end, and one more at the end or on the way."""
-    first = start[rng.integers(len(start))]
-    last = end[rng.integers(len(end))]
-    rest = [tile for tile in (*end, *on_the_way) if tile not in (first, last)]
-    return first, last, rest[rng.integers(len(rest))] if rest else (last[0], last[1] - 1)

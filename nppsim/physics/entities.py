@@ -26,7 +26,7 @@ def _touches(ninja, x, y, radius):
     return math.sqrt(dx * dx + dy * dy) < radius + s.RADIUS
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def think(ninja, entities, world, level):
     """Doors that close by themselves and mines that arm: the think pass."""
     base = world.entity_first[level]
@@ -70,7 +70,7 @@ def think(ninja, entities, world, level):
                 ninja["arming"] = 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def interact(ninja, entities, world, level):
     """Touch the entities around the ninja, in gather order: x-major cells, in each in order of registration.
 

@@ -7,7 +7,7 @@ import math
 
 from numba import njit
 
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.geometry import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 from nppsim.physics import state as s
 from nppsim.physics.segments import clamped_cell, closest_point, nearest_surface, sweep
 
@@ -123,7 +123,15 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
             entity = segments[k, 3]
             if entity >= 0 and entities[entity]["closed"] == 0:
                 continue
-            point_x, point_y, _back = closest_point(x, y, segments[k, 0], segments[k, 1], segments[k, 2])
+            ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
+            if (
+                ay + SHAPES[shape, MIN_Y] > y + 0.01
+                or ay + SHAPES[shape, MAX_Y] < y - 0.01
+                or ax + SHAPES[shape, MIN_X] > x + WALL_REACH + 0.01
+                or ax + SHAPES[shape, MAX_X] < x - WALL_REACH - 0.01
+            ):
+                continue  # its bounding box is not level with the centre, or out of reach
+            point_x, point_y, _back = closest_point(x, y, ax, ay, shape)
             dx, dy = x - point_x, y - point_y
             if abs(dy) < 1e-5:
                 distance = math.sqrt(dx * dx + dy * dy)

@@ -38,7 +38,7 @@ def start(ninja, entities, world, level):
         entities[k]["clock"] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def tick(ninja, entities, world, input_byte):
     """Advance one environment by one frame.  input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins)."""
     level = ninja["level"]
