@@ -52,46 +52,61 @@ _NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 
 Views = namedtuple("Views", tuple(layout.SPECS))
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
 State = namedtuple("State", "ninja running terms entities visited")
-# Path fields of environments whose doors are not as at the start (a cache: recomputed when the key differs).
-Fields = namedtuple("Fields", "key distance hop switch_to_exit")
-Static = namedtuple("Static", "solid background time_limit path_length reward")
+# Path fields: of each level with its doors as at the start, and of environments whose doors are otherwise (a cache:
+# recomputed when the key differs).
+Fields = namedtuple("Fields", "nodes distance hop key own_distance own_hop own_switch_to_exit")
+Static = namedtuple("Static", "stage solid background time_limit path_length reward")
 Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms")
+
+
+def make_fields(bank: LevelBank, count: int) -> Fields:
+    """Path fields of a bank, with room for ``count`` environments' own ones where doors can change."""
+    rows = count if bank.has_switched_doors else 1
+    return Fields(
+        bank.nodes,
+        bank.distance,
+        bank.hop,
+        np.full(count, -1, np.int64),
+        np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
+        np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
+        np.zeros(rows, np.int64),
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fields_now(i, state, world, fields):
     """(distance, hop, switch_to_exit) of environment i, for its doors as they are now."""
     level = state.ninja[i]["level"]
-    first, end = world.switches_first[level], world.switches_end[level]
-    base = world.entity_first[level]
+    first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
+    base = world.level[level]["entity_first"]
     changed = False
     key = np.int64(level)
     for k in range(first, end):
         closed = state.entities[i, k - base]["closed"]
-        changed |= closed != world.entity_initial[k, 2]
+        changed |= closed != world.entity[k]["closed"]
         key = key * 3 + closed + 1
     if not changed:
-        return world.distance[level], world.hop[level], world.switch_to_exit[level]
+        return fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
     if fields.key[i] != key:
         closed = np.empty(end - first, np.uint8)
         for k in range(first, end):
             closed[k - first] = state.entities[i, k - base]["closed"]
-        fields.switch_to_exit[i] = paths.compute_fields(
-            world, world.nodes[level], level, closed, fields.distance[i], fields.hop[i]
+        fields.own_switch_to_exit[i] = paths.compute_fields(
+            world, fields.nodes[level], level, closed, fields.own_distance[i], fields.own_hop[i]
         )
         fields.key[i] = key
-    return fields.distance[i], fields.hop[i], fields.switch_to_exit[i]
+    return fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _straight_distance(ninja, entities, world, level):
     """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
-    base = world.entity_first[level]
+    base = world.level[level]["entity_first"]
     wanted = EXIT if ninja["switch_taken"] else EXIT_SWITCH
     best = rewards.DIAGONAL
-    for k in range(world.exits_first[level], world.exits_end[level]):
-        if world.entity_type[k] == wanted and (wanted == EXIT_SWITCH or entities[k - base]["clock"] > 0):
-            dx, dy = world.entity_xy[k, 0] - ninja["x"], world.entity_xy[k, 1] - ninja["y"]
+    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
+        if world.entity[k]["type"] == wanted and (wanted == EXIT_SWITCH or entities[k - base]["clock"] > 0):
+            dx, dy = world.entity[k]["x"] - ninja["x"], world.entity[k]["y"] - ninja["y"]
             best = min(best, np.sqrt(dx * dx + dy * dy))
     return best
 
@@ -227,7 +242,7 @@ def _observe(i, state, world, fields, static, views):
             ninja, entities, world, level, static.solid[level], views.hazards[i], views.surroundings[i]
         )
     if len(views.player_frame):
-        images.player_frame(ninja, entities, world, level, views.player_frame[i])
+        images.player_frame(ninja, entities, world, level, static.stage[level], views.player_frame[i])
     if len(views.global_view):
         images.global_view(ninja, entities, world, level, static.background[level], views.global_view[i])
 
@@ -258,11 +273,11 @@ def _masks(state, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _prepare_static(world, solid, background):
+def _prepare_static(stage, solid, background):
     for level in range(len(solid)):
-        vectors.solid_map(world.stage[level], solid[level])
+        vectors.solid_map(stage[level], solid[level])
     for level in range(len(background)):
-        images.background(world.stage[level], background[level])
+        images.background(stage[level], background[level])
 
 
 class BatchSimulator:
@@ -308,9 +323,9 @@ class BatchSimulator:
         wants_view = "global_view" in self.keys
         solid = np.empty((len(self.bank), *vectors.SOLID_SHAPE), np.uint8)
         background = np.empty((len(self.bank) if wants_view else 0, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
-        _prepare_static(self.bank.world, solid, background)
+        _prepare_static(self.bank.stage, solid, background)
         reward_vector = self.reward_config.vector()
-        self._static = Static(solid, background, self.bank.time_limit, self.bank.path_length, reward_vector)
+        self._static = Static(self.bank.stage, solid, background, self.bank.time_limit, self.bank.path_length, reward_vector)
         self.rewards = np.zeros(num_envs, np.float32)
         self.terminated = np.zeros(num_envs, bool)
         self.truncated = np.zeros(num_envs, bool)
@@ -340,14 +355,7 @@ class BatchSimulator:
             strides = (self._rows.strides[0], *([dtype.itemsize] if shape else []))
             views.append(np.ndarray((n, *shape), dtype, self._rows, int(offset), strides))
         self.state = State(*views)
-        needs_fields = bool(np.any(self.bank.world.switches_end > self.bank.world.switches_first))
-        rows = n if needs_fields else 1
-        self._fields = Fields(
-            np.full(n, -1, np.int64),
-            np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
-            np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
-            np.zeros(rows, np.int64),
-        )
+        self._fields = make_fields(self.bank, n)
 
     def _allocate_observations(self) -> dict[str, np.ndarray]:
         specs = (layout.SPECS[key] for key in self.keys)

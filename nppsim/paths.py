@@ -53,17 +53,17 @@ _BLOCKED = _blocked_offsets()
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def static_nodes(world, level, nodes):
-    """Fill ``nodes`` (uint8[4539], x first) of a level: FREE, BLOCKED by tiles, or MINED."""
+def static_nodes(world, level, stage, nodes):
+    """Fill ``nodes`` (uint8[4539], x first) of a level: FREE, BLOCKED by tiles, or MINED.  stage: uint8[44, 25], x first."""
     nodes[:] = FREE
-    base = world.entity_first[level]
-    for k in range(base, world.entity_first[level + 1]):
-        kind = world.entity_type[k]
+    base = world.level[level]["entity_first"]
+    for k in range(base, world.level[level]["entity_end"]):
+        kind = world.entity[k]["type"]
         if kind == MINE or kind == TOGGLE_MINE:
-            _mark_disc(nodes, world.entity_xy[k, 0], world.entity_xy[k, 1], MINE_REACH, MINED)
+            _mark_disc(nodes, world.entity[k]["x"], world.entity[k]["y"], MINE_REACH, MINED)
     for cx in range(44):
         for cy in range(25):
-            tile = world.stage[level, cx, cy]
+            tile = stage[cx, cy]
             if tile == 0 or tile >= 38:
                 continue
             for i in range(5):
@@ -188,25 +188,25 @@ def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distan
             )
             reached = distance.copy()
             tail = 0
-            for k in range(world.switches_first[level], world.switches_end[level]):
-                row = k - world.switches_first[level]
-                if world.entity_type[k] == LOCKED_DOOR and closed[row] and world.entity_initial[k, 0]:
-                    x, y = world.entity_xy[k, 0], world.entity_xy[k, 1]
+            for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
+                row = k - world.level[level]["switches_first"]
+                if world.entity[k]["type"] == LOCKED_DOOR and closed[row] and world.entity[k]["active"]:
+                    x, y = world.entity[k]["x"], world.entity[k]["y"]
                     if _at(reached, x, y) == UNREACHABLE and _at(onward, x, y) != UNREACHABLE:
                         tail = _seed(nodes, x, y, DOOR_SWITCH_REACH, _at(onward, x, y), distance, queue, tail)
         _spread(nodes, distance, hop, queue, tail)
-        if stage == 0 and world.switches_first[level] == world.switches_end[level]:
+        if stage == 0 and world.level[level]["switches_first"] == world.level[level]["switches_end"]:
             return
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _seed_objective(nodes, world, level, phase, switch_offset, distance, queue):
     tail = 0
-    for k in range(world.exits_first[level], world.exits_end[level]):
-        x, y = world.entity_xy[k, 0], world.entity_xy[k, 1]
-        if phase == 1 and world.entity_type[k] == EXIT:
+    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
+        x, y = world.entity[k]["x"], world.entity[k]["y"]
+        if phase == 1 and world.entity[k]["type"] == EXIT:
             tail = _seed(nodes, x, y, EXIT_REACH, 0, distance, queue, tail)
-        elif phase == 0 and world.entity_type[k] == EXIT_SWITCH and world.entity_initial[k, 0]:
+        elif phase == 0 and world.entity[k]["type"] == EXIT_SWITCH and world.entity[k]["active"]:
             tail = _seed(nodes, x, y, SWITCH_REACH, switch_offset, distance, queue, tail)
     return tail
 
@@ -220,17 +220,17 @@ def compute_fields(world, nodes, level, closed, distance, hop):
     point, 255 at the goal.  Returns the length from the (first) exit switch to the exit in units.
     """
     shut, open_ = nodes.copy(), nodes.copy()
-    for k in range(world.switches_first[level], world.switches_end[level]):
-        if closed[k - world.switches_first[level]]:
-            rect = world.door_rect[k]
-            _close_door(shut, rect[0], rect[1], rect[2], rect[3])
-            if world.entity_type[k] != LOCKED_DOOR:
-                _close_door(open_, rect[0], rect[1], rect[2], rect[3])
+    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
+        if closed[k - world.level[level]["switches_first"]]:
+            door = world.entity[k]
+            _close_door(shut, door["x1"], door["y1"], door["x2"], door["y2"])
+            if world.entity[k]["type"] != LOCKED_DOOR:
+                _close_door(open_, door["x1"], door["y1"], door["x2"], door["y2"])
     _field(shut, open_, world, level, closed, 1, 0, distance[1], hop[1])
     offset = UNREACHABLE
-    for k in range(world.exits_first[level], world.exits_end[level]):
-        if world.entity_type[k] == EXIT_SWITCH and world.entity_initial[k, 0] and offset == UNREACHABLE:
-            offset = _at(distance[1], world.entity_xy[k, 0], world.entity_xy[k, 1])
+    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
+        if world.entity[k]["type"] == EXIT_SWITCH and world.entity[k]["active"] and offset == UNREACHABLE:
+            offset = _at(distance[1], world.entity[k]["x"], world.entity[k]["y"])
     if offset == UNREACHABLE:
         distance[0, :] = UNREACHABLE
         hop[0, :] = NO_HOP

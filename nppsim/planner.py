@@ -11,7 +11,7 @@ from numba import njit
 
 from nppsim import paths
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, Fields, State, _fields_now
+from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, State, _fields_now, make_fields
 from nppsim.level import Level
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
 from nppsim.physics.tick import start, tick
@@ -103,8 +103,8 @@ def _cell_key(ninja, entities, world):
     key = key * 2 + ninja["jump_held"]
     key = key * 2 + ninja["switch_taken"]
     level = ninja["level"]
-    base = world.entity_first[level]
-    for k in range(world.switches_first[level], world.switches_end[level]):
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
         key = key * 3 + entities[k - base]["closed"]
     return key
 
@@ -130,13 +130,7 @@ def _search(bank, frame_skip, beam, max_decisions, budget, mode, route, rng, noi
     entities = bank.max_entities
     rows, states = _rows(beam, entities)
     child_rows, children = _rows(beam * NUM_ACTIONS, entities)
-    slots = beam * NUM_ACTIONS if (bank.world.switches_end > bank.world.switches_first).any() else 1
-    fields = Fields(
-        np.full(beam * NUM_ACTIONS, -1, np.int64),
-        np.zeros((slots, 2, paths.NUM_NODES), np.uint16),
-        np.zeros((slots, 2, paths.NUM_NODES), np.uint8),
-        np.zeros(slots, np.int64),
-    )
+    fields = make_fields(bank, beam * NUM_ACTIONS)
     scores, keys = np.empty(beam * NUM_ACTIONS), np.empty(beam * NUM_ACTIONS, np.int64)
     frames = np.empty(beam * NUM_ACTIONS, np.int64)
     if snapshot_row is None:

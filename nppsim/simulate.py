@@ -41,8 +41,8 @@ class Run:
 def _play(ninja, entities, world, inputs, frames, entity_state):
     """Fill ``frames`` (float64[F, 10], the columns of the conformance traces) and ``entity_state``; returns F simulated."""
     start(ninja, entities, world, ninja["level"])
-    base = world.entity_first[ninja["level"]]
-    count = world.entity_first[ninja["level"] + 1] - base
+    base = world.level[ninja["level"]]["entity_first"]
+    count = world.level[ninja["level"]]["entity_end"] - base
     for f in range(len(inputs)):
         tick(ninja, entities, world, inputs[f])
         frames[f, 0], frames[f, 1] = ninja["x"], ninja["y"]
@@ -52,7 +52,7 @@ def _play(ninja, entities, world, inputs, frames, entity_state):
         frames[f, 7], frames[f, 8] = ninja["floor_x"], ninja["floor_y"]
         frames[f, 9] = ninja["gold"]
         for k in range(count):
-            kind = world.entity_type[base + k]
+            kind = world.entity[base + k]["type"]
             bits = entities[k]["active"] | entities[k]["closed"] << 4
             if kind == MINE or kind == TOGGLE_MINE:
                 bits |= entities[k]["state"] << 1
@@ -78,7 +78,7 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
         raise ValueError(f"inputs must be one byte per frame, a vector of 0..255; got shape {inputs.shape}")
     bank = LevelBank([level])
     ninjas, entities = np.zeros(1, NINJA), np.zeros((1, bank.max_entities), ENTITY)
-    count = len(bank.world.entity_type)
+    count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), 10)), np.zeros((len(inputs), count), np.uint8)
     n = _run(ninjas, entities, bank.world, inputs.astype(np.uint8), frames, entity_state)
     frames, entity_state = frames[:n], entity_state[:n]

@@ -7,6 +7,7 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the
 """
 
 import argparse
+import re
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -17,14 +18,21 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import hardware
-from bc.dataset import DatasetConfig, load_or_build
-from bc.train import BCConfig, TrainingError, pretrain
-from nppsim.levelset import LevelSet
+import rl.config
+from bc.dataset import DatasetConfig, DatasetError, load_or_build
+from bc.demonstrations import DemonstrationError
+from bc.train import BCConfig, ConfigError, TrainingError, pretrain
+from nppsim.level import LevelError
+from nppsim.levelset import LevelSet, LevelSetError
+from nppsim.observe.statistics import StatisticsError
 from rl import checkpoint
-from rl.architectures import get_architecture
+from rl.architectures import ArchitectureError, get_architecture
 from rl.evaluation import EvaluationSuite, RandomPolicy
 from rl.experiment import make_policy
 from rl.results import ALL, aggregate, format_table, write_json
+
+BAD_INPUT = (DemonstrationError, DatasetError, ConfigError, TrainingError, LevelSetError, LevelError, ArchitectureError)
+BAD_INPUT += (StatisticsError, hardware.PlanError, rl.config.ConfigError, OSError)
 
 
 def main(argv=None) -> int:
@@ -33,10 +41,12 @@ def main(argv=None) -> int:
     best = folder / "bc_best.pt"
     try:
         run(arguments, folder, best)
-    except (ValueError, OSError, TrainingError, hardware.PlanError) as error:  # every named error of bad input is one
+    except BAD_INPUT as error:
         if arguments.debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        # the settings' own names for what is a flag here
+        message = re.sub(r"BCConfig\.(\w+)=", lambda name: f"--{name[1].replace('_', '-')} ", str(error))
+        print(f"error: {message}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"

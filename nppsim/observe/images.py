@@ -73,16 +73,16 @@ def global_view(ninja, entities, world, level, static, out):
     """uint8[176, 100, 1], x first.  static: the level's ``background``."""
     image = out[:, :, 0]
     image[:] = static
-    base = world.entity_first[level]
-    for k in range(world.entity_first[level + 1] - base):
-        kind = world.entity_type[base + k]
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["entity_end"] - base):
+        kind = world.entity[base + k]["type"]
         if entities[k]["closed"]:
-            rect = world.door_rect[base + k]
-            x1, y1 = int(rect[0] / VIEW_SCALE), int(rect[1] / VIEW_SCALE)
-            _fill(image, x1, int(rect[2] / VIEW_SCALE) + 1, y1, int(rect[3] / VIEW_SCALE) + 1, DOOR)
+            door = world.entity[base + k]
+            x1, y1 = int(door["x1"] / VIEW_SCALE), int(door["y1"] / VIEW_SCALE)
+            _fill(image, x1, int(door["x2"] / VIEW_SCALE) + 1, y1, int(door["y2"] / VIEW_SCALE) + 1, DOOR)
         grey, half = _grey_and_size(entities[k], kind)
         if half > 0.0:
-            x, y = world.entity_xy[base + k, 0], world.entity_xy[base + k, 1]
+            x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
             x1, x2 = int((x - half) / VIEW_SCALE + 0.5), int((x + half) / VIEW_SCALE + 0.5)
             y1, y2 = int((y - half) / VIEW_SCALE + 0.5), int((y + half) / VIEW_SCALE + 0.5)
             _fill(image, x1, max(x2, x1 + 1), y1, max(y2, y1 + 1), grey)
@@ -91,10 +91,9 @@ def global_view(ninja, entities, world, level, static, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def player_frame(ninja, entities, world, level, out):
-    """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid."""
+def player_frame(ninja, entities, world, level, stage, out):
+    """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid.  stage: uint8[44, 25]."""
     image = out[:, :, 0]
-    stage = world.stage[level]
     left = int(np.floor(ninja["x"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
     top = int(np.floor(ninja["y"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
     for r in range(PLAYER_FRAME_SIZE):
@@ -110,16 +109,16 @@ def player_frame(ninja, entities, world, level, out):
             for k in range(run):
                 image[r, c + k] = template[column + k]
             c += run
-    base = world.entity_first[level]
+    base = world.level[level]["entity_first"]
     reach = 84.0 + 12.0
-    for k in range(world.entity_first[level + 1] - base):
-        kind = world.entity_type[base + k]
+    for k in range(world.level[level]["entity_end"] - base):
+        kind = world.entity[base + k]["type"]
         if entities[k]["closed"]:
-            rect = world.door_rect[base + k]
-            x1, x2 = int(rect[0] / FRAME_SCALE) - left - 1, int(rect[2] / FRAME_SCALE) - left + 1
-            y1, y2 = int(rect[1] / FRAME_SCALE) - top - 1, int(rect[3] / FRAME_SCALE) - top + 1
+            door = world.entity[base + k]
+            x1, x2 = int(door["x1"] / FRAME_SCALE) - left - 1, int(door["x2"] / FRAME_SCALE) - left + 1
+            y1, y2 = int(door["y1"] / FRAME_SCALE) - top - 1, int(door["y2"] / FRAME_SCALE) - top + 1
             _fill(image, y1, y2, x1, x2, DOOR)
-        x, y = world.entity_xy[base + k, 0], world.entity_xy[base + k, 1]
+        x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
         if abs(x - ninja["x"]) > reach or abs(y - ninja["y"]) > reach:
             continue
         grey, half = _grey_and_size(entities[k], kind)

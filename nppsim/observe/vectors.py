@@ -89,15 +89,15 @@ def entity_positions(ninja, entities, world, level, out):
     """float32[6]: ninja, switch and exit of the exit that counts (an open one, else the first with its switch left)."""
     out[0], out[1] = ninja["x"], ninja["y"]
     out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
-    base = world.entity_first[level]
-    for k in range(world.exits_first[level], world.exits_end[level]):
-        if world.entity_type[k] != EXIT:
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
+        if world.entity[k]["type"] != EXIT:
             continue
-        switch = base + world.entity_partner[k]
+        switch = base + world.entity[k]["partner"]
         is_open = entities[k - base]["clock"] > 0
         if is_open or (ninja["exits_open"] == 0 and entities[switch - base]["active"]):
-            out[2], out[3] = world.entity_xy[switch, 0], world.entity_xy[switch, 1]
-            out[4], out[5] = world.entity_xy[k, 0], world.entity_xy[k, 1]
+            out[2], out[3] = world.entity[switch]["x"], world.entity[switch]["y"]
+            out[4], out[5] = world.entity[k]["x"], world.entity[k]["y"]
             return
 
 
@@ -106,12 +106,12 @@ def switch_states(entities, world, level, out):
     """float32[25]: the first five locked doors: switch x, y, door x, y (px), open."""
     out[:] = 0.0
     n = 0
-    base = world.entity_first[level]
-    for k in range(world.switches_first[level], world.switches_end[level]):
-        if world.entity_type[k] == LOCKED_DOOR and n < NUM_DOORS:
-            rect = world.door_rect[k]
-            out[5 * n], out[5 * n + 1] = world.entity_xy[k, 0], world.entity_xy[k, 1]
-            out[5 * n + 2], out[5 * n + 3] = (rect[0] + rect[2]) / 2.0, (rect[1] + rect[3]) / 2.0
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
+        if world.entity[k]["type"] == LOCKED_DOOR and n < NUM_DOORS:
+            door = world.entity[k]
+            out[5 * n], out[5 * n + 1] = world.entity[k]["x"], world.entity[k]["y"]
+            out[5 * n + 2], out[5 * n + 3] = (door["x1"] + door["x2"]) / 2.0, (door["y1"] + door["y2"]) / 2.0
             out[5 * n + 4] = 1.0 - entities[k - base]["closed"]
             n += 1
 
@@ -144,11 +144,11 @@ def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surr
             ) >> np.uint32(8)
     deadly = surroundings[1]
     deadly[:] = 0
-    base, items = world.entity_first[level], world.items_first[level]
-    for k in range(world.doors_first[level], world.doors_end[level]):
-        _draw_door(entities[k - base], world.door_rect[k], left, top, surroundings[0])
-    for k in range(world.switches_first[level], world.switches_end[level]):
-        _draw_door(entities[k - base], world.door_rect[k], left, top, surroundings[0])
+    base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
+    for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):
+        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
+    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
+        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
 
     found = 0
     gaps = np.empty(NUM_HAZARDS)
@@ -157,10 +157,10 @@ def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surr
     for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
             k = world.entity_items[i]
-            kind = world.entity_type[base + k]
+            kind = world.entity[base + k]["type"]
             if kind != MINE and kind != TOGGLE_MINE:
                 continue
-            dx, dy = world.entity_xy[base + k, 0] - x, world.entity_xy[base + k, 1] - y
+            dx, dy = world.entity[base + k]["x"] - x, world.entity[base + k]["y"] - y
             if abs(dx) > REACH or abs(dy) > REACH:
                 continue
             state = entities[k]["state"]
@@ -197,12 +197,12 @@ def _splat(plane, dx, dy):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_door(door, rect, left, top, plane):
-    if door["closed"] == 0:
+def _draw_door(state, door, left, top, plane):
+    if state["closed"] == 0:
         return
     for step in range(5):
-        px = rect[0] + (rect[2] - rect[0]) * step / 4.0
-        py = rect[1] + (rect[3] - rect[1]) * step / 4.0
+        px = door["x1"] + (door["x2"] - door["x1"]) * step / 4.0
+        py = door["y1"] + (door["y2"] - door["y1"]) * step / 4.0
         column, row = int(np.floor((px - left) / HALF_CELL)), int(np.floor((py - top) / HALF_CELL))
         if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
             plane[row, column] = 255

@@ -29,24 +29,24 @@ def _touches(ninja, x, y, radius):
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def think(ninja, entities, world, level):
     """Doors that close by themselves and mines that arm: the think pass."""
-    base = world.entity_first[level]
-    for k in range(world.doors_first[level], world.doors_end[level]):  # regular doors
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):  # regular doors
         door = entities[k - base]
         if door["closed"] == 0:
             door["clock"] += 1
             if door["clock"] > REGULAR_DOOR_OPEN_FRAMES:
                 door["closed"] = 1
-    if world.toggle_mines[level] == 0 and ninja["arming"] == 0:
+    if world.level[level]["toggle_mines"] == 0 and ninja["arming"] == 0:
         return
     # A dormant mine wakes only when touched, so that only those around the ninja can; one that is arming was touched
     # in the last frame and may be anywhere near.
     target = is_valid_target(ninja)
     if ninja["arming"]:
         still_arming = 0
-        for k in range(base, world.entity_first[level + 1]):
-            kind = world.entity_type[k]
+        for k in range(base, world.level[level]["entity_end"]):
+            kind = world.entity[k]["type"]
             if (kind == MINE or kind == TOGGLE_MINE) and entities[k - base]["state"] == ARMING:
-                if target and _touches(ninja, world.entity_xy[k, 0], world.entity_xy[k, 1], ARMING_RADIUS):
+                if target and _touches(ninja, world.entity[k]["x"], world.entity[k]["y"], ARMING_RADIUS):
                     still_arming = 1
                 else:
                     dead = ninja["state"] == s.DEAD or ninja["state"] == s.DISABLED
@@ -55,16 +55,16 @@ def think(ninja, entities, world, level):
     if not target:
         return
     cell_x, cell_y = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
-    cell_start, items = world.entity_cell_start[level], world.items_first[level]
+    cell_start, items = world.entity_cell_start[level], world.level[level]["items_first"]
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     for cx in range(max(cell_x - 1, 0), min(cell_x + 2, CELLS_X)):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
             k = world.entity_items[i]
-            kind = world.entity_type[base + k]
+            kind = world.entity[base + k]["type"]
             if (
                 (kind == MINE or kind == TOGGLE_MINE)
                 and entities[k]["state"] == DORMANT
-                and _touches(ninja, world.entity_xy[base + k, 0], world.entity_xy[base + k, 1], DORMANT_RADIUS)
+                and _touches(ninja, world.entity[base + k]["x"], world.entity[base + k]["y"], DORMANT_RADIUS)
             ):
                 entities[k]["state"] = ARMING
                 ninja["arming"] = 1
@@ -79,7 +79,7 @@ def interact(ninja, entities, world, level):
     """
     x, y = ninja["x"], ninja["y"]
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
-    base, items = world.entity_first[level], world.items_first[level]
+    base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
     cell_start = world.entity_cell_start[level]
     open_exits = ninja["exits_open"]
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
@@ -93,11 +93,11 @@ def interact(ninja, entities, world, level):
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
                 _touch(ninja, entities, world, base, world.entity_items[i])
             for place in range(1, open_exits + 1):
-                for k in range(world.exits_first[level] - base, world.exits_end[level] - base):
+                for k in range(world.level[level]["exits_first"] - base, world.level[level]["exits_end"] - base):
                     if (
-                        world.entity_type[base + k] == EXIT
+                        world.entity[base + k]["type"] == EXIT
                         and entities[k]["clock"] == place
-                        and world.entity_cell[base + k] == cell
+                        and world.entity[base + k]["cell"] == cell
                     ):
                         _touch(ninja, entities, world, base, k)
 
@@ -108,8 +108,8 @@ def _touch(ninja, entities, world, base, k):
     entity = entities[k]
     if entity["active"] == 0:
         return
-    kind = world.entity_type[base + k]
-    x, y = world.entity_xy[base + k, 0], world.entity_xy[base + k, 1]
+    kind = world.entity[base + k]["type"]
+    x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
     if kind == MINE or kind == TOGGLE_MINE:
         if entity["state"] == ARMED and is_valid_target(ninja) and _touches(ninja, x, y, ARMED_RADIUS):
             entity["state"] = DORMANT
@@ -129,7 +129,7 @@ def _touch(ninja, entities, world, base, k):
             entity["active"] = 0
             ninja["exits_open"] += 1
             ninja["switch_taken"] = 1
-            entities[world.entity_partner[base + k]]["clock"] = ninja["exits_open"]
+            entities[world.entity[base + k]["partner"]]["clock"] = ninja["exits_open"]
     elif kind == REGULAR_DOOR:
         if _touches(ninja, x, y, REGULAR_DOOR_RADIUS):
             entity["closed"] = 0

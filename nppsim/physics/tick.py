@@ -10,7 +10,7 @@ from nppsim.physics.ninja import collide, control, integrate, settle_contacts, w
 @njit(cache=True, nogil=True, error_model="numpy")
 def start(ninja, entities, world, level):
     """Put one environment at the start of a level."""
-    ninja["x"], ninja["y"] = world.spawn[level, 0], world.spawn[level, 1]
+    ninja["x"], ninja["y"] = world.level[level]["spawn_x"], world.level[level]["spawn_y"]
     ninja["vx"], ninja["vy"] = 0.0, 0.0
     ninja["start_x"], ninja["start_y"] = ninja["x"], ninja["y"]
     ninja["free_vx"], ninja["free_vy"] = 0.0, 0.0
@@ -30,11 +30,11 @@ def start(ninja, entities, world, level):
     ninja["airborne"], ninja["airborne_before"], ninja["walled"], ninja["jump_held"] = 0, 0, 0, 0
     ninja["jump_buffer"], ninja["floor_buffer"], ninja["wall_buffer"], ninja["pad_buffer"] = -1, -1, -1, -1
     ninja["exits_open"], ninja["switch_taken"], ninja["arming"] = 0, 0, 0
-    base = world.entity_first[level]
-    for k in range(world.entity_first[level + 1] - base):
-        entities[k]["active"] = world.entity_initial[base + k, 0]
-        entities[k]["state"] = world.entity_initial[base + k, 1]
-        entities[k]["closed"] = world.entity_initial[base + k, 2]
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["entity_end"] - base):
+        entities[k]["active"] = world.entity[base + k]["active"]
+        entities[k]["state"] = world.entity[base + k]["state"]
+        entities[k]["closed"] = world.entity[base + k]["closed"]
         entities[k]["clock"] = 0
 
 
@@ -46,7 +46,7 @@ def tick(ninja, entities, world, input_byte):
     ninja["frame"] += 1
     think(ninja, entities, world, level)
     if ninja["state"] != s.DEAD:
-        segments, first = world.segments, world.segment_first[level]
+        segments, first = world.segments, world.level[level]["segment_first"]
         cell_start, near = world.cell_start[level], world.near[level]
         integrate(ninja)
         collide(ninja, segments, cell_start, first, near, entities)

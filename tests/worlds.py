@@ -1,0 +1,56 @@
+"""Small levels for the tests: rooms and corridors built by hand, and random ones."""
+
+import numpy as np
+
+from nppsim.level import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE, Level
+
+LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
+FLOOR = 46  # y byte of a ninja standing on a floor of cell row 12
+
+
+def tiles(*columns, floor=12):
+    """Tiles with a floor in one row of cells; columns: (cx, cy, tile) more, in cells of the whole stage."""
+    out = np.zeros((23, 42), np.uint8)
+    if floor is not None:
+        out[floor - 1] = 1
+    for cx, cy, tile in columns:
+        out[cy - 1, cx - 1] = tile
+    return out
+
+
+def corridor(spawn=20, switch=30, door=40, **more):
+    """A floor with a ceiling one tile above the ninja; bytes of the switch and of the exit along it."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[9:11] = 0
+    return Level.build(grid, (spawn, FLOOR), exits=[((switch, FLOOR), (door, FLOOR))], **more)
+
+
+def room(spawn=(88, 46), exits=(), **more):
+    """A floor under an open sky."""
+    return Level.build(tiles(), spawn, exits=exits, **more)
+
+
+def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes=38):
+    """A random level with a free square around the spawn in the middle; entities of all supported types."""
+    rng = np.random.default_rng(seed)
+    grid = np.where(rng.random((23, 42)) < density, rng.integers(1, shapes, (23, 42)), 0).astype(np.uint8)
+    grid[10:13, 20:23] = 0
+
+    def place():
+        return int(rng.integers(6, 170)), int(rng.integers(6, 94))
+
+    pairs = [(place(), place()) for _ in range(exits)]
+    kinds = rng.choice([MINE, GOLD, TOGGLE_MINE, REGULAR_DOOR] if doors else [MINE, GOLD, TOGGLE_MINE], num_entities)
+    others = [(int(kind), *place(), int(rng.integers(8))) for kind in kinds]
+    near = [(int(rng.choice([MINE, GOLD, TOGGLE_MINE])), *(int(v) for v in rng.integers((80, 44), (95, 57)))) for _ in "12"]
+
+    def locks():
+        count = rng.integers(0, 4) if doors else 0
+        return [(place(), tuple(4 * v for v in divmod(int(rng.integers(2, 900)), 23)[::1]), int(rng.integers(8))) for _ in range(count)]
+
+    return Level.build(grid, (86, 50), exits=pairs, locked_doors=locks(), trap_doors=locks(), entities=others + near)
+
+
+def states(sim, i=0):
+    """(ninja, entities) of environment i, copied."""
+    return sim.state.ninja[i].copy(), sim.state.entities[i].copy()
