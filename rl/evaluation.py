@@ -51,7 +51,7 @@ class EvaluationSuite:
 
     levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
     episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
-    that ``seed`` fixes; None: every level once.  frame_skip, observations: as in training.  reward: for the recorded
+    that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.  reward: for the recorded
     returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since
     sampled actions are drawn for the whole batch at once.
     Raises ConfigError if there are no levels, LevelError for a level that cannot be built.
@@ -62,6 +62,7 @@ class EvaluationSuite:
         levels: LevelSet | Iterable[tuple[Level, str]],
         *,
         episodes_per_category: int | None,
+        episodes_per_level: int = 1,
         seed: int,
         frame_skip: int,
         observations: Sequence[str] = layout.VISION_FREE,
@@ -75,10 +76,11 @@ class EvaluationSuite:
             levels, categories = [*zip(*levels, strict=True)] or ([], [])
         if not len(levels):
             raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
-        if episodes_per_category is not None and episodes_per_category < 1:
-            raise ConfigError(f"episodes_per_category={episodes_per_category}; give at least 1")
+        for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
+            if value is not None and value < 1:
+                raise ConfigError(f"episodes_per_{name}={value}; give at least 1")
         self.seed = seed
-        self.level_index = _schedule(categories, episodes_per_category, seed)
+        self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
@@ -213,10 +215,12 @@ class EarlyStopping:
         )
 
 
-def _schedule(categories: Sequence[str], episodes_per_category: int | None, seed: int) -> np.ndarray:
+def _schedule(
+    categories: Sequence[str], episodes_per_category: int | None, episodes_per_level: int, seed: int
+) -> np.ndarray:
     """int64[episodes]: the level of each episode."""
     if episodes_per_category is None:
-        return np.arange(len(categories))
+        return np.repeat(np.arange(len(categories)), episodes_per_level)
     names = np.asarray(categories)
     parts = []
     for category in dict.fromkeys(categories):  # in the order in which they occur

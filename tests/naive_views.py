@@ -226,19 +226,17 @@ class Ledger:
         known = len(self.visited)
         for frame, _ in frames:
             self.visited.update(self._blocks(frame))
+        elapsed, self.frame = int(ninja["frame"]) - self.frame, int(ninja["frame"])
         return [
             c.win * (ninja["state"] == WON),
             c.death * (ninja["state"] == DEAD),
             c.switch * first_touch,
-            c.time * (int(ninja["frame"]) - self.frame),
+            c.time * elapsed,
             self.gamma * self.potential - before,
             c.closest * gained,
             c.proximity * near,
             c.exploration * (len(self.visited) - known),
-        ], self._advance(ninja)
-
-    def _advance(self, ninja):
-        self.frame = int(ninja["frame"])
+        ]
 
 
 def way_point_offsets(ninja, points):

@@ -1,7 +1,9 @@
 """Imitation: nothing vanishes silently, labels fit observations, the cache notices changes, training learns."""
 
+import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -489,3 +491,50 @@ def test_training_settings_are_checked(setting):
     (name,) = setting
     with pytest.raises(ConfigError, match=rf"BCConfig\.{name}="):
         BCConfig(**setting)
+
+
+# --- the script -----------------------------------------------------------------------------------------------------
+
+
+def load_script():
+    path = Path(__file__).parents[1] / "scripts" / "pretrain_bc.py"
+    specification = importlib.util.spec_from_file_location("pretrain_bc", path)
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    return script
+
+
+def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tmp_path, capsys):
+    folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels" / "simple"
+    levels.mkdir(parents=True)
+    level(50).save(levels / "a.map")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
+    command += ["--epochs", "2", "--test-dataset", str(levels.parent), "--num-eval-episodes", "2"]
+    assert load_script().main(command) == 0
+    (made,) = tmp_path.glob("pretrain_vision_free_*")
+    assert (made / "bc_best.pt").is_file()
+    results = json.loads((made / "results.json").read_text())
+    assert results["suites"]["test"]["BC alone"]["simple"]["episodes"] == 2
+    assert set(results["imitation"]["closed_loop"]) == {"simple"}
+    assert list((made / "tensorboard").glob("events.*"))
+    printed = capsys.readouterr().out
+    assert "repeat_previous" in printed and "random play" in printed and "bc_best.pt" in printed
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size 0; choose a whole number"),
+        (["--frame-skip", "0"], "frame_skip=0"),
+        (["--architecture", "nope"], "unknown architecture 'nope'"),
+        (["--replay-data-dir", "missing"], "missing: not a folder"),
+        (["--test-dataset", "missing"], "missing does not exist"),
+    ],
+)
+def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):
+    folder = replay_folder(tmp_path / "replays")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path / "out")]
+    assert load_script().main([*command, *extra]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1
+    assert not list(tmp_path.glob("out/pretrain_*"))

@@ -42,11 +42,10 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
     pairs = [(place(), place()) for _ in range(exits)]
     kinds = rng.choice([MINE, GOLD, TOGGLE_MINE, REGULAR_DOOR] if doors else [MINE, GOLD, TOGGLE_MINE], num_entities)
     others = [(int(kind), *place(), int(rng.integers(8))) for kind in kinds]
-    near = [(int(rng.choice([MINE, GOLD, TOGGLE_MINE])), *(int(v) for v in rng.integers((80, 44), (95, 57)))) for _ in "12"]
+    near = [(kind, *(int(v) for v in rng.integers((78, 42), (95, 58)))) for kind in (MINE, GOLD, TOGGLE_MINE)]
 
     def locks():
-        count = rng.integers(0, 4) if doors else 0
-        return [(place(), tuple(4 * v for v in divmod(int(rng.integers(2, 900)), 23)[::1]), int(rng.integers(8))) for _ in range(count)]
+        return [(place(), place(), int(rng.integers(8))) for _ in range(rng.integers(0, 4) if doors else 0)]
 
     return Level.build(grid, (86, 50), exits=pairs, locked_doors=locks(), trap_doors=locks(), entities=others + near)
 

@@ -22,7 +22,8 @@ def vertical(
 ) -> Level:
     """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
 
-    width, height: tiles of the shaft.  climb: the spawn is at the bottom.  ledge: length of the ledges in tiles.
+    width, height: tiles of the shaft; height at least 3, with mines 5.  climb: the spawn is at the bottom.  ledge: length of the ledges in tiles.
+
     niches: chance per row and side that the wall steps back by a tile.  platforms: in shafts of 3 and more columns,
     platforms on alternating sides.  mines: on the walls of shafts of 3 and more columns, how many.
     """
@@ -53,17 +54,9 @@ def vertical(
     other = free[rng.integers(len(free))]
     # The far goal is the exit, or the switch: then the ninja has to come back for the exit.
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
-    entities = []
-    for _ in range(draw(rng, mines) if columns >= 3 and rows >= 5 else 0):
-        row, at_left = draw(rng, (2, rows - 3)), rng.random() < 0.5
-        column = shaft.start if at_left else shaft.stop - 1
-        if tiles[row, column] == OPEN and tiles[row, column + (-1 if at_left else 1)] == SOLID:
-            entities.append((MINE, STEPS * column + (1 if at_left else 3), STEPS * row + 2))
-    tiles, positions = crop(
-        tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *[(x, y) for _, x, y in entities]
-    )
-    spawn, switch, door, *mine_positions = positions
-    return place(Sketch(tiles, spawn, switch, door, entities=[(MINE, x, y) for x, y in mine_positions]), rng)
+    mined = _wall_mines(rng, tiles, shaft, draw(rng, mines)) if columns >= 3 else []
+    tiles, (spawn, switch, door, *mined) = crop(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *mined)
+    return place(Sketch(tiles, spawn, switch, door, entities=[(MINE, *position) for position in mined]), rng)
 
 
 def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:
@@ -82,6 +75,17 @@ def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:
         if row + 1 < len(tiles):
             tiles[row + 1, column] = SOLID  # a niche below would swallow the ledge's floor
     return [(column, row) for column in columns]
+
+
+def _wall_mines(rng, tiles, shaft, count) -> list[tuple[int, int]]:
+    """Positions of up to ``count`` mines on the walls, away from both ends; none hangs in the air."""
+    mined = []
+    for _ in range(count):
+        row = draw(rng, (2, len(tiles) - 3))
+        column, wall, x = (shaft.start, -1, 1) if rng.random() < 0.5 else (shaft.stop - 1, 1, 3)
+        if tiles[row, column] == OPEN and tiles[row, column + wall] == SOLID:
+            mined.append((STEPS * column + x, STEPS * row + 2))
+    return mined
 
 
 def _add_platforms(rng, tiles, shaft) -> None:

@@ -1,0 +1,27 @@
+"""The main job: imitation -> PPO with curriculum -> evaluation with films -> report, for one or more networks.
+
+python scripts/train_and_compare.py --experiment-name first --architectures mlp_baseline --replay-data-dir DIR
+
+All flags: docs/flags.md.
+"""
+
+import sys
+
+from rl.config import resolve
+from rl.errors import exit_status
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+
+    def job():
+        config = resolve(argv)
+        from rl.experiment import run  # here, so that --help and wrong flags answer at once
+
+        run(config)
+
+    return exit_status(job, debug="--debug" in argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
