@@ -1,9 +1,9 @@
 """nppsim: the N++ physics, exact and fast, with observations and Gymnasium environments."""
 
-from nppsim import _cache  # noqa: F401  before numba
+from nppsim import _cache
+from nppsim.bank import LevelBank
+from nppsim.batch import ACTION_INPUT, BatchSimulator
 from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.verify import verify
-from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, BatchSimulator

@@ -1,28 +1,52 @@
 """Where Numba keeps compiled kernels.  Imported before numba by ``nppsim/__init__.py``.
 
 Numba's cache watches only the file of the cached function: a changed helper in another file would leave its callers
-running old machine code.  Hence one folder per digest of all sources of this package.
+running old machine code.  Hence one folder per digest of every source that compiled code can depend on: the files with
+kernels and all that they import from this package.
 """
 
+import ast
 import hashlib
 import os
 import sys
 from pathlib import Path
 
+_PACKAGE = Path(__file__).parent
+
 
 def source_digest() -> str:
-    """Digest (16 hex characters) of every source file of the package."""
-    package = Path(__file__).parent
+    """Digest (16 hex characters) of the sources that kernels are compiled from."""
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
+    needed, pending = set(), [path for path, text in sources.items() if "njit" in text and path != Path(__file__)]
+    while pending:
+        path = pending.pop()
+        if path not in needed:
+            needed.add(path)
+            pending.extend(imported & sources.keys() if (imported := _imports(sources[path])) else ())
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in sorted(needed):
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + sources[path].encode())
     return digest.hexdigest()[:16]
+
+
+def _imports(text: str) -> set[Path]:
+    """Files of this package that a module may import (some may not exist)."""
+    files = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == _PACKAGE.name:
+            base = _PACKAGE.joinpath(*node.module.split(".")[1:])
+            files.update({base.with_suffix(".py"), base / "__init__.py"} - {_PACKAGE / "__init__.py"})
+            files.update(base / f"{alias.name}.py" for alias in node.names)
+    return files
 
 
 def use_own_cache() -> Path:
     """Point Numba at the folder of this version of the sources and return it."""
-    base = os.environ.get("NUMBA_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nppsim"
-    folder = Path(base) / f"numba-{source_digest()}"
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nppsim"
+    base = Path(os.environ.get("NUMBA_CACHE_DIR") or default)
+    if base.name.startswith("numba-"):  # set by this function in a parent process
+        base = base.parent
+    folder = base / f"numba-{source_digest()}"
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     if "numba" in sys.modules:
         sys.modules["numba"].config.CACHE_DIR = str(folder)

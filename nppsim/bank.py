@@ -105,7 +105,11 @@ class LevelBank:
 def _level_records(compiled) -> np.ndarray:
     records = np.zeros(len(compiled), LEVEL)
     records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
-    for name, field in (("segment_first", "segments"), ("entity_first", "entity_type"), ("items_first", "entity_items")):
+    for name, field in (
+        ("segment_first", "segments"),
+        ("entity_first", "entity_type"),
+        ("items_first", "entity_items"),
+    ):
         lengths = [len(getattr(c, field)) for c in compiled]
         records[name] = np.cumsum([0, *lengths[:-1]])
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]

@@ -81,11 +81,12 @@ def _fields_now(i, state, world, fields):
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
     base = world.level[level]["entity_first"]
     changed = False
-    key = np.int64(level)
+    key = np.int64(0)
     for k in range(first, end):
         closed = state.entities[i, k - base]["closed"]
         changed |= closed != world.entity[k]["closed"]
         key = key * 3 + closed + 1
+    key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
     if not changed:
         return fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
     if fields.key[i] != key:
@@ -328,22 +329,27 @@ class BatchSimulator:
         background = np.empty((len(self.bank) if wants_view else 0, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
         _prepare_static(self.bank.stage, solid, background)
         reward_vector = self.reward_config.vector()
-        self._static = Static(self.bank.stage, solid, background, self.bank.time_limit, self.bank.path_length, reward_vector)
+        self._static = Static(
+            self.bank.stage, solid, background, self.bank.time_limit, self.bank.path_length, reward_vector
+        )
         self.rewards = np.zeros(num_envs, np.float32)
         self.terminated = np.zeros(num_envs, bool)
         self.truncated = np.zeros(num_envs, bool)
-        self.episode = np.zeros(num_envs, EPISODE)
+        episodes = np.zeros(max(num_envs, 2), EPISODE)
+        self.episode = episodes[:num_envs]
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
-        self._out = Output(
-            self.rewards, self.terminated, self.truncated, *(self.episode[name] for name in EPISODE.names)
-        )
+        self._out = Output(self.rewards, self.terminated, self.truncated, *(episodes[name] for name in EPISODE.names))
         self.finished = np.empty(0, np.int64)
         self._started = False
 
     def _allocate_state(self):
-        """One row of bytes per environment; the records are views of it."""
-        n, entities = self.num_envs, self.bank.max_entities
-        blocks = _NUM_BLOCKS if self.reward_config.exploration else 0
+        """One row of bytes per environment; the records are views of it.
+
+        At least two rows and at least one byte of each part: views of a single row, or of nothing, count as contiguous,
+        and Numba would compile every kernel once more for them.
+        """
+        n, entities = max(self.num_envs, 2), self.bank.max_entities
+        blocks = _NUM_BLOCKS if self.reward_config.exploration else 1
         parts = [
             (NINJA, ()),
             (RUNNING, ()),
@@ -358,7 +364,7 @@ class BatchSimulator:
             strides = (self._rows.strides[0], *([dtype.itemsize] if shape else []))
             views.append(np.ndarray((n, *shape), dtype, self._rows, int(offset), strides))
         self.state = State(*views)
-        self._fields = make_fields(self.bank, n)
+        self._fields = make_fields(self.bank, self.num_envs)
 
     def _allocate_observations(self) -> dict[str, np.ndarray]:
         specs = (layout.SPECS[key] for key in self.keys)
@@ -377,14 +383,14 @@ class BatchSimulator:
     @property
     def level(self) -> np.ndarray:
         """int32[N]: index of the level that each environment plays now."""
-        return self.state.ninja["level"]
+        return self.state.ninja["level"][: self.num_envs]
 
     def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.
 
         An entry of -1 leaves that environment as it is.
         """
-        levels = self.next_level if levels is None else self._checked_levels(levels)
+        levels = self._checked_levels(self.next_level if levels is None else levels)
         if not self._started and (levels < 0).any():
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
@@ -398,9 +404,11 @@ class BatchSimulator:
         actions = np.ascontiguousarray(actions, np.int64)
         if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
-        self._checked_levels(self.next_level)
+        next_level = self._checked_levels(self.next_level)
+        if (next_level < 0).any():
+            raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
         self._run(
-            _step, actions, self.next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
+            _step, actions, next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
             self._static, self._out, self._views, self._final_views,
         )  # fmt: skip
         self.finished = np.flatnonzero(self.terminated | self.truncated)
@@ -467,7 +475,9 @@ class _announced_compilation:
     """Say so, once, when a kernel is about to be compiled rather than loaded."""
 
     def __init__(self, kernel):
-        self.announce = not kernel.signatures and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
+        self.announce = not kernel.signatures and not any(
+            _cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*")
+        )
 
     def __enter__(self):
         self.begin = time.monotonic()

@@ -72,14 +72,15 @@ class LevelSet(Sequence):
         self.entries = tuple(entries)
 
     @classmethod
-    def open(cls, path: str | Path) -> "LevelSet":
-        """Open a level set folder.  Raises LevelSetError if it is missing, empty, or has a broken index."""
+    def open(cls, path: str | Path, *, may_be_empty: bool = False) -> "LevelSet":
+        """Open a level set folder.  Raises LevelSetError if it is missing, has a broken index, or (unless it
+        ``may_be_empty``) holds no levels."""
         path = Path(path)
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
         entries = _read_index(path) if (path / INDEX).exists() else _scan_folder(path)
-        if not entries:
+        if not entries and not may_be_empty:
             raise LevelSetError(f"{path} holds no levels; put N++ level files there, or run scripts/generate_levels.py")
         return cls(path, entries)
 

@@ -24,7 +24,7 @@ MINE_REACH = 14.5  # px around a mine's centre where the way counts more
 MINE_WEIGHT = 6
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
-UNREACHABLE = 65535
+UNREACHABLE, WALL = 65535, 65534  # of a free lattice point, of a blocked one
 NO_HOP = 255
 EXIT_REACH, SWITCH_REACH, DOOR_SWITCH_REACH = 22.0, 16.0, 15.0  # px; touching distances
 FREE, BLOCKED, MINED = 0, 1, 2
@@ -134,7 +134,7 @@ def _spread(nodes, distance, hop, queue, tail):
             if d >= 4 and (nodes[x * NODES_Y + j] == BLOCKED or nodes[i * NODES_Y + y] == BLOCKED):
                 continue  # no cutting of corners
             length = here + weight * (DIAGONAL if d >= 4 else STRAIGHT)
-            if length < distance[other] and length < UNREACHABLE:
+            if length < distance[other] and length < WALL:
                 distance[other] = length
                 hop[other] = d ^ 1 if d < 4 else 11 - d  # back the way we came
                 if pending[other] == 0:
@@ -145,58 +145,70 @@ def _spread(nodes, distance, hop, queue, tail):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _at(distance, x, y):
-    """Length at a point in units: over the nearest lattice points that are reached; UNREACHABLE if none is."""
+    """Length of the way from a point in whole units; UNREACHABLE if there is none."""
     value, _node = nearest_node(distance, x, y)
     return UNREACHABLE if value >= MAX_PATH else int(value / UNIT)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def nearest_node(distance, x, y):
-    """(length of the way from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none."""
+    """(length of the way from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none.
+
+    It leads over one of the four lattice points around; where all four are blocked, over one of those around them.
+    (Where one is free but not reached, a point farther away that is reached may lie beyond a closed door.)
+    """
     i, j = int(x / SPACING), int(y / SPACING)
     for ring in range(2):
-        best, best_node = MAX_PATH, -1
+        best, best_node, cut_off = MAX_PATH, -1, False
         for a in range(max(i - ring, 0), min(i + 2 + ring, NODES_X)):
             for b in range(max(j - ring, 0), min(j + 2 + ring, NODES_Y)):
                 node = a * NODES_Y + b
-                if distance[node] != UNREACHABLE:
+                cut_off |= distance[node] != WALL
+                if distance[node] < WALL:
                     dx, dy = x - SPACING * a, y - SPACING * b
                     value = distance[node] * UNIT + math.sqrt(dx * dx + dy * dy)
                     if value < best:
                         best, best_node = value, node
-        if best_node >= 0:
+        if best_node >= 0 or cut_off:
             return best, best_node
     return MAX_PATH, -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _clear(nodes, distance, hop):
+    """A field in which nothing is reached."""
+    hop[:] = NO_HOP
+    for node in range(NUM_NODES):
+        distance[node] = WALL if nodes[node] == BLOCKED else UNREACHABLE
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distance, hop):
     """One field: distances (uint16 units) and next hops towards the objective of ``phase`` (0: switch, 1: exit)."""
     queue = np.empty(NUM_NODES, np.int32)
-    distance[:] = UNREACHABLE
-    hop[:] = NO_HOP
-    for stage in range(2):
-        # Stage 0: straight to the objective.  Stage 1: where that is cut off, to a locked door's switch.
-        tail = 0
-        if stage == 0:
-            tail = _seed_objective(nodes, world, level, phase, switch_offset, distance, queue)
-        else:
-            onward = np.full(NUM_NODES, UNREACHABLE, np.uint16)
-            onward_hop = np.empty(NUM_NODES, np.uint8)
-            _spread(
-                nodes_open, onward, onward_hop, queue, _seed_objective(nodes_open, world, level, phase, switch_offset, onward, queue)
-            )
-            reached = distance.copy()
-            tail = 0
-            for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
-                row = k - world.level[level]["switches_first"]
-                if world.entity[k]["type"] == LOCKED_DOOR and closed[row] and world.entity[k]["active"]:
-                    x, y = world.entity[k]["x"], world.entity[k]["y"]
-                    if _at(reached, x, y) == UNREACHABLE and _at(onward, x, y) != UNREACHABLE:
-                        tail = _seed(nodes, x, y, DOOR_SWITCH_REACH, _at(onward, x, y), distance, queue, tail)
-        _spread(nodes, distance, hop, queue, tail)
-        if stage == 0 and world.level[level]["switches_first"] == world.level[level]["switches_end"]:
-            return
+    _clear(nodes, distance, hop)
+    tail = _seed_objective(nodes, world, level, phase, switch_offset, distance, queue)
+    _spread(nodes, distance, hop, queue, tail)
+    first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
+    if first == end:
+        return
+    # Where doors cut the objective off: to a locked door's switch, and on as if locked doors were open.
+    onward, onward_hop = np.empty(NUM_NODES, np.uint16), np.empty(NUM_NODES, np.uint8)
+    _clear(nodes_open, onward, onward_hop)
+    tail = _seed_objective(nodes_open, world, level, phase, switch_offset, onward, queue)
+    _spread(nodes_open, onward, onward_hop, queue, tail)
+    cut_off = nodes.copy()
+    for node in range(NUM_NODES):
+        if distance[node] != UNREACHABLE:
+            cut_off[node] = BLOCKED
+    tail = 0
+    for k in range(first, end):
+        if world.entity[k]["type"] == LOCKED_DOOR and closed[k - first] and world.entity[k]["active"]:
+            x, y = world.entity[k]["x"], world.entity[k]["y"]
+            length = _at(onward, x, y)
+            if length != UNREACHABLE:
+                tail = _seed(cut_off, x, y, DOOR_SWITCH_REACH, length, distance, queue, tail)
+    _spread(cut_off, distance, hop, queue, tail)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -216,7 +228,7 @@ def compute_fields(world, nodes, level, closed, distance, hop):
     """Both fields of a level for one state of its switched doors.
 
     nodes: uint8[4539] of the level (``static_nodes``).  closed: uint8[n], one flag per door with a switch, in type order.
-    distance: uint16[2, 4539], units of 1.2 px, 65535 unreachable; hop: uint8[2, 4539], direction of the next lattice
+    distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL; hop: uint8[2, 4539], direction of the next lattice
     point, 255 at the goal.  Returns the length from the (first) exit switch to the exit in units.
     """
     shut, open_ = nodes.copy(), nodes.copy()

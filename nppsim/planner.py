@@ -241,3 +241,9 @@ def _confirm(level, inputs):
     run = simulate(level, inputs)
     assert run.outcome == "won" and run.frames == len(inputs), "the planner's run does not play back as it was found"
     return run
+
+
+def par_frames(level: Level) -> int | None:
+    """Length in frames of the run that ``plan`` finds; None if it finds none.  For ``generate.dataset.make_level_set``."""
+    found = plan(level)
+    return found and found.frames

@@ -51,7 +51,9 @@ class RewardConfig:
         if not all(np.isfinite(getattr(self, f.name)) for f in fields(self)):
             raise ValueError(f"reward weights must be finite numbers; got {self}")
         if self.potential not in (PATH, STRAIGHT_LINE):
-            raise ValueError(f"potential must be {PATH} (path) or {STRAIGHT_LINE} (straight line); got {self.potential}")
+            raise ValueError(
+                f"potential must be {PATH} (path) or {STRAIGHT_LINE} (straight line); got {self.potential}"
+            )
 
 
 # "october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
@@ -126,7 +128,5 @@ def audit(
             problems.append(f"running at the goal at top speed can cost {-approach:.4f} per decision")
         if reward.win > 0 and reward.time * frames < -0.2 * reward.win:
             problems.append(f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}")
-        rows.append(
-            AuditRow(category, path, frames, float(win), timeout, float(death), approach, tuple(problems))
-        )
+        rows.append(AuditRow(category, path, frames, float(win), timeout, float(death), approach, tuple(problems)))
     return rows

@@ -100,5 +100,3 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
         entity_state=entity_state,
         entity_position=np.broadcast_to(compiled.entity_xy, (n, count, 2)),
     )
-
-

@@ -37,7 +37,9 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
                 for case in file[theme]:
                     yield theme, case, {name: data[()] for name, data in file[theme][case].items()}
     except (OSError, AttributeError, KeyError) as error:
-        raise ValueError(f"{path}: not a trace file (HDF5 with /theme/case/map, inputs, frames, ...): {error}") from error
+        raise ValueError(
+            f"{path}: not a trace file (HDF5 with /theme/case/map, inputs, frames, ...): {error}"
+        ) from error
 
 
 def difference(run: Run, trace: dict[str, np.ndarray]) -> str:

@@ -8,6 +8,7 @@ missing from the optimiser), and there is neither BatchNorm nor dropout: rollout
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -193,9 +194,9 @@ class NormalizeObservations(nn.Module):
         stored = state_dict.get(prefix + "fingerprint")
         if stored is not None and not torch.equal(stored.cpu(), self.fingerprint.cpu()):
             raise StatisticsError(
-                f"these weights were trained on observation layout {bytes(stored.tolist()).decode('ascii', 'replace')}, "
-                f"this network reads layout {bytes(self.fingerprint.tolist()).decode()} ({', '.join(self.keys)}): train "
-                f"again, or use the version of the project that wrote them"
+                f"these weights were trained on observation layout {_text(stored)}, this network reads layout "
+                f"{_text(self.fingerprint)} ({', '.join(self.keys)}): train again, or use the version of the project "
+                f"that wrote them"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._filled = bool(self.count >= 2)
@@ -203,6 +204,10 @@ class NormalizeObservations(nn.Module):
 
 def _digits(fingerprint):
     return torch.tensor(list(fingerprint.encode()), dtype=torch.uint8)
+
+
+def _text(digits):
+    return bytes(digits.tolist()).decode("ascii", "replace")
 
 
 class ByteLinear(nn.Linear):
@@ -300,7 +305,7 @@ class VectorMLP(nn.Module):
 def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
     """Linear and ReLU, once per size."""
     layers = []
-    for before, size in zip((inputs, *sizes), sizes):
+    for before, size in pairwise((inputs, *sizes)):
         layers += [nn.Linear(before, size), nn.ReLU()]
     return nn.Sequential(*layers)
 
@@ -328,7 +333,7 @@ class Encoder(BaseFeaturesExtractor):
 
     def _columns(self, keys):
         slices = [self.normalize.columns[key] for key in keys]
-        for left, right in zip(slices, slices[1:]):
+        for left, right in pairwise(slices):
             if left.stop != right.start:
                 raise ArchitectureError(f"vectors {', '.join(keys)} are not neighbours in the observation layout")
         return slice(slices[0].start, slices[-1].stop)
@@ -349,8 +354,8 @@ def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:
     if missing:
         names = ", ".join(layout.SPECS[key].name for key in missing)
         raise ObservationError(
-            f"the environment does not compute {', '.join(missing)}; it has {', '.join(space.spaces)}: add {names} to its "
-            f"observations"
+            f"the environment does not compute {', '.join(missing)}; it has {', '.join(space.spaces)}: add {names} to "
+            f"its observations"
         )
     for key in keys:
         _check(key, space[key].shape, str(space[key].dtype))

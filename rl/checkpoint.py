@@ -124,7 +124,7 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     if data["layout"] != architecture.fingerprint:
         raise CheckpointError(
             f"{path}: trained on observation layout {data['layout']} ({', '.join(data['observations'])}), "
-            f"{architecture.name} now reads layout {architecture.fingerprint} ({', '.join(architecture.observations)}): "
+            f"{architecture.name} now reads {architecture.fingerprint} ({', '.join(architecture.observations)}): "
             f"use the version of the project that wrote it, or train again"
         )
     try:
@@ -155,8 +155,8 @@ def load_policy(
     stored, inside = data["statistics"], policy.statistics
     if inside is None or any(not np.array_equal(stored.mean[key], inside.mean[key]) for key in stored.float_keys):
         raise CheckpointError(
-            f"{path}: the normaliser inside the weights disagrees with the statistics beside them: somebody changed the "
-            f"file; use another checkpoint"
+            f"{path}: the normaliser inside the weights disagrees with the statistics beside them: the file was "
+            f"changed by hand; use another checkpoint"
         )
     policy.set_training_mode(False)
     return policy.to(device), data
@@ -193,8 +193,8 @@ def _read(path):
     with zipfile.ZipFile(path) as archive:
         if "policy.pth" in archive.namelist():
             raise CheckpointError(
-                f"{path}: this is a Stable-Baselines3 archive: load it with stable_baselines3.PPO.load, or give the .pt "
-                f"checkpoint of the same run"
+                f"{path}: this is a Stable-Baselines3 archive: load it with stable_baselines3.PPO.load, or give the "
+                f".pt checkpoint of the same run"
             )
         # torch.load does not look at checksums, and a flipped bit in a weight would go unnoticed
         damaged = archive.testzip()

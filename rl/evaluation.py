@@ -51,9 +51,9 @@ class EvaluationSuite:
 
     levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
     episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
-    that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.  reward: for the recorded
-    returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since
-    sampled actions are drawn for the whole batch at once.
+    that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.
+    reward: for the recorded returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes
+    runs comparable, since sampled actions are drawn for the whole batch at once.
     Raises ConfigError if there are no levels, LevelError for a level that cannot be built.
     """
 

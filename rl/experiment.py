@@ -5,8 +5,10 @@
 Layout of the folder: ``docs/file_formats.md``.  Everything that can be checked is checked before anything is trained.
 """
 
+import hashlib
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,9 +20,11 @@ import numpy as np
 import torch
 from stable_baselines3.common.logger import CSVOutputFormat, Logger, TensorBoardOutputFormat
 from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
 
-import bc
 import hardware
+from bc import dataset as demonstrations
+from bc import train as imitation
 from nppsim import LevelBank, reward
 from nppsim.batch import BatchSimulator
 from nppsim.level import Level
@@ -32,12 +36,12 @@ from rl.config import ConfigError, ExperimentConfig
 from rl.curriculum import make_sampler
 from rl.evaluation import EvaluationSuite, RandomPolicy
 from rl.monitor import TrainingMonitor
-from rl.policy import NppPolicy
+from rl.policy import NppPolicy, build_policy
 from rl.ppo import PHASES, BatchPPO
 from rl.report import write_report
 from rl.results import EpisodeRecord, aggregate, format_table, write_json
 from rl.upload import Uploader
-from rl.vec_env import BatchVecEnv, observation_space
+from rl.vec_env import BatchVecEnv
 from rl.video import record_evaluation
 from rl.weight_map import transfer
 
@@ -84,7 +88,7 @@ def run(config: ExperimentConfig, log: Callable[[str], None] = print) -> Path:
             for seed in config.seeds:
                 where = folder / name if len(config.conditions) == 1 else folder / name / condition
                 where = where if len(config.seeds) == 1 else where / f"seed_{seed}"
-                entry = train_one(config, data, suites, machine, name, condition, seed, where, uploader, log)
+                entry = train_one(config, data, suites, machine, name, condition, seed, folder, where, uploader, log)
                 entry["audit"] = [asdict(row) for row in audit]
                 title = label if len(config.seeds) == 1 else f"{label}, seed {seed}"
                 report["architectures"][title] = entry
@@ -158,7 +162,9 @@ class Suites:
     def get(self, observations: tuple[str, ...], *, periodic: bool = False) -> EvaluationSuite:
         evaluation = self.config.evaluation
         categories = len({category for _, category in self.data.test})
-        episodes = evaluation.periodic_episodes_per_category if periodic else evaluation.episodes_per_category(categories)
+        episodes = (
+            evaluation.periodic_episodes_per_category if periodic else evaluation.episodes_per_category(categories)
+        )
         key = (observations, episodes)
         if key not in self._made:
             self._made[key] = EvaluationSuite(
@@ -171,16 +177,17 @@ class Suites:
         return self._made[key]
 
 
-def train_one(
-    config, data, suites, machine, name, condition, seed, folder: Path, uploader, log
-) -> dict:
+def train_one(config, data, suites, machine, name, condition, seed, root: Path, folder: Path, uploader, log) -> dict:
     """One architecture, condition and seed; returns its entry of the report."""
     begin = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     architecture = get_architecture(name)
     torch.manual_seed(seed)
     plan = hardware.plan(
-        architecture.observations, total_timesteps=config.ppo.total_timesteps, machine=machine, **config.hardware.plan_flags()
+        architecture.observations,
+        total_timesteps=config.ppo.total_timesteps,
+        machine=machine,
+        **config.hardware.plan_flags(),
     )
     log(f"\n{name}, {condition}, seed {seed}\n{plan}")
     torch.set_num_threads(plan.torch_threads)
@@ -204,12 +211,12 @@ def train_one(
         results["random"] = aggregate(final.run(RandomPolicy(), deterministic=False))
 
     writer = SummaryWriter(str(folder / "tensorboard"))
-    imitation = cloned = None
+    cloned_result = cloned = None
     if pretrained:
         dataset = load_demonstrations(config, architecture.observations, seed, log)
         statistics = dataset.statistics()
-        cloned = make_policy(name, statistics, plan.precision, device)
-        imitation = pretrain(config, cloned, dataset, folder / "pretrain", writer, device, seed, log)
+        cloned = build_policy(name, statistics, precision=plan.precision, device=device)
+        cloned_result = pretrain(config, cloned, dataset, folder / "pretrain", writer, device, seed, log)
         if evaluate:
             results["bc"] = aggregate(play(final, cloned, config))
     else:
@@ -223,14 +230,19 @@ def train_one(
         log(str(moved))
         ppo.anchor_to(cloned)
     ppo.set_logger(
-        Logger(str(folder), [TensorBoardOutputFormat(str(folder / "tensorboard")), CSVOutputFormat(str(folder / "progress.csv"))])
+        Logger(
+            str(folder),
+            [TensorBoardOutputFormat(str(folder / "tensorboard")), CSVOutputFormat(str(folder / "progress.csv"))],
+        )
     )
     monitor = TrainingMonitor(config, folder, suites.get(architecture.observations, periodic=True), plan, uploader, log)
     if config.resume_from is not None:
         monitor.resume(ppo)
-    trained = time.monotonic()
-    ppo.learn(settled.total_timesteps, callback=monitor, reset_num_timesteps=config.resume_from is None)
-    seconds = time.monotonic() - trained
+    try:
+        ppo.learn(settled.total_timesteps, callback=monitor, reset_num_timesteps=config.resume_from is None)
+    except KeyboardInterrupt:
+        path = monitor.save(ppo, "interrupted")
+        raise KeyboardInterrupt(f"checkpoint: {path}; go on with --resume-from {root}") from None
     ppo.logger.close()
     monitor.save(ppo, "final")
     ppo.save_plain(folder / "final_model.zip")
@@ -241,11 +253,11 @@ def train_one(
         results["ppo"] = aggregate(episodes)
     if config.video.record_eval_videos:
         films = record_evaluation(episodes, folder, config.video.max_videos_per_category, config.video.video_fps)
-    share = {phase: ppo.speed[phase] / max(seconds, 1e-9) for phase in PHASES[:-1]}
+    share = {phase: ppo.speed[phase] / max(ppo.seconds, 1e-9) for phase in PHASES[:-1]}
     share["rest"] = max(0.0, 1.0 - sum(share.values()))
     entry = {
         "results": results,
-        "bc": imitation and imitation.as_dict(),
+        "bc": cloned_result and cloned_result.as_dict(),
         "transfer": moved and asdict(moved),
         "speed": {"decisions_per_s": ppo.decisions_played / max(ppo.seconds, 1e-9), "share": share},
         "plan": plan.to_dict(),
@@ -261,26 +273,21 @@ def train_one(
     return entry
 
 
+def _progress_bar(files):
+    return tqdm(files, desc="playing back demonstrations", unit="replay", disable=not sys.stderr.isatty())
+
+
 def play(suite: EvaluationSuite, policy: NppPolicy, config: ExperimentConfig) -> list[EpisodeRecord]:
     """The suite's episodes, acting as the configuration says."""
     return suite.run(policy, deterministic=config.evaluation.deterministic)
 
 
-def make_policy(name: str, statistics: ObservationStatistics, precision: str, device) -> NppPolicy:
-    """A fresh policy of an architecture, its normaliser filled."""
-    from gymnasium import spaces
-
-    space = observation_space(get_architecture(name).observations)
-    policy = NppPolicy(
-        space, spaces.Discrete(6), lambda _: 3e-4, architecture=name, statistics=statistics, precision=precision
-    )
-    return policy.to(device)
-
-
-def load_demonstrations(config: ExperimentConfig, observations, seed: int, log) -> bc.dataset.BCDataset:
+def load_demonstrations(config: ExperimentConfig, observations, seed: int, log) -> demonstrations.BCDataset:
     """The demonstrations as a dataset, from the cache beside the experiments if they are the same."""
-    settings = bc.dataset.DatasetConfig(config.frame_skip, observations, seed=seed)
-    return bc.dataset.load_or_build(config.replay_data_dir, config.output_dir / "cache", settings, log=log)
+    settings = demonstrations.DatasetConfig(config.frame_skip, observations, seed=seed)
+    return demonstrations.load_or_build(
+        config.replay_data_dir, config.output_dir / "cache", settings, log=log, progress=_progress_bar
+    )
 
 
 def pretrain(config, policy, dataset, folder: Path, writer, device, seed, log):
@@ -288,9 +295,14 @@ def pretrain(config, policy, dataset, folder: Path, writer, device, seed, log):
     folder.mkdir(parents=True, exist_ok=True)
 
     def save(policy, epoch):
-        checkpoint.save(folder / "bc_best.pt", policy, frame_skip=config.frame_skip, config={"bc": asdict(config.bc), "epoch": epoch})
+        checkpoint.save(
+            folder / "bc_best.pt",
+            policy,
+            frame_skip=config.frame_skip,
+            config={"bc": asdict(config.bc), "epoch": epoch},
+        )
 
-    result = bc.train.pretrain(policy, dataset, config.bc, writer, device, on_improvement=save, log=log)
+    result = imitation.pretrain(policy, dataset, config.bc, writer, device, on_improvement=save, log=log)
     log(result.table())
     return result
 
@@ -309,8 +321,6 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
 
 def fingerprints(data: Data) -> dict[str, str]:
     """One digest for the levels of each dataset, whatever their order."""
-    import hashlib
-
     return {
         name: hashlib.sha256("".join(sorted(level.fingerprint for level, _ in pairs)).encode()).hexdigest()[:16]
         for name, pairs in (("train", data.train), ("test", data.test))

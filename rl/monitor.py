@@ -36,7 +36,14 @@ class TrainingMonitor(BaseCallback):
 
     def __init__(self, config: ExperimentConfig, folder: Path, suite: EvaluationSuite, plan: Plan, uploader, log):
         super().__init__()
-        self.config, self.folder, self.suite, self.plan, self.uploader, self.log = config, folder, suite, plan, uploader, log
+        self.config, self.folder, self.suite, self.plan, self.uploader, self.log = (
+            config,
+            folder,
+            suite,
+            plan,
+            uploader,
+            log,
+        )
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self._next = {"evaluation": config.evaluation.eval_freq, "checkpoint": config.save_freq}
@@ -58,7 +65,11 @@ class TrainingMonitor(BaseCallback):
             return
         if not self._checked:
             self._check_first_update()
-        for name, action in (("evaluation", self._evaluate), ("checkpoint", self._checkpoint), ("upload", self._upload)):
+        for name, action in (
+            ("evaluation", self._evaluate),
+            ("checkpoint", self._checkpoint),
+            ("upload", self._upload),
+        ):
             period = {
                 "evaluation": self.config.evaluation.eval_freq,
                 "checkpoint": self.config.save_freq,
@@ -87,7 +98,9 @@ class TrainingMonitor(BaseCallback):
         if self._bar.disable and time.monotonic() - self._printed > PRINT_SECONDS:
             self._printed = time.monotonic()
             speed = ppo.decisions_played / max(ppo.seconds, 1e-9)
-            self.log(f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}")
+            self.log(
+                f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}"
+            )
 
     def _check_first_update(self) -> None:
         """Scalars are on disk, every trainable tensor has a gradient, inputs of the network look like its statistics."""
@@ -97,7 +110,9 @@ class TrainingMonitor(BaseCallback):
         require_tags(self.folder / "tensorboard", REQUIRED_TAGS)
         silent = [name for name, p in ppo.policy.named_parameters() if p.requires_grad and not _learned(p)]
         if silent and not ppo.critic_only:
-            raise DivergedError(f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be")
+            raise DivergedError(
+                f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be"
+            )
         normalize = ppo.policy.features_extractor.normalize
         with torch.no_grad():
             inputs = normalize({key: ppo.rollout_buffer.flat_obs(key) for key in normalize.float_keys})
@@ -121,7 +136,9 @@ class TrainingMonitor(BaseCallback):
         for category, row in stats.items():
             ppo.logger.record(f"eval/{category}_success", row["success"])
         ppo.logger.record("eval/seconds", time.monotonic() - began)
-        self.events.append({"at": self.num_timesteps, "evaluation": {name: row["success"] for name, row in stats.items()}})
+        self.events.append(
+            {"at": self.num_timesteps, "evaluation": {name: row["success"] for name, row in stats.items()}}
+        )
         self.log(
             f"evaluation at {self.num_timesteps:,}: "
             + ", ".join(f"{name} {row['success']:.0%}" for name, row in stats.items())
@@ -142,7 +159,11 @@ class TrainingMonitor(BaseCallback):
         path = self.folder / "checkpoints" / f"{name}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.save(
-            path, ppo.policy, frame_skip=self.config.frame_skip, config=self.config.to_dict(), training=ppo.training_state()
+            path,
+            ppo.policy,
+            frame_skip=self.config.frame_skip,
+            config=self.config.to_dict(),
+            training=ppo.training_state(),
         )
         return path
 
@@ -151,7 +172,8 @@ class TrainingMonitor(BaseCallback):
         found = sorted(self.folder.glob("checkpoints/*.pt"), key=lambda path: path.stat().st_mtime)
         if not found:
             raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
-        ppo.load_training_state(checkpoint.load(found[-1]))
+        data = checkpoint.load(found[-1])
+        ppo.load_training_state(data["policy"], data["training"])
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
 
 

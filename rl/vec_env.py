@@ -19,16 +19,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from nppsim.batch import NUM_ACTIONS, WON, BatchSimulator
-from nppsim.observe import layout
 from rl.curriculum import StageCurriculum, UniformSampler
 from rl.evaluation import OUTCOME_NAMES
-
-
-def observation_space(keys: Sequence[str]) -> spaces.Dict:
-    """The Gymnasium space of these observation keys, as the layout states it."""
-    return spaces.Dict(
-        {s.key: spaces.Box(s.low, s.high, s.shape, s.dtype) for s in (layout.SPECS[key] for key in keys)}
-    )
+from rl.policy import observation_space
 
 
 class BatchVecEnv(VecEnv):

@@ -85,7 +85,8 @@ def transfer(
             have, want = source_state[source], target_state[target]
             if have.shape != want.shape or have.dtype != want.dtype:
                 problems.append(
-                    f"{source} -> {target}: {tuple(have.shape)} {have.dtype} does not fit {tuple(want.shape)} {want.dtype}"
+                    f"{source} -> {target}: {tuple(have.shape)} {have.dtype} does not fit "
+                    f"{tuple(want.shape)} {want.dtype}"
                 )
             elif not torch.isfinite(have).all():
                 problems.append(f"{source}: values are not finite")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
-Run again with the same arguments, it continues where it was interrupted.
+Only levels that the planner finishes are written, with the frames of its run.  Run again with the same arguments, it
+continues where it was interrupted.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import sys
 from nppsim.generate import CATEGORIES
 from nppsim.generate.dataset import GenerateError, make_level_set
 from nppsim.levelset import LevelSet, LevelSetError
+from nppsim.planner import par_frames
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -35,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.count,
             options.seed,
             exclude=[LevelSet.open(path) for path in options.exclude],
+            verify=par_frames,
             workers=options.workers,
             progress=show,
         )

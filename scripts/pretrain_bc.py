@@ -28,7 +28,7 @@ from nppsim.observe.statistics import StatisticsError
 from rl import checkpoint
 from rl.architectures import ArchitectureError, get_architecture
 from rl.evaluation import EvaluationSuite, RandomPolicy
-from rl.experiment import make_policy
+from rl.policy import build_policy
 from rl.results import ALL, aggregate, format_table, write_json
 
 BAD_INPUT = (DemonstrationError, DatasetError, ConfigError, TrainingError, LevelSetError, LevelError, ArchitectureError)
@@ -71,7 +71,7 @@ def run(arguments, folder: Path, best: Path) -> None:
     plan = hardware.plan(observations, device=arguments.device, precision=arguments.precision)
     torch.set_num_threads(plan.torch_threads)
     torch.manual_seed(arguments.seed)
-    policy = make_policy(arguments.architecture, dataset.statistics(), plan.precision, plan.device)
+    policy = build_policy(arguments.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
     facts = {"bc": asdict(config), "dataset": asdict(settings) | {"key": dataset.key}}
     folder.mkdir(parents=True)
 

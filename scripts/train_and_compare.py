@@ -9,18 +9,13 @@ import sys
 
 from rl.config import resolve
 from rl.errors import exit_status
+from rl.experiment import run
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
-    def job():
-        config = resolve(argv)
-        from rl.experiment import run  # here, so that --help and wrong flags answer at once
-
-        run(config)
-
-    return exit_status(job, debug="--debug" in argv)
+    return exit_status(lambda: run(resolve(argv)), debug="--debug" in argv)
 
 
 if __name__ == "__main__":

@@ -384,8 +384,9 @@ def field(level, listed, closed, goals):
     onward = Field(open_price, dijkstra(open_price, open_seeds), open_seeds)
     for k in closed:
         e = listed[k]
-        if e.kind == LOCKED_DOOR and direct.units(e.x, e.y) is None and onward.units(e.x, e.y) is not None:
-            seeds = merged(seeds, seeds_around(price, e.x, e.y, 15.0, onward.units(e.x, e.y)))
+        if e.kind == LOCKED_DOOR and onward.units(e.x, e.y) is not None:
+            beside = seeds_around(price, e.x, e.y, 15.0, onward.units(e.x, e.y))
+            seeds = merged(seeds, {p: length for p, length in beside.items() if p not in direct.distance})
     return Field(price, dijkstra(price, seeds), seeds)
 
 

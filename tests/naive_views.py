@@ -241,9 +241,7 @@ class Ledger:
 
 def way_point_offsets(ninja, points):
     """{(dx, dy), ...} of lattice points from the ninja, px, as float32 sees them."""
-    return {
-        (float(np.float32(12.0 * i - ninja["x"])), float(np.float32(12.0 * j - ninja["y"]))) for i, j in points
-    }
+    return {(float(np.float32(12.0 * i - ninja["x"])), float(np.float32(12.0 * j - ninja["y"]))) for i, j in points}
 
 
 def path_lengths(way, onward, taken):

@@ -1,5 +1,6 @@
 """Flags: every one works or is refused, none is accepted and ignored; and what is wrong is said before training."""
 
+import importlib.util
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ import pytest
 
 import rl.config
 from hardware import ARCHITECTURE_OBSERVATIONS, plan
+from nppsim.level import LevelError
 from rl.config import (
     BASE_LEARNING_RATE,
     ConfigError,
@@ -370,3 +372,35 @@ def test_help_names_every_flag(capsys):
         resolve(["--help"])
     text = capsys.readouterr().out
     assert all(flag.option in text for flag in FLAGS.values())
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/train_and_compare.py as a module."""
+    spec = importlib.util.spec_from_file_location("train_and_compare", ROOT / "scripts" / "train_and_compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_script_prints_one_line_for_what_the_user_can_mend(script, folder, capsys):
+    assert script.main(["--experiment-name", "x"]) == 2
+    assert capsys.readouterr().err == "error: the following arguments are required: --architectures\n"
+    with pytest.raises(ConfigError):
+        script.main(["--experiment-name", "x", "--debug"])
+
+
+@pytest.mark.parametrize(("raised", "status"), [(LevelError("a.map: broken"), 2), (KeyboardInterrupt(), 130)])
+def test_the_script_turns_errors_into_exit_statuses(script, folder, monkeypatch, capsys, raised, status):
+    def run(config):
+        raise raised
+
+    monkeypatch.setattr(script, "run", run)
+    assert script.main(REQUIRED) == status
+    assert capsys.readouterr().err.strip() in ("error: a.map: broken", "interrupted")
+
+
+def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
+    monkeypatch.setattr(script, "run", lambda config: {}["missing"])
+    with pytest.raises(KeyError):
+        script.main(REQUIRED)

@@ -1,42 +1,41 @@
-"""Evaluation on a corridor that some policies finish, some die in, and some never leave."""
+"""Evaluation on corridors that some policies finish, some die in, and some never leave."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from worlds import FLOOR, RIGHT, corridor
 
 import nppsim
-from nppsim.level import MINE, Level
+from nppsim.batch import BatchSimulator
+from nppsim.level import MINE
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl import checkpoint
 from rl.config import ConfigError, EvaluationConfig
 from rl.evaluation import EarlyStopping, EvaluationSuite, NoOpPolicy, RandomPolicy, evaluate
+from rl.policy import build_policy
 
 STATE = ("game_state",)
-
-
-def corridor(length=8, mine=False, name=""):
-    """The ninja stands on a floor; switch and exit stand to its right, a mine before them if wished."""
-    tiles = np.ones((23, 42), np.uint8)
-    tiles[10:12, 2 : 2 + length] = 0
-    at = 4 * (2 + 1)  # records count steps of 6 px from the corner of the border; a tile has 4
-    floor = 4 * 12 + 2
-    hazards = [(MINE, at + 8, floor)] if mine else []
-    exits = [((at + 12, floor), (at + 4 * length - 10, floor))]
-    return Level.build(tiles, (at + 2, floor), exits=exits, entities=hazards, name=name)
 
 
 class Right:
     """Runs to the right."""
 
     def act(self, obs, *, deterministic, rng):
-        return np.full(len(obs["game_state"]), 2)
+        return np.full(len(obs["game_state"]), RIGHT)
 
 
 LEVELS = [
-    (corridor(8, name="a"), "simplest"),
-    (corridor(12, name="b"), "simplest"),
-    (corridor(16, name="c"), "simplest"),
-    (corridor(12, mine=True, name="d"), "mined"),
+    (corridor(door=40, name="a"), "simplest"),
+    (corridor(door=60, name="b"), "simplest"),
+    (corridor(door=80, name="c"), "simplest"),
+    (corridor(entities=[(MINE, 26, FLOOR)], name="d"), "mined"),
 ]
 
 
@@ -66,6 +65,8 @@ def test_each_category_gets_its_episodes_and_each_level_its_share():
 
 def test_without_a_number_every_level_is_played_once():
     assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
+    twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
+    assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_outcomes_are_told_apart():
@@ -106,7 +107,7 @@ def test_long_episodes_are_not_lost():
 
     class OneWaits:
         def act(self, obs, *, deterministic, rng):
-            return np.where(np.arange(len(obs["game_state"])) == 0, 0, 2)
+            return np.where(np.arange(len(obs["game_state"])) == 0, 0, RIGHT)
 
     records = play(OneWaits(), episodes=6, num_envs=4)
     assert len(records) == 12
@@ -121,7 +122,7 @@ def test_the_policy_gets_the_observations_it_reads_and_a_seeded_generator():
             assert deterministic is True
             seen.append((tuple(obs), rng.initial_seed()))
             assert obs["game_state"].shape[1:] == layout.SPECS["game_state"].shape
-            return np.full(len(obs["game_state"]), 2)
+            return np.full(len(obs["game_state"]), RIGHT)
 
     suite = EvaluationSuite(LEVELS, episodes_per_category=1, seed=7, frame_skip=4, observations=STATE, threads=1)
     suite.run(Curious(), deterministic=True)
@@ -150,6 +151,8 @@ def test_bad_input_is_named():
         play(Right(), levels=[])
     with pytest.raises(ConfigError, match="episodes_per_category=0"):
         play(Right(), episodes=0)
+    with pytest.raises(ConfigError, match="episodes_per_level=0"):
+        EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=0, seed=1, frame_skip=4)
 
 
 def test_random_play_is_uniform_and_seeded():
@@ -168,3 +171,71 @@ def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
     assert not any(improving.update(n / 20) for n in range(20))
     off = EarlyStopping(EvaluationConfig())
     assert not any(off.update(0.0) for _ in range(50))
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/evaluate.py as a module."""
+    path = Path(__file__).resolve().parent.parent / "scripts" / "evaluate.py"
+    spec = importlib.util.spec_from_file_location("evaluate_script", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def untrained(tmp_path):
+    """A checkpoint of a network that has not learned anything, and a folder of levels."""
+    policy = build_policy("vision_free")
+    keys = policy.observations
+    statistics = ObservationStatistics(keys)
+    sim = BatchSimulator([level for level, _ in LEVELS], 4, observations=keys, threads=1)
+    sim.reset(np.arange(4))
+    for _ in range(5):
+        sim.step(np.arange(4))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    policy.set_statistics(statistics)
+    checkpoint.save(tmp_path / "a.pt", policy, frame_skip=4)
+    LevelSet.write(tmp_path / "levels", [(level, LevelEntry(category)) for level, category in LEVELS])
+    return tmp_path
+
+
+def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(script, untrained, capsys):
+    command = [untrained / "a.pt", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
+    assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^simplest +3 .*%.*\[", text, re.MULTILINE)
+    assert re.search(r"^category +episodes +a.pt +random play +doing nothing", text)
+    folder = next((untrained / "out").iterdir())
+    results = json.loads((folder / "results.json").read_text())
+    assert len(results["episodes"]) == 4
+    assert results["suites"]["a.pt"]["mined"]["episodes"] == 1
+    assert results["settings"]["frame_skip"] == 4
+    assert len(list(folder.glob("videos/*/*.mp4"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.pt", "--levels", "levels"], "error: nothing.pt: no such checkpoint"),
+        (["a.pt", "--levels", "nowhere"], "error: nowhere does not exist"),
+        (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
+        (["a.pt", "--levels", "a.pt"], "error: a.pt"),
+    ],
+)
+def test_the_evaluation_script_says_what_is_wrong_in_one_line(
+    script, untrained, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(untrained)
+    assert script.main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(message)
+    assert printed.count("\n") == 1
+    assert not (untrained / "experiments").exists()
+
+
+def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
+    with pytest.raises(SystemExit) as stop:
+        script.main(["a.pt", "--levels", "levels", "--video-fps", "0"])
+    assert stop.value.code == 2
+    assert "--video-fps 0: give a whole number of at least 1, at most 60" in capsys.readouterr().err

@@ -15,7 +15,12 @@ from nppsim.physics import segments as kernels
 from nppsim.physics.state import ENTITY
 
 SEEDS = st.integers(0, 2**32 - 1)
-SHAPE_KINDS = {geometry.LINE: "line", geometry.CONVEX_ARC: "arc", geometry.CONCAVE_ARC: "arc", geometry.DOOR_LINE: "door"}
+SHAPE_KINDS = {
+    geometry.LINE: "line",
+    geometry.CONVEX_ARC: "arc",
+    geometry.CONCAVE_ARC: "arc",
+    geometry.DOOR_LINE: "door",
+}
 
 
 def compiled_segments(level):
@@ -30,7 +35,9 @@ def compiled_segments(level):
             if SHAPE_KINDS[kind] == "arc":
                 part.append(("arc", x, y, dx, dy, kind == geometry.CONVEX_ARC))
             else:
-                part.append((SHAPE_KINDS[kind], x, y, x + dx, y + dy, *([entity] if kind == geometry.DOOR_LINE else [])))
+                part.append(
+                    (SHAPE_KINDS[kind], x, y, x + dx, y + dy, *([entity] if kind == geometry.DOOR_LINE else []))
+                )
     return cells
 
 

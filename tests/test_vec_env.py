@@ -7,27 +7,19 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
+from worlds import FLOOR, corridor
 
 from nppsim.batch import BatchSimulator
-from nppsim.level import MINE, Level
+from nppsim.level import MINE
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.vec_env import BatchVecEnv, observation_space
+from rl.policy import observation_space
+from rl.vec_env import BatchVecEnv
 
 CATEGORIES = ["simplest", "simpler", "mined"]
 
 
-def corridor(length, mine=False):
-    tiles = np.ones((23, 42), np.uint8)
-    tiles[10:12, 2 : 2 + length] = 0
-    at, floor = 4 * (2 + 1), 4 * 12 + 2
-    hazards = [(MINE, at + 8, floor)] if mine else []
-    return Level.build(
-        tiles, (at + 2, floor), exits=[((at + 12, floor), (at + 4 * length - 10, floor))], entities=hazards
-    )
-
-
-LEVELS = [corridor(8), corridor(12), corridor(12, mine=True)]
+LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(MINE, 26, FLOOR)])]
 
 
 def make(num_envs=4, observations=("game_state", "reachability_features"), seed=0, curriculum=False):

@@ -2,21 +2,24 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from nppsim.generate import CATEGORIES, generate
 from nppsim.level import Level, mirror
-from nppsim.levelset import INDEX, LevelEntry, LevelSet, LevelSetError
+from nppsim.levelset import INDEX, LevelEntry, LevelSet
 
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
 PATIENCE = 2000  # candidates in a row without a new level, after which a category is taken to be exhausted
 SAVE_EVERY_S = 20.0  # what an interruption can cost, at most
-CHUNK = 32  # candidates handed to a worker at a time; ``verify`` makes them worth a process
-MIN_PARALLEL = 20_000  # levels; fewer are made faster than processes start, unless they are verified
+MIN_PARALLEL = 20_000  # levels; fewer are made before the other processes have started ...
+MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which takes long
 
 Verify = Callable[[Level], int | None]
 
@@ -38,13 +41,13 @@ def make_level_set(
 ) -> LevelSet:
     """Make a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
-    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The result is a pure
-    function of categories, count, seed, exclude and verify, however often it is interrupted and whatever ``workers`` is.
+    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend on
+    categories, count, seed, exclude and verify alone, not on ``workers`` nor on interruptions.
 
     path: the folder; new, or made by this function with the same seed.
     seed: 0 or more; sets with different seeds draw from different streams of level seeds.
-    verify: par frames of a level, or None if it cannot be finished (the level is then dropped).  With several workers it
-        must be a function that can be pickled.  Without it, ``par_frames`` is null in the index.
+    verify: par frames of a level, or None if it cannot be finished (the level is then dropped).  With several workers
+        it must be a function that can be pickled.  Without it, ``par_frames`` is null in the index.
     workers: processes; by default all available cores where that pays.
     progress: called with a category and the number of its levels made so far.
     Raises GenerateError for bad arguments, a folder made with another seed, and a category that runs out of levels.
@@ -62,7 +65,7 @@ def make_level_set(
         taken.update(level_set.fingerprint(i) for i in range(len(level_set)))
     missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
     if workers is None:
-        workers = len(os.sched_getaffinity(0)) if (verify or missing >= MIN_PARALLEL) and missing > CHUNK else 1
+        workers = (os.cpu_count() or 1) if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
     for category in dict.fromkeys(categories):
         made = [entry for entry in entries if entry.category == category]
         first_seed = made[-1].seed + 1 if made else seed * STREAM
@@ -75,7 +78,7 @@ def _begin_or_resume(path: Path, seed: int) -> tuple[LevelEntry, ...]:
     """Entries that are there already."""
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
-    entries = LevelSet.append(path, []).entries
+    entries = LevelSet.open(path, may_be_empty=True).entries
     for entry in entries:
         if entry.seed is None or entry.seed // STREAM != seed:
             other = "by other means" if entry.seed is None else f"with --seed {entry.seed // STREAM}"
@@ -95,8 +98,8 @@ def _fill(path, category, have, count, candidates, taken, progress) -> None:
                 misses += 1
                 if misses >= PATIENCE:
                     raise GenerateError(
-                        f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then nothing "
-                        f"new in {PATIENCE} candidates; ask for fewer levels, or exclude fewer"
+                        f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then "
+                        f"nothing new in {PATIENCE} candidates; ask for fewer levels, or exclude fewer"
                     )
                 continue
             misses = 0
@@ -112,29 +115,21 @@ def _fill(path, category, have, count, candidates, taken, progress) -> None:
             LevelSet.append(path, fresh)
 
 
-class _candidates:
+@contextmanager
+def _candidates(category: str, seeds: range, verify: Verify | None, workers: int) -> Iterator[Iterator]:
     """Candidates (level or None, entry, fingerprint of the mirror image) in the order of their seeds."""
-
-    def __init__(self, category: str, seeds: range, verify: Verify | None, workers: int):
-        self.make, self.seeds, self.workers, self.pool = partial(_candidate, category, verify), seeds, workers, None
-
-    def __enter__(self) -> Iterator:
-        if self.workers == 1:
-            return map(self.make, self.seeds)
-        # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
-        self.pool = multiprocessing.get_context("spawn").Pool(self.workers)
-        return self._in_rounds()
-
-    def __exit__(self, *_) -> None:
-        if self.pool is not None:
-            self.pool.terminate()
-            self.pool.join()
-
-    def _in_rounds(self) -> Iterator:
-        # Pool.imap would queue the endless row of seeds at once.
-        step = CHUNK * self.workers * 4
-        for first in range(self.seeds.start, self.seeds.stop, step):
-            yield from self.pool.imap(self.make, range(first, first + step), chunksize=CHUNK)
+    make = partial(_candidate, category, verify)
+    if workers == 1:
+        yield map(make, seeds)
+        return
+    chunk = 4 if verify else 64
+    # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
+    # Workers ignore Ctrl-C: this process answers it, saves, and ends them.
+    pool = multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    with pool:
+        # In rounds, because Pool.imap queues all of its input at once, and these seeds have no end.
+        rounds = (seeds[first : first + 16 * chunk * workers] for first in range(0, len(seeds), 16 * chunk * workers))
+        yield chain.from_iterable(pool.imap(make, some, chunksize=chunk) for some in rounds)
 
 
 def _candidate(category: str, verify: Verify | None, seed: int) -> tuple[Level | None, LevelEntry, str]:

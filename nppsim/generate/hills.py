@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place
-from nppsim.level import Level
+from nppsim.level import COLUMNS, Level
 
 HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 
@@ -21,10 +21,13 @@ def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span) -> L
         tallest = min(step[1], rows - HEADROOM - ground[-1, 1] // 2)
         up = draw(rng, (min(step[0], tallest), tallest))
         down = min(draw(rng, step), ground[-1, 1] // 2 + up)
-        ground = _flank(rng, ground, up)
-        ground = np.concatenate([ground, level_ground(draw(rng, (1, 3)), ground[-1, 1])])
-        ground = _flank(rng, ground, -down)
-        ground = np.concatenate([ground, _valley(rng, ground[-1, 1] // 2)])
+        hill = _flank(rng, ground, up)
+        hill = np.concatenate([hill, level_ground(draw(rng, (1, 3)), hill[-1, 1])])
+        hill = _flank(rng, hill, -down)
+        hill = np.concatenate([hill, _valley(rng, hill[-1, 1] // 2)])
+        if len(hill) > COLUMNS:
+            break  # the stage is full
+        ground = hill
     missing = columns - len(ground)
     if missing > 0:  # widen both ends
         left = draw(rng, (0, missing))

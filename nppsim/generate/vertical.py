@@ -22,10 +22,10 @@ def vertical(
 ) -> Level:
     """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
 
-    width, height: tiles of the shaft; height at least 3, with mines 5.  climb: the spawn is at the bottom.  ledge: length of the ledges in tiles.
-
-    niches: chance per row and side that the wall steps back by a tile.  platforms: in shafts of 3 and more columns,
-    platforms on alternating sides.  mines: on the walls of shafts of 3 and more columns, how many.
+    width, height: tiles of the shaft; height at least 3, with mines 5.  climb: the spawn is at the bottom.
+    ledge: length of the ledges in tiles.  niches: chance per row and side that the wall steps back by a tile.
+    platforms: in shafts of 3 and more columns, platforms on alternating sides.
+    mines: how many, on the walls of shafts of 3 and more columns.
     """
     rng = generator("vertical", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -37,7 +37,7 @@ def vertical(
             if rng.random() < niches:
                 tiles[row, column] = OPEN
     bottom = _ledge(rng, tiles, shaft, rows - 1, draw(rng, ledge))
-    top = _ledge(rng, tiles, shaft, draw(rng, (0, 1)), draw(rng, ledge))
+    top = _ledge(rng, tiles, shaft, draw(rng, (0, min(1, rows - 3))), draw(rng, ledge))  # rock between the ledges
     if platforms and columns >= 3:
         _add_platforms(rng, tiles, shaft)
 

@@ -21,9 +21,7 @@ _FRAME_TILE, _VIEW_TILE = 24 // FRAME_SCALE, 24 // VIEW_SCALE  # pixels per tile
 def _templates(size: int) -> np.ndarray:
     """uint8[38, size, size], y first: each tile, averaged from 24 x 24 points."""
     step = 24 // size
-    share = [
-        solid_mask(t, 24).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_SHAPED_TILES)
-    ]
+    share = [solid_mask(t, 24).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_SHAPED_TILES)]
     return np.round(EMPTY + (SOLID - EMPTY) * np.stack(share)).astype(np.uint8)
 
 

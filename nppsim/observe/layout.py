@@ -68,7 +68,9 @@ _REACHABILITY = [
     ("switch_collected", 1.0),
     ("reachable", 1.0),
 ]
-_ENTITIES = [(f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))]
+_ENTITIES = [
+    (f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))
+]
 _DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y", 300.0), ("open", 1.0)]
 _HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
 

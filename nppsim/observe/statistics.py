@@ -127,7 +127,8 @@ class ObservationStatistics:
         for key in self.float_keys:
             shift = (other._mean[key] - self._mean[key]) / divisors[key]
             ratio = other_divisors[key] / divisors[key]
-            for place in zip(*np.nonzero((abs(shift) > max_shift) | (ratio > max_ratio) | (ratio < 1 / max_ratio))):
+            off = (abs(shift) > max_shift) | (ratio > max_ratio) | (ratio < 1 / max_ratio)
+            for place in map(tuple, np.argwhere(off)):
                 found[_name(key, place)] = (float(shift[place]), float(ratio[place]))
         return found
 

@@ -9,7 +9,7 @@ from numba import njit
 
 from nppsim import paths
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.level import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.entities import ARMED, ARMED_RADIUS, ARMING_RADIUS, DORMANT, DORMANT_RADIUS
 from nppsim.physics.segments import clamped_cell
@@ -224,5 +224,3 @@ def action_mask(ninja, out):
             out[1] = False
         else:
             out[2] = False
-
-

@@ -1,0 +1,203 @@
+"""Generators: pure, valid, varied; and the level sets made of their levels."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppsim.generate import CATEGORIES, FAMILIES, RECIPES, generate
+from nppsim.generate import dataset as dataset_module
+from nppsim.generate.chamber import chamber
+from nppsim.generate.dataset import GenerateError, make_level_set
+from nppsim.generate.minimal import minimal
+from nppsim.generate.sketch import Cave, level_ground, sections
+from nppsim.generate.vertical import vertical
+from nppsim.level import EXIT, EXIT_SWITCH, ROWS, symmetric_fingerprint
+from nppsim.levelset import LevelSet, check_disjoint
+
+ALLOWED_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
+SOLID = 1
+
+
+def tile_at(level, x, y):
+    """Tile under a position in bytes; the border is solid."""
+    row, column = int(y) // 4 - 1, int(x) // 4 - 1
+    inside = 0 <= row < level.tiles.shape[0] and 0 <= column < level.tiles.shape[1]
+    return int(level.tiles[row, column]) if inside else SOLID
+
+
+def connected(level):
+    """Tiles that are not solid, and how many of them a flood fill from the spawn reaches."""
+    passable = level.tiles != SOLID
+    _, x, y, *_ = level.records[0].tolist()
+    stack, seen = [(y // 4 - 1, x // 4 - 1)], set()
+    while stack:
+        row, column = stack.pop()
+        if (row, column) in seen or not (0 <= row < 23 and 0 <= column < 42) or not passable[row, column]:
+            continue
+        seen.add((row, column))
+        stack += [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+    return int(passable.sum()), len(seen)
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12))
+@settings(max_examples=300, deadline=None)
+def test_a_generated_level_is_sound(category, seed):
+    level, entry = generate(category, seed)
+    assert not level.warnings
+    assert {*level.records[:, 0].tolist()} <= ALLOWED_TYPES
+    assert (level.records[:, 0] == EXIT).sum() == (level.records[:, 0] == EXIT_SWITCH).sum() == 1
+    for kind, x, y, *_ in level.records.tolist():
+        if kind in (0, EXIT, EXIT_SWITCH):
+            assert tile_at(level, x, y) != SOLID, f"type {kind} of {entry.generator} is walled in"
+    passable, reached = connected(level)
+    assert reached == passable, f"{entry.generator} has unconnected parts"
+    positions = level.records[np.isin(level.records[:, 0], (0, EXIT, EXIT_SWITCH)), 1:3]
+    assert len(np.unique(positions // 4, axis=0)) == 3, "spawn, switch and exit stand in different tiles"
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12))
+@settings(max_examples=100, deadline=None)
+def test_a_level_can_be_made_again_from_its_entry(category, seed):
+    level, entry = generate(category, seed)
+    assert (entry.category, entry.seed) == (category, seed)
+    np.random.seed(seed % 1000)  # a generator that used the global stream would differ now
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level
+    assert generate(category, seed)[0] == level
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_levels_of_a_category_are_varied(category):
+    made = [generate(category, seed) for seed in range(300)]
+    assert {entry.generator for _, entry in made} == {family for family, _ in RECIPES[category]}
+    assert len({symmetric_fingerprint(level) for level, _ in made}) > 290
+    assert len({level.spawn for level, _ in made}) > 200
+
+
+def test_every_family_is_used():
+    assert {family for recipes in RECIPES.values() for family, _ in recipes} == set(FAMILIES)
+
+
+def test_simplest_levels_have_no_mines_and_no_deep_falls():
+    for seed in range(200):
+        level, _ = generate("simplest", seed)
+        assert not np.isin(level.records[:, 0], (1, 21)).any()
+        rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+        assert np.ptp(rows) + 1 <= 7, "a fall of more than 7 tiles can kill"
+
+
+def test_a_cave_turns_heights_into_tiles():
+    ground = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 4), (4, 2), (2, 1), (1, 1), (1, 0)])
+    ceiling = level_ground(9, 1)
+    assert Cave(ground, ceiling, 4).tiles().tolist() == [
+        [2] * 9,
+        [0] * 9,
+        [0, 0, 0, 8, 1, 9, 0, 0, 0],
+        [0, 20, 24, 1, 1, 1, 25, 4, 21],
+    ]
+    upside_down = Cave(level_ground(4), np.array([(0, 2), (2, 1), (1, 0), (0, 1)]), 2)
+    assert upside_down.tiles()[0].tolist() == [7, 22, 18, 19]
+    assert Cave(sections((1, 0), (1, 4)), level_ground(2), 3).tiles()[:, 1].tolist() == [0, 1, 1]
+
+
+def test_standing_is_12_px_above_the_ground():
+    cave = Cave(np.array([(0, 0), (2, 2), (2, 4)]), level_ground(3), 4)
+    assert [cave.standing(column) for column in range(3)] == [(2, 14), (6, 10), (10, 8)]
+    assert cave.flat() == [0, 1]
+
+
+def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
+    for seed in range(50):
+        level = vertical(seed, width=(3, 5), height=(8, 14), climb=True, platforms=True)
+        rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+        assert ROWS >= len(rows) >= 8
+        assert (level.tiles[rows] != SOLID).any(axis=1).all()
+
+
+def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simpler, simple"):
+        generate("hard", 0)
+    with pytest.raises(GenerateError, match="choose from simplest, simpler, simple"):
+        make_level_set(tmp_path / "set", ["hard"], 1, 0)
+    with pytest.raises(ValueError, match="kind='round'; use 'flat'"):
+        chamber(0, width=(6, 8), height=(4, 5), kind="round")
+
+
+def test_a_level_set_holds_distinct_levels_of_each_category(tmp_path):
+    level_set = make_level_set(tmp_path / "set", ["simplest", "simple"], 60, seed=3)
+    assert [len(level_set.indices(category)) for category in level_set.categories] == [60, 60]
+    assert level_set.categories == ("simplest", "simple")
+    assert len({symmetric_fingerprint(level) for level in level_set}) == 120
+    assert all(entry.par_frames is None for entry in level_set.entries)
+    entry = level_set.entries[17]  # parameters were written to JSON and read back
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[17]
+
+
+def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_path):
+    def stop_at_20(category, made):
+        if category == "simpler" and made == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0, progress=stop_at_20)
+    assert len(LevelSet.open(tmp_path / "a")) == 50
+    resumed = make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0)
+    straight = make_level_set(tmp_path / "b", ["simplest", "simpler"], 30, seed=0)
+    assert resumed.entries == straight.entries
+
+
+def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
+    train = make_level_set(tmp_path / "train", ["simplest"], 200, seed=0)
+    test = make_level_set(tmp_path / "test", ["simplest"], 50, seed=1, exclude=[train])
+    check_disjoint(train, test)
+    same = make_level_set(tmp_path / "same", ["simplest"], 50, seed=0, exclude=[train])  # the next levels of the stream
+    check_disjoint(train, same)
+
+
+def test_a_folder_made_with_another_seed_is_refused(tmp_path):
+    make_level_set(tmp_path / "set", ["simplest"], 2, seed=0)
+    with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
+        make_level_set(tmp_path / "set", ["simplest"], 2, seed=1)
+
+
+def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):
+    monkeypatch.setitem(RECIPES, "simplest", (("seven", {}),))
+    monkeypatch.setitem(FAMILIES, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
+    monkeypatch.setattr(dataset_module, "PATIENCE", 20)
+    with pytest.raises(GenerateError, match=r"'simplest' gave 7 distinct levels of 10 and then nothing new in 20"):
+        make_level_set(tmp_path / "set", ["simplest"], 10, seed=0)
+    assert len(LevelSet.open(tmp_path / "set")) == 7
+
+
+def frames_of_high_levels(level):
+    """A stand-in for the planner: levels that begin in the lower half cannot be finished."""
+    return int(level.spawn[1]) if level.spawn[1] < 300 else None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_levels_that_cannot_be_finished_are_dropped_and_par_frames_are_kept(tmp_path, workers):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=frames_of_high_levels, workers=workers)
+    assert [entry.par_frames for entry in level_set.entries] == [level.spawn[1] for level in level_set]
+    assert [entry.seed for entry in level_set.entries] == sorted(entry.seed for entry in level_set.entries)
+
+
+@pytest.fixture
+def script(monkeypatch):
+    path = Path(__file__).parents[1] / "scripts" / "generate_levels.py"
+    spec = importlib.util.spec_from_file_location("generate_levels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "par_frames", frames_of_high_levels)  # the planner has its own tests
+    return module
+
+
+def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsys):
+    out = str(tmp_path / "set")
+    assert script.main(["--category", "simplest", "--count", "5", "--seed", "0", "--out", out]) == 0
+    assert "5 levels of category simplest" in capsys.readouterr().out
+    assert all(entry.par_frames for entry in LevelSet.open(out).entries)
+    assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 1
+    assert "error: " in capsys.readouterr().err

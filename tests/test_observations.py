@@ -1,0 +1,222 @@
+"""Observations against slow twins that follow the documented meaning, along random play on random levels."""
+
+import naive
+import naive_views
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import corridor, random_level, room, states
+
+from nppsim.batch import BatchSimulator
+from nppsim.level import EXIT_SWITCH, Level
+from nppsim.observe import layout
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def play_to(sim, rng, decisions, actions=6):
+    """Random actions, each held for some decisions; stops before the first episode ends."""
+    sim.reset()
+    before = sim.snapshot(0)
+    for _ in range(decisions):
+        action = rng.integers(actions)
+        for _ in range(rng.integers(1, 8)):
+            before = sim.snapshot(0)
+            sim.step(np.array([action]))
+            if sim.finished.size:
+                sim.restore(0, before)
+                return sim.observe()
+    return sim.obs
+
+
+def scenes(level, seed, count=3, **kwargs):
+    """(observations, ninja, entities) at random moments of random play."""
+    sim = BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL, **kwargs)
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        obs = play_to(sim, rng, rng.integers(0, 15))
+        yield ({key: value[0].copy() for key, value in obs.items()}, *states(sim))
+
+
+@given(seed=SEEDS, density=st.sampled_from([0.15, 0.35]))
+@settings(max_examples=12, deadline=None)
+def test_vector_observations_agree_with_their_naive_twins(seed, density):
+    level = random_level(seed, density, num_entities=40)
+    listed = naive.entities(level)
+    for obs, ninja, now in scenes(level, seed):
+        np.testing.assert_array_equal(obs["game_state"], naive_views.game_state(ninja))
+        np.testing.assert_array_equal(obs["entity_positions"], naive_views.entity_positions(ninja, listed, now))
+        np.testing.assert_array_equal(obs["switch_states"], naive_views.switch_states(listed, now))
+        np.testing.assert_array_equal(obs["hazards"], naive_views.hazards(ninja, listed, now))
+        np.testing.assert_array_equal(obs["surroundings"], naive_views.surroundings(level, ninja, listed, now))
+
+
+@given(seed=SEEDS, density=st.sampled_from([0.15, 0.35]))
+@settings(max_examples=10, deadline=None)
+def test_images_agree_with_pictures_of_the_whole_level(seed, density):
+    level = random_level(seed, density, num_entities=40)
+    listed = naive.entities(level)
+    for obs, ninja, now in scenes(level, seed, count=2):
+        np.testing.assert_array_equal(obs["global_view"], naive_views.global_view(level, ninja, listed, now))
+        np.testing.assert_array_equal(obs["player_frame"], naive_views.player_frame(level, ninja, listed, now))
+
+
+@given(seed=SEEDS)
+@settings(max_examples=8, deadline=None)
+def test_reachability_leads_down_a_shortest_way(seed):
+    level = random_level(seed, 0.15, num_entities=20)
+    listed = naive.entities(level)
+    for obs, ninja, now in scenes(level, seed, count=2):
+        got = obs["reachability_features"]
+        to_switch, to_exit, onward = naive.fields(level, naive_views.closed_doors(listed, now))
+        field = to_exit if ninja["switch_taken"] else to_switch
+        way, point = field.way(ninja["x"], ninja["y"])
+        assert got[6] == ninja["switch_taken"]
+        assert got[7] == (point is not None)
+        if point is None:
+            assert got.tolist() == [layout.MAX_PATH] * 2 + [0.0] * 4 + [float(ninja["switch_taken"]), 0.0]
+            continue
+        ahead = 0.0 if ninja["switch_taken"] else onward * naive.UNIT
+        assert got[:2] == pytest.approx([max(way - ahead, 0.0), way], rel=1e-6)
+        for columns, steps in ((slice(2, 4), 3), (slice(4, 6), 10)):
+            points = naive.descents(field, point, steps)
+            offsets = [(12.0 * i - ninja["x"], 12.0 * j - ninja["y"]) for i, j in points]
+            assert any(np.allclose(got[columns], offset, atol=1e-3) for offset in offsets)
+
+
+@pytest.mark.parametrize("corner", [(8, 8), (168, 8), (8, 92), (168, 92), (5, 50), (171, 50)])
+def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage(corner):
+    level = Level.build(np.zeros((23, 42), np.uint8), corner, exits=[((20, 20), (60, 20))], entities=[(1, *corner)])
+    sim = BatchSimulator([level], 1, observations=layout.ALL)
+    sim.reset()
+    ninja, now = states(sim)
+    listed = naive.entities(level)
+    np.testing.assert_array_equal(sim.obs["surroundings"][0], naive_views.surroundings(level, ninja, listed, now))
+    np.testing.assert_array_equal(sim.obs["player_frame"][0], naive_views.player_frame(level, ninja, listed, now))
+    np.testing.assert_array_equal(sim.obs["global_view"][0], naive_views.global_view(level, ninja, listed, now))
+
+
+def test_more_mines_than_places_leave_the_nearest_eight_in_order():
+    mines = [(1, 88 + 2 * dx, 40 - abs(dx)) for dx in range(-8, 9) if dx]
+    sim = BatchSimulator([room(entities=mines)], 1)
+    nearest = sim.reset()["hazards"][0]
+    gaps = np.hypot(nearest[:, 0], nearest[:, 1])
+    assert (np.diff(gaps) >= 0).all()
+    assert gaps.max() < 12 * np.hypot(9, 20)
+    assert (nearest[:, 4] == 4.0).all()
+
+
+def test_hazards_beyond_the_window_are_not_seen():
+    sim = BatchSimulator([room(entities=[(1, 88 + 20, 46), (1, 88 + 18, 46)])], 1)
+    nearest = sim.reset()["hazards"][0]
+    assert nearest[0].tolist() == [108.0, 0.0, 0.0, 0.0, 4.0]
+    assert not nearest[1:].any()
+
+
+def test_the_path_goes_to_the_switch_first_and_then_to_the_exit():
+    sim = BatchSimulator([corridor(spawn=20, switch=40, door=140)], 1)
+    phases, objective, total = [], [], []
+    sim.reset()
+    while not sim.finished.size:
+        features = sim.obs["reachability_features"][0].copy()
+        objective.append(features[0]), total.append(features[1]), phases.append(int(features[6]))
+        sim.step(np.array([2]))
+    assert sim.episode["outcome"][0] == 1
+    turn = phases.index(1)
+    assert phases == [0] * turn + [1] * (len(phases) - turn)
+    assert objective[0] == pytest.approx(120, abs=30)
+    assert objective[turn - 1] < 30 < objective[turn]
+    assert np.abs(np.diff(total)).max() < 4 * 4 + 12  # no jump of the whole way at the switch
+    assert total[-1] < 22 + 4 * 10 / 3 + 6  # touched from 22 px
+
+
+def test_observations_that_are_not_asked_for_are_not_made():
+    sim = BatchSimulator([room()], 1, observations=("state", "switches"))
+    assert tuple(sim.reset()) == ("game_state", "switch_states")
+
+
+def test_hazards_or_surroundings_alone_are_the_same_as_together():
+    level = random_level(5, 0.3, num_entities=40)
+    both = BatchSimulator([level], 1, observations=("hazards", "surroundings")).reset()
+    for key in both:
+        assert BatchSimulator([level], 1, observations=(key,)).reset()[key].tobytes() == both[key].tobytes()
+
+
+def test_entity_positions_follow_the_exit_that_is_open():
+    exits = [((150, 46), (160, 46)), ((92, 46), (120, 46))]
+    sim = BatchSimulator([room((88, 46), exits)], 1, observations=("entities",))
+    assert sim.reset()["entity_positions"][0, 2:].tolist() == [900.0, 276.0, 960.0, 276.0]
+    while not sim.state.ninja["switch_taken"][0]:
+        sim.step(np.array([2]))
+    assert sim.obs["entity_positions"][0, 2:].tolist() == [552.0, 276.0, 720.0, 276.0]
+
+
+def test_an_action_is_masked_only_where_it_could_do_nothing_of_its_own():
+    """Where a jump is masked, jumping and not jumping lead to the same frame, except for the button itself."""
+    rng = np.random.default_rng(3)
+    sim = BatchSimulator([random_level(3, 0.35, num_entities=0)], 1, frame_skip=1, observations=("state",))
+    sim.reset()
+    masked = 0
+    for _ in range(1500):
+        masks = sim.action_masks()[0]
+        assert masks[0]
+        if not masks[3]:
+            before = sim.snapshot(0)
+            results = []
+            for action in (0, 3):
+                sim.restore(0, before)
+                sim.step(np.array([action]))
+                ninja = sim.state.ninja[0].copy()
+                ninja["jump_held"] = 0
+                results.append(ninja.tobytes())
+            assert results[0] == results[1]
+            assert not masks[4] and not masks[5]
+            masked += 1
+            sim.restore(0, before)
+        sim.step(np.array([rng.choice([1, 2, 3, 4, 5])]))
+    assert masked > 20
+
+
+def test_left_is_masked_only_beside_a_wall_on_the_left():
+    sim = BatchSimulator([corridor(spawn=10)], 1, observations=("state",))
+    sim.reset()
+    for _ in range(20):
+        sim.step(np.array([1]))
+    assert sim.state.ninja["walled"][0]
+    assert sim.action_masks()[0].tolist() == [True, False, True, True, True, True]
+
+
+def test_every_component_is_named_and_has_a_natural_size():
+    for spec in layout.SPECS.values():
+        if spec.dtype == "float32":
+            assert len(spec.components) == len(spec.scale) == spec.shape[-1]
+            assert min(spec.scale) > 0
+            assert len(set(spec.components)) == len(spec.components)
+
+
+def test_the_fingerprint_depends_on_the_keys_and_not_on_their_order():
+    assert layout.fingerprint(("state", "hazards")) == layout.fingerprint(("hazards", "game_state"))
+    assert layout.fingerprint(("state",)) != layout.fingerprint(("state", "hazards"))
+    with pytest.raises(ValueError, match="unknown observation 'stat'"):
+        layout.resolve(("stat",))
+
+
+def test_a_mine_is_seen_as_deadly_only_while_it_is_not_dormant():
+    sim = BatchSimulator([room(entities=[(21, 92, 46)]), room(entities=[(1, 92, 46)])], 2, observations=layout.ALL)
+    sim.reset()
+    assert sim.obs["hazards"][:, 0, 4].tolist() == [3.5, 4.0]
+    assert sim.obs["surroundings"][:, 1].any(axis=(1, 2)).tolist() == [False, True]
+    assert (sim.obs["player_frame"] == 0).any(axis=(1, 2, 3)).tolist() == [False, True]
+
+
+def test_switches_of_doors_and_exits_are_listed_in_their_own_keys():
+    level = corridor(20, 60, 120, locked_doors=[((30, 46), (80, 44), 0)])
+    sim = BatchSimulator([level], 1)
+    sim.reset()
+    assert sim.obs["switch_states"][0, :5].tolist() == [180.0, 276.0, 480.0, 264.0, 0.0]
+    switch = next(e for e in naive.entities(level) if e.kind == EXIT_SWITCH)
+    assert sim.obs["entity_positions"][0, 2:4].tolist() == [switch.x, switch.y]
+    while not sim.obs["switch_states"][0, 4]:
+        sim.step(np.array([2]))
+    assert sim.state.ninja["x"][0] == pytest.approx(180 - 15, abs=14)

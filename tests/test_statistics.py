@@ -1,0 +1,160 @@
+"""Streaming statistics against numpy on the whole data, and every refusal."""
+
+import numpy as np
+import pytest
+
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics, StatisticsError
+
+KEYS = ("game_state", "hazards", "surroundings")
+
+
+def batch(rng, size):
+    """Random observations of KEYS; the float ones far from zero, where naive sums of squares lose digits."""
+    return {
+        "game_state": rng.normal(1e4, 3.0, (size, 26)).astype(np.float32),
+        "hazards": rng.normal(-5.0, 40.0, (size, 8, 5)).astype(np.float32),
+        "surroundings": rng.integers(0, 256, (size, 3, 19, 19), dtype=np.uint8),
+    }
+
+
+@pytest.fixture
+def parts(rng):
+    return [batch(rng, size) for size in (1, 700, 0, 33, 256)]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def measured(parts):
+    statistics = ObservationStatistics(KEYS)
+    for part in parts:
+        statistics.update(part)
+    return statistics
+
+
+def test_streaming_equals_numpy_on_all_data_at_once(parts):
+    statistics = measured(parts)
+    assert statistics.count == 990
+    for key in ("game_state", "hazards"):
+        everything = np.concatenate([part[key] for part in parts]).astype(np.float64)
+        assert statistics.mean[key].shape == layout.SPECS[key].shape
+        np.testing.assert_allclose(statistics.mean[key], everything.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(statistics.std[key], everything.std(axis=0), rtol=1e-9)
+    assert "surroundings" not in statistics.mean
+
+
+def test_merging_equals_updating(parts):
+    left, right = measured(parts[:2]), measured(parts[2:])
+    left.merge(right)
+    whole = measured(parts)
+    assert left.count == whole.count
+    for key in whole.float_keys:
+        np.testing.assert_allclose(left.std[key], whole.std[key], rtol=1e-12)
+
+
+def test_short_names_give_the_same_statistics_as_keys():
+    assert ObservationStatistics(("state", "hazards", "surroundings")).keys == ObservationStatistics(KEYS).keys
+
+
+def test_a_component_constant_in_the_data_is_divided_by_a_tenth_of_its_scale():
+    statistics = ObservationStatistics(("game_state",))
+    statistics.update({"game_state": np.full((10, 26), 7.0, np.float32)})
+    assert (statistics.std["game_state"] == 0).all()
+    np.testing.assert_allclose(statistics.divisor["game_state"], 0.1 * np.array(layout.SPECS["game_state"].scale))
+
+
+def test_a_component_that_varies_is_divided_by_its_spread(parts):
+    statistics = measured(parts)
+    wide = statistics.std["hazards"] > 0.1 * np.array(layout.SPECS["hazards"].scale)
+    assert wide.any()
+    assert (statistics.divisor["hazards"][wide] == statistics.std["hazards"][wide]).all()
+
+
+def test_a_file_gives_back_what_was_put_in(parts):
+    statistics = measured(parts)
+    again = ObservationStatistics.from_dict(statistics.to_dict())
+    assert (again.keys, again.count, again.fingerprint) == (statistics.keys, 990, statistics.fingerprint)
+    for key in statistics.float_keys:
+        np.testing.assert_array_equal(again.mean[key], statistics.mean[key])
+        np.testing.assert_allclose(again.std[key], statistics.std[key], rtol=1e-14)
+
+
+def test_a_subset_serves_an_architecture_that_reads_less(parts):
+    small = measured(parts).subset(("hazards",))
+    assert small.fingerprint == layout.fingerprint(("hazards",))
+    np.testing.assert_array_equal(small.mean["hazards"], measured(parts).mean["hazards"])
+    with pytest.raises(StatisticsError, match="no statistics of game_state"):
+        small.subset(("game_state", "hazards"))
+
+
+def test_drift_names_the_component_whose_mean_moved(rng):
+    promised, seen = ObservationStatistics(KEYS), ObservationStatistics(KEYS)
+    data = batch(rng, 500)
+    promised.update(data)
+    assert promised.drift(promised) == {}
+    data["game_state"][:, 2] += 400.0
+    data["hazards"][:, 3, 0] *= 20.0
+    seen.update(data)
+    found = promised.drift(seen)
+    assert set(found) == {"game_state.vx", "hazards[3].dx"}
+    assert found["game_state.vx"][0] == pytest.approx(400.0 / promised.divisor["game_state"][2], rel=1e-3)
+    assert found["hazards[3].dx"][1] == pytest.approx(20.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_fewer_than_two_samples_are_no_statistics(rng, samples):
+    statistics = ObservationStatistics(KEYS)
+    statistics.update(batch(rng, samples))
+    with pytest.raises(StatisticsError, match=f"at least 2 samples, these have {samples}"):
+        _ = statistics.std
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_named(rng, value):
+    data = batch(rng, 4)
+    data["hazards"][2, 5, 1] = value
+    with pytest.raises(StatisticsError, match=r"hazards\[5\]\.dy is .* in row 2"):
+        ObservationStatistics(KEYS).update(data)
+
+
+def test_wrong_batches_are_refused_and_leave_the_statistics_alone(rng):
+    statistics = ObservationStatistics(KEYS)
+    good = batch(rng, 4)
+    for bad, message in (
+        ({"hazards": good["hazards"]}, "lacks game_state"),
+        (good | {"game_state": good["game_state"][:, :25]}, r"shape \(4, 25\), expected \(N, 26\)"),
+        (good | {"game_state": good["game_state"][:3]}, "differ in length"),
+    ):
+        with pytest.raises(StatisticsError, match=message):
+            statistics.update(bad)
+    assert statistics.count == 0
+
+
+def test_another_layout_is_refused_with_a_remedy(parts):
+    statistics = measured(parts)
+    with pytest.raises(StatisticsError, match="rebuild the dataset"):
+        statistics.merge(ObservationStatistics(("hazards",)))
+    with pytest.raises(StatisticsError, match=r"layout .* has layout 0123.*rebuild"):
+        ObservationStatistics.from_dict(statistics.to_dict() | {"fingerprint": "0123"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("std"), "lack std"),
+        (lambda d: d.update(count=1), "at least 2"),
+        (lambda d: d.update(keys=["smell"]), "unknown observation 'smell'"),
+        (lambda d: d["mean"].pop("hazards"), "lack mean of hazards"),
+        (lambda d: d["std"]["game_state"].__setitem__(3, -1.0), "std of game_state.vy is -1.0"),
+        (lambda d: d["mean"]["game_state"].__setitem__(0, np.nan), "mean of game_state.x is nan"),
+        (lambda d: d["mean"].update(hazards=np.zeros((5, 8))), r"shape \(5, 8\), expected \(8, 5\)"),
+    ],
+)
+def test_damaged_files_are_refused(parts, change, message):
+    data = measured(parts).to_dict()
+    change(data)
+    with pytest.raises(StatisticsError, match=message):
+        ObservationStatistics.from_dict(data)
