@@ -3,6 +3,7 @@
 from nppsim import _cache
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, BatchSimulator
+from nppsim.env import NppEnv, NppVectorEnv
 from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate

@@ -24,9 +24,8 @@ from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
 from nppsim.physics.tick import start, tick
+from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 
-ACTION_INPUT = np.array([0, 4, 2, 1, 5, 3], np.uint8)  # input byte of: no-op, left, right, jump, jump+left, jump+right
-NUM_ACTIONS = len(ACTION_INPUT)
 TIMEOUT, WON, DIED = 0, 1, 2
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
 

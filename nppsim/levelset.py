@@ -21,7 +21,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
@@ -243,8 +243,7 @@ def _check_entry(entry: dict, place: str) -> None:
         if not isinstance(entry[name], types) or isinstance(entry[name], bool):
             expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
             raise LevelSetError(f"{place}: {name} is {entry[name]!r}; needed is {expected}")
-    file = PurePosixPath(entry["file"])
-    if not file.parts or file.is_absolute() or ".." in file.parts or "\\" in entry["file"]:
+    if not {"", ".", ".."}.isdisjoint(entry["file"].split("/")) or "\\" in entry["file"]:
         raise LevelSetError(
             f"{place}: file is {entry['file']!r}; needed is a relative path that stays inside the folder"
         )

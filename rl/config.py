@@ -451,10 +451,8 @@ def _assemble(values: dict) -> ExperimentConfig:
 
 
 def _check_needs(config: ExperimentConfig, flag: Flag) -> None:
-    if not flag.needs:
-        return
     value = config
-    for name in FLAGS[flag.needs].target.split("."):
+    for name in FLAGS[flag.needs].target.split(".") if flag.needs else ():
         value = getattr(value, name)
     if not value:
         raise ConfigError(f"{flag.option} has no effect without --{flag.needs}; add that, or leave {flag.option} out")

@@ -538,3 +538,21 @@ def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, mes
     printed = capsys.readouterr().err
     assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1
     assert not list(tmp_path.glob("out/pretrain_*"))
+
+
+def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
+    script = load_script()
+    save = script.checkpoint.save
+
+    def save_then_interrupt(path, policy, **fields):
+        save(path, policy, **fields)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.checkpoint, "save", save_then_interrupt)
+    folder = replay_folder(tmp_path / "replays")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
+    assert script.main(command) == 130
+    (best,) = tmp_path.glob("pretrain_*/bc_best.pt")
+    assert str(best) in capsys.readouterr().err
+    policy, _ = script.checkpoint.load_policy(best)
+    assert policy.statistics.count > 0

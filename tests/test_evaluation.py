@@ -98,8 +98,8 @@ def test_a_run_can_be_repeated_and_does_not_depend_on_what_ran_before():
 
 
 def test_a_policy_without_chance_does_the_same_whatever_the_number_of_environments():
-    one, many = play(Right(), num_envs=1), play(Right(), num_envs=64)
-    assert [(r.level_index, r.frames, r.outcome) for r in one] == [(r.level_index, r.frames, r.outcome) for r in many]
+    few, many = play(Right(), num_envs=2), play(Right(), num_envs=64)
+    assert [(r.level_index, r.frames, r.outcome) for r in few] == [(r.level_index, r.frames, r.outcome) for r in many]
 
 
 def test_long_episodes_are_not_lost():

@@ -1,8 +1,12 @@
-"""Small levels for the tests: rooms and corridors built by hand, and random ones."""
+"""Small levels for the tests (rooms and corridors built by hand, random ones), and states to look at."""
 
 import numpy as np
+from numba import njit
 
+from nppsim.bank import LevelBank
 from nppsim.level import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE, Level
+from nppsim.physics.state import ENTITY, NINJA
+from nppsim.physics.tick import start, tick
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
 FLOOR = 46  # y byte of a ninja standing on a floor of cell row 12
@@ -53,3 +57,27 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
 def states(sim, i=0):
     """(ninja, entities) of environment i, copied."""
     return sim.state.ninja[i].copy(), sim.state.entities[i].copy()
+
+
+@njit(cache=True)
+def _start(ninjas, entities, world):
+    start(ninjas[0], entities[0], world, 0)
+
+
+@njit(cache=True)
+def _tick(ninjas, entities, world, input_byte):
+    tick(ninjas[0], entities[0], world, input_byte)
+
+
+class Walk:
+    """The bare physics of one level, frame by frame; unlike every driver of the package it goes on after death and win."""
+
+    def __init__(self, level):
+        self.bank = LevelBank([level])
+        self.ninjas, self.entities = np.zeros(1, NINJA), np.zeros((1, self.bank.max_entities), ENTITY)
+        _start(self.ninjas, self.entities, self.bank.world)
+
+    def frame(self, input_byte):
+        """(ninja, entities) after one more frame, copied."""
+        _tick(self.ninjas, self.entities, self.bank.world, np.uint8(input_byte))
+        return self.ninjas[0].copy(), self.entities[0].copy()

@@ -32,7 +32,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "simplest": (
         ("minimal", {"width": (3, 8), "height": (1, 2)}),
         ("horizontal", {"width": (4, 10), "height": (1, 2), "bumps": (1, 2)}),
-        ("corridors", {"pieces": (2, 2), "length": (3, 8), "drop": (2, 5)}),
+        ("corridors", {"pieces": (2, 2), "length": (3, 6), "drop": (2, 4)}),
         ("vertical", {"width": (1, 3), "height": (3, 6), "climb": False}),
     ),
     # Longer, small steps, short climbs, a door now and then.

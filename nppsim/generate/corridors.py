@@ -22,7 +22,8 @@ def corridors(
 ) -> Level:
     """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the way.
 
-    pieces: horizontal corridors.  length, height: columns and rows of each.  shaft: columns of the vertical pieces.
+    pieces: horizontal corridors, at least 2.  length, height: columns (at least 3) and rows of each.
+    shaft: columns of the vertical pieces.
     drop, climb: rows between the floors of two corridors, down or up; a piece leads up only if ``climb`` is not (0, 0).
     Raises ValueError if the sizes are such that no chain fits the stage.
     """

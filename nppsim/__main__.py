@@ -1,0 +1,227 @@
+"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | render | generate``."""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import nppsim
+from nppsim.level import Level, LevelError
+from nppsim.levelset import LevelSet, LevelSetError
+from nppsim.replay import Replay, ReplayError
+
+_UNBUILT = re.compile(r"is an? (.+?) \(type (\d+)\), which this version")  # LevelError of ``geometry.compile_level``
+
+
+class CommandError(ValueError):
+    """What was asked for cannot be done; the message says why."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify), 2 the command failed."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except (CommandError, LevelError, LevelSetError, ReplayError) as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}; check the path" if error.filename else str(error)
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m nppsim", description=nppsim.__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(run, name, text):
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
+
+    verify = command(_verify, "verify", "replay recorded traces and compare every number, bit for bit")
+    verify.add_argument("files", nargs="+", metavar="FILE.h5", help="trace files")
+    verify.add_argument("--supported", action="store_true", help="judge only cases whose entity types are built")
+
+    simulate = command(_simulate, "simulate", "play a replay back, exactly")
+    simulate.add_argument("level", metavar="MAP|REPLAY", help="a level with --replay, otherwise a replay")
+    simulate.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on MAP")
+    simulate.add_argument("--json", action="store_true")
+
+    bench = command(_bench, "bench", "measure the speed of the simulator")
+    bench.add_argument("--json", action="store_true")
+    bench.add_argument("--rounds", type=int, default=5, help="a figure is their median (default: %(default)s)")
+    bench.add_argument("--seconds", type=float, default=1.5, help="of each workload (default: %(default)s)")
+    bench.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1, and 2 if there are two cores")
+    source = bench.add_mutually_exclusive_group()
+    source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
+    source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
+
+    render = command(_render, "render", "draw a level, the way of a replay, or a sheet of levels (extra: video)")
+    render.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
+    render.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
+    render.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
+    render.add_argument("--count", type=int, default=40, help="levels of a sheet at most (default: %(default)s)")
+    render.add_argument("--scale", type=float, default=1.0, help="of a single level (default: %(default)s)")
+
+    generate = command(_generate, "generate", "make a level, or a folder of levels, of a category")
+    generate.add_argument("category")
+    generate.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
+    generate.add_argument("--seed", type=int, default=0, help="of the (first) level (default: %(default)s)")
+    generate.add_argument("--count", type=int, metavar="N", help="levels of seeds SEED ... SEED + N - 1")
+    return parser
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# verify
+
+
+def _verify(arguments) -> int:
+    judged = passed = 0
+    all_results = [_verified(file) for file in arguments.files]
+    print(f"{'theme':<16} {'cases':>6} {'exact':>6} {'refused':>8} {'frames':>8}")
+    for results in all_results:
+        for theme, result in results.items():
+            unbuilt = Counter(found[1] for found in map(_UNBUILT.search, result.refused) if found)
+            unreadable = [refusal for refusal in result.refused if not _UNBUILT.search(refusal)]
+            expected = result.cases - unbuilt.total() if arguments.supported else result.cases
+            judged, passed = judged + expected, passed + result.exact
+            counts = f"{result.cases:>6} {result.exact:>6} {len(result.refused):>8} {result.frames:>8}"
+            notes = [f"diverges: {result.first_divergence}"] if result.first_divergence else []
+            notes += [f"refused: {refusal}" for refusal in unreadable]
+            if unbuilt:
+                kinds = ", ".join(f"{name} {count}" for name, count in unbuilt.most_common())
+                notes.append(f"not built yet: {kinds}")
+            print(f"{theme:<16} {counts}  {'; '.join(notes)}".rstrip())
+    scope = "with entity types that are built" if arguments.supported else "in all"
+    print(f"{passed} of {judged} cases {scope} are bit-exact")
+    return 0 if passed == judged > 0 else 1
+
+
+def _verified(file: str) -> dict:
+    try:
+        return nppsim.verify(file)
+    except KeyError as error:
+        raise CommandError(f"{file}: a case lacks a dataset: {error}; this is no trace file") from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# simulate
+
+
+def _simulate(arguments) -> int:
+    replay = Replay.load(arguments.replay or arguments.level)
+    level = Level.load(arguments.level) if arguments.replay else replay.level
+    if level != replay.level:
+        print(f"note: {arguments.replay} was recorded on another level", file=sys.stderr)
+    for warning in dict.fromkeys((*level.warnings, *replay.warnings)):
+        print(f"warning: {warning}", file=sys.stderr)
+    run = nppsim.simulate(level, replay.inputs)
+    position = run.position[-1].tolist()  # a replay has at least one frame
+    facts = {
+        "level": arguments.level,
+        "fingerprint": level.fingerprint,
+        "outcome": run.outcome,
+        "frames": run.frames,
+        "inputs": replay.frames,
+        "position": position,
+        "velocity": run.velocity[-1].tolist(),
+        "gold": int(run.gold[-1]),
+        "win_fraction": run.win_fraction,
+    }
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    print(f"outcome       {run.outcome}")
+    print(f"frames        {run.frames} of {replay.frames} inputs ({run.frames / 60:.2f} s)")
+    print(f"position      {position[0]!r}, {position[1]!r}")
+    print(f"gold          {facts['gold']}")
+    print(f"win fraction  {run.win_fraction!r}")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# bench
+
+
+def _bench(arguments) -> int:
+    from nppsim import bench
+
+    machine = bench.machine()
+    threads = arguments.threads or range(1, min(machine["cores"], 2) + 1)
+    if not arguments.json:
+        print(f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, Numba {machine['numba']}")
+        print(f"{'workload':<20} {'unit':<10} {'per s':>12} {'per s, core':>12} {'slowest':>12} {'fastest':>12}   "
+              "Python, Numba loop, 10^6/s")  # fmt: skip
+    workloads = {}
+    try:
+        if arguments.traces:
+            plays = bench.trace_plays(arguments.traces)
+        else:
+            plays = bench.folder_plays(arguments.levels) if arguments.levels else bench.generated_plays()
+        measured = bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads)
+        for name, result in measured:
+            workloads[name] = result
+            if not arguments.json:
+                figures = [f"{result[key]:>12,.0f}" for key in ("per_s", "per_s_per_core", "slowest", "fastest")]
+                loops = result["calibration"]
+                print(f"{name:<20} {result['unit']:<10}", *figures, f"  {loops['python']:.1f}, {loops['numba']:.0f}",
+                      flush=True)  # fmt: skip
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if arguments.json:
+        print(json.dumps({"machine": machine, "workloads": workloads}, indent=2))
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# render, generate
+
+
+def _render(arguments) -> int:
+    from nppsim import render  # Pillow is an extra
+
+    *level, out = arguments.paths
+    if len(level) != (0 if arguments.sheet else 1):
+        raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
+    try:
+        if arguments.sheet:
+            levels = LevelSet.open(arguments.sheet)
+            shown = range(min(arguments.count, len(levels)))
+            picture = render.contact_sheet([levels[i] for i in shown], [levels.entries[i].file for i in shown])
+        elif arguments.replay:
+            drawn = Level.load(level[0])
+            run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
+            picture = render.draw_route(drawn, run, arguments.scale, title=Path(level[0]).name)
+        else:
+            picture = render.draw_level(Level.load(level[0]), arguments.scale)
+        picture.save(out)
+    except (render.RenderError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    print(f"{out}: {picture.width} x {picture.height}")
+    return 0
+
+
+def _generate(arguments) -> int:
+    from nppsim.generate import generate
+
+    if arguments.seed < 0 or (arguments.count is not None and arguments.count < 1):
+        raise CommandError(f"seed {arguments.seed} must be at least 0, and --count {arguments.count} at least 1")
+    try:
+        if arguments.count is None:
+            generate(arguments.category, arguments.seed)[0].save(arguments.out)
+        else:
+            seeds = range(arguments.seed, arguments.seed + arguments.count)
+            LevelSet.write(arguments.out, (generate(arguments.category, seed) for seed in seeds))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    print(arguments.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""Speed of the simulator: physics alone, with observations, restarts, snapshots, and compiling levels.
+
+Everything random is made, and every kernel compiled and run once, before the clock starts.  A figure is the median of
+several rounds.  Shared machines change their speed from hour to hour, so beside every figure stands what a fixed
+pure-Python loop and a fixed Numba loop did in the same second: compare figures only where these agree.
+"""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, BatchSimulator
+from nppsim.bench_kernels import advance, spin, start_all
+from nppsim.generate import CATEGORIES, generate
+from nppsim.level import MINE, TOGGLE_MINE, Level, LevelError
+from nppsim.levelset import LevelSet
+from nppsim.observe import layout
+from nppsim.physics.state import ENTITY, NINJA
+from nppsim.verify import cases
+
+NUM_ENVS = 1024  # environments stepped together: enough to make the cost of a call, and of waiting for a thread, small
+PHYSICS_ENVS, PHYSICS_FRAMES = 256, 200  # environments, and frames of each, in one call of the physics kernel
+FRAME_SKIP = 4
+RANDOM_FRAMES = 1200  # length of a random play, 20 s; then it starts again
+LEVELS_PER_CATEGORY = 40  # of the generated levels
+NUM_DECISIONS = 32  # rows of random actions, used over and over
+
+
+@dataclass(frozen=True)
+class Play:
+    """A level and the inputs (uint8[frames]) played on it; at their end, and at death or win, it starts again."""
+
+    level: Level
+    inputs: np.ndarray
+
+
+def generated_plays(levels_per_category: int = LEVELS_PER_CATEGORY) -> list[Play]:
+    """Random play on generated levels of every category."""
+    seeds = range(levels_per_category)
+    return _random_plays(generate(category, seed)[0] for category in CATEGORIES for seed in seeds)
+
+
+def folder_plays(path: str | Path) -> list[Play]:
+    """Random play on the levels of a folder; LevelSetError if it is none."""
+    return _random_plays(LevelSet.open(path))
+
+
+def trace_plays(path: str | Path) -> list[Play]:
+    """The recorded play of a trace file, on levels that can be simulated.  Raises ValueError if it is no trace file."""
+    plays = []
+    for theme, case, trace in cases(path):
+        play = Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"])
+        try:
+            LevelBank([play.level])
+        except LevelError:
+            continue  # entities that are not built yet; ``nppsim verify`` counts them
+        plays.append(play)
+    if not plays:
+        raise ValueError(f"{path}: no case has a level that can be simulated; choose another trace file")
+    return plays
+
+
+def _random_plays(levels) -> list[Play]:
+    rng = np.random.default_rng(0)
+    plays = []
+    for level in levels:
+        actions = rng.integers(NUM_ACTIONS, size=RANDOM_FRAMES // FRAME_SKIP)
+        plays.append(Play(level, np.repeat(ACTION_INPUT[actions], FRAME_SKIP)))
+    return plays
+
+
+def benchmark(
+    plays: Sequence[Play], *, rounds: int = 5, seconds: float = 1.5, threads: Sequence[int] = (1,)
+) -> Iterator[tuple[str, dict]]:
+    """Measure; yields (name of the workload, result) one by one.
+
+    seconds: time of one workload, without preparation.  threads: every workload that can use them runs with each count.
+    A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
+    (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
+    "frames_per_s_per_core" and "decisions_per_s_per_core".  Raises ValueError for settings out of range.
+    """
+    if rounds < 1 or not seconds > 0:
+        raise ValueError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
+    if not all(1 <= count <= machine()["cores"] for count in threads):
+        raise ValueError(f"threads={list(threads)}: this machine has cores for 1..{machine()['cores']}")
+    calibrate()  # compiled
+    for count in threads:
+        workloads = {**_physics(plays, count), **_simulator(plays, count)}
+        if count == 1:
+            workloads |= _single(plays)
+        for name, prepare in workloads.items():
+            run, unit, observations = prepare()
+            yield f"{name}/{count}", _measured(run, unit, observations, count, rounds, seconds)
+
+
+def calibrate() -> dict[str, float]:
+    """Million iterations per second of a fixed pure-Python loop and of a fixed Numba loop, about 0.05 s in all."""
+    return {"python": _rate(lambda: _python_loop(200_000)) / 1e6, "numba": _rate(lambda: spin(5_000_000)) / 1e6}
+
+
+def machine() -> dict[str, str | int]:
+    """What the figures belong to."""
+    cpu = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        cpu = names[0] if names else cpu
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "cpu": cpu,
+        "cores": cores,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The clock
+
+
+def _rate(run: Callable[[], int]) -> float:
+    begin = time.perf_counter()
+    count = run()
+    return count / (time.perf_counter() - begin)
+
+
+def _measured(run, unit, observations, threads, rounds, seconds) -> dict:
+    """The result of one workload.  run: does a portion of the work and returns how many units that were."""
+    run()  # compiles
+    begin = time.perf_counter()
+    run()
+    calls = max(round(seconds / rounds / (time.perf_counter() - begin)), 1)
+    rates, calibrations = [], [calibrate()]
+    for _ in range(rounds):
+        rates.append(_rate(lambda: sum(run() for _ in range(calls))))
+        calibrations.append(calibrate())
+    per_s = statistics.median(rates)
+    result = {"unit": unit, "per_s": per_s, "per_s_per_core": per_s / threads, "threads": threads}
+    if unit == "frames":
+        result["frames_per_s_per_core"] = per_s / threads
+    if unit == "decisions":
+        result["decisions_per_s_per_core"] = per_s / threads
+        result["frames_per_s_per_core"] = per_s / threads * FRAME_SKIP  # a few less: episodes end inside a decision
+    result["slowest"], result["fastest"] = min(rates), max(rates)
+    result["observations"] = list(observations)
+    result["calibration"] = {name: statistics.median(c[name] for c in calibrations) for name in calibrations[0]}
+    return result
+
+
+def _python_loop(n: int) -> int:
+    x = 1
+    for _ in range(n):
+        x = (x * 1103515245 + 12345) & 0x7FFFFFFF
+    assert x
+    return n
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Workloads: name -> function that prepares it and returns (run, unit, observation keys)
+
+
+def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable]:
+    """Physics alone, on levels without and with mines (which there are)."""
+
+    def mined(play):
+        return bool(np.isin(play.level.records[1:, 0], (MINE, TOGGLE_MINE)).any())
+
+    groups = {
+        "physics": [play for play in plays if not mined(play)],
+        "physics_mines": [play for play in plays if mined(play)],
+    }
+    return {name: lambda g=group: _prepare_physics(g, threads) for name, group in groups.items() if group}
+
+
+def _prepare_physics(plays, threads):
+    bank = LevelBank([play.level for play in plays])
+    lengths = np.array([len(play.inputs) for play in plays])
+    inputs = np.zeros((len(plays), lengths.max() + 1), np.uint8)
+    for row, play in zip(inputs, plays, strict=True):
+        row[: len(play.inputs)] = play.inputs
+    ninjas, entities = np.zeros(PHYSICS_ENVS, NINJA), np.zeros((PHYSICS_ENVS, bank.max_entities), ENTITY)
+    start_all(ninjas, entities, bank.world, np.arange(PHYSICS_ENVS) % len(plays))
+
+    edges = np.linspace(0, PHYSICS_ENVS, threads + 1).astype(int).tolist()
+    pool = ThreadPoolExecutor(threads)
+
+    def part(begin, end):
+        advance(begin, end, ninjas, entities, bank.world, inputs, lengths, PHYSICS_FRAMES)
+
+    def run():
+        list(pool.map(part, edges[:-1], edges[1:]))
+        return PHYSICS_ENVS * PHYSICS_FRAMES
+
+    part(0, 0)  # compiled before two threads want it
+
+    return run, "frames", ()
+
+
+def _simulator(plays: Sequence[Play], threads: int) -> dict[str, Callable]:
+    """Decisions of random play with three sets of observations."""
+    levels = [play.level for play in plays]
+    sets = {"state_only": ("game_state",), "vision_free": layout.VISION_FREE, "with_images": layout.ALL}
+    return {name: lambda k=keys: _prepare_decisions(levels, k, threads) for name, keys in sets.items()}
+
+
+def _prepare_decisions(levels, keys, threads):
+    simulator = BatchSimulator(levels, NUM_ENVS, frame_skip=FRAME_SKIP, observations=keys, threads=threads)
+    actions = np.random.default_rng(0).integers(NUM_ACTIONS, size=(NUM_DECISIONS, NUM_ENVS))
+    simulator.reset()
+
+    def run():
+        for row in actions:
+            simulator.step(row)
+        return actions.size
+
+    return run, "decisions", simulator.keys
+
+
+def _single(plays: Sequence[Play]) -> dict[str, Callable]:
+    """What runs on one core: restarts with observations, snapshot and restore, compiling levels."""
+    levels = [play.level for play in plays]
+
+    def prepared(function, unit, keys=()):
+        def prepare():
+            simulator = BatchSimulator(levels, NUM_ENVS, frame_skip=FRAME_SKIP, threads=1)
+            simulator.reset()
+            return (lambda: function(simulator)), unit, keys
+
+        return prepare
+
+    def reset(simulator):
+        simulator.reset()
+        return NUM_ENVS
+
+    def snapshot(simulator):
+        for i in range(NUM_ENVS):
+            simulator.restore(i, simulator.snapshot(i))
+        return NUM_ENVS
+
+    def compile_levels(_simulator):
+        LevelBank(levels)
+        return len(levels)
+
+    return {
+        "reset": prepared(reset, "resets", layout.VISION_FREE),
+        "snapshot_restore": prepared(snapshot, "pairs"),
+        "level_compile": prepared(compile_levels, "levels"),
+    }

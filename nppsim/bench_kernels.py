@@ -1,0 +1,38 @@
+"""Kernels of the benchmark, in a file of their own: compiled code is kept per content of the files that it depends on
+(``_cache``), and what ``bench`` imports, such as the level generators, is none of it.
+"""
+
+import numpy as np
+from numba import njit
+
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.physics.tick import start, tick
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def advance(begin, end, ninjas, entities, world, inputs, lengths, frames):
+    """Advance every environment by ``frames`` frames of its play; physics and nothing else."""
+    for i in range(begin, end):
+        ninja = ninjas[i]
+        level = ninja["level"]
+        for _ in range(frames):
+            tick(ninja, entities[i], world, inputs[level, ninja["frame"]])
+            if ninja["frame"] == lengths[level] or ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
+                start(ninja, entities[i], world, level)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def start_all(ninjas, entities, world, levels):
+    for i in range(len(ninjas)):
+        start(ninjas[i], entities[i], world, levels[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def spin(n):
+    """n iterations that no compiler can shorten; the calibration loop."""
+    x = np.uint64(88172645463325252)
+    for _ in range(n):  # xorshift
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+    return n if x else 0

@@ -1,0 +1,386 @@
+"""Gymnasium environments over the batched simulator: ``NppEnv`` (one) and ``NppVectorEnv`` (many).
+
+Importing this module registers both as ``nppsim/Npp-v0``.  Both play the same way: with the same seed, environment i of
+a ``NppVectorEnv`` seeded with s sees what a ``NppEnv`` seeded with s + i sees, whatever the number of threads.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numba import njit
+
+from nppsim import batch
+from nppsim import reward as rewards
+from nppsim.bank import LevelBank
+from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, WON, BatchSimulator
+from nppsim.level import Level
+from nppsim.levelset import LevelSet
+from nppsim.observe import layout
+from nppsim.reward import RewardConfig
+
+ENV_ID = "nppsim/Npp-v0"
+OUTCOMES = ("timeout", "won", "died")  # by the simulator's outcome number
+NO_RESTART = -1  # in ``next_level``: leave the environment in the last state of its episode
+
+Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
+
+
+def as_bank(levels: Levels) -> LevelBank:
+    """A LevelBank of a bank (itself), levels, a LevelSet, or the folder of one.
+
+    Raises LevelSetError for a folder that is no level set, LevelError for a level that cannot be simulated.
+    """
+    if isinstance(levels, LevelBank):
+        return levels
+    return LevelBank(LevelSet.open(levels) if isinstance(levels, str | Path) else levels)
+
+
+def observation_space(observations: Sequence[str]) -> spaces.Dict:
+    """The space of one environment's observations; names or keys as in ``layout``."""
+    specs = [layout.SPECS[key] for key in layout.resolve(observations)]
+    return spaces.Dict({s.key: spaces.Box(s.low, s.high, s.shape, np.dtype(s.dtype).type) for s in specs})
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
+    """``batch._step``, but with the last observation of deaths and wins too, and without a restart for NO_RESTART."""
+    for i in range(begin, end):
+        batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out)
+        if (out.terminated[i] or out.truncated[i]) and next_level[i] != NO_RESTART:
+            batch._observe(i, state, world, fields, static, final_views)
+            batch._restart(i, next_level[i], state, world, fields, static)
+        batch._observe(i, state, world, fields, static, views)
+
+
+class _Simulator(BatchSimulator):
+    """A BatchSimulator whose ``final_obs`` is valid in every finished row, and that can leave out restarts.
+
+    Training looks only at the last observation of a time-out, to bootstrap from; Gymnasium hands out all of them.
+    """
+
+    def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
+        """As ``BatchSimulator.step``; with NO_RESTART as ``next_level`` an environment stays where it ended."""
+        if not self._started:
+            raise ResetNeeded("there is no running episode: call reset() before step()")
+        actions = np.ascontiguousarray(actions, np.int64)
+        if actions.shape != (self.num_envs,) or ((actions < 0) | (actions >= NUM_ACTIONS)).any():
+            raise ValueError(f"actions are {actions!r}; needed are {self.num_envs} integers 0..{NUM_ACTIONS - 1}")
+        self._run(
+            _step, actions, self.next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
+            self._static, self._out, self._views, self._final_views,
+        )  # fmt: skip
+        self.finished = np.flatnonzero(self.terminated | self.truncated)
+        return self.obs
+
+    def row(self, observations: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
+        """A copy of environment i's observations."""
+        return {key: values[i].copy() for key, values in observations.items()}
+
+    def start_info(self, level: int) -> dict:
+        """What ``reset`` reports about the level that an environment was started on."""
+        return {"level": int(level), "level_name": self.bank.levels[level].name}
+
+    def episode_info(self, i: int) -> dict:
+        """What ``step`` reports about the episode of environment i that just ended."""
+        episode = self.episode[i]
+        return {
+            **self.start_info(episode["level"]),
+            "is_success": bool(episode["outcome"] == WON),
+            "outcome": OUTCOMES[episode["outcome"]],
+            "frames": int(episode["frames"]),
+            "decisions": int(episode["decisions"]),
+            "gold": int(episode["gold"]),
+            "episode_return": float(episode["ret"]),
+            "reward_terms": dict(zip(rewards.TERMS, episode["terms"].tolist(), strict=True)),
+        }
+
+
+def _level_option(options: dict | None, num_levels: int, known: Sequence[str], shape: tuple[int, ...]):
+    """``options["level"]`` as an int64 array of ``shape``, checked; None if it is absent."""
+    options = options or {}
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"reset got the unknown option {unknown[0]!r}; known: {', '.join(known)}")
+    if "level" not in options:
+        return None
+    levels = np.asarray(options["level"])
+    inside = levels.dtype.kind in "iu" and ((levels >= 0) & (levels < num_levels)).all()
+    if not inside or levels.shape not in ((), shape):
+        raise ValueError(f"options['level'] is {options['level']!r}; needed are indices of levels, 0..{num_levels - 1}")
+    return np.broadcast_to(levels, shape).astype(np.int64)
+
+
+class NppEnv(gymnasium.Env):
+    """N++: reach the exit switch, then the exit, without dying.
+
+    ## Description
+    One ninja on one level, in the exact physics of the game (60 frames a second).  At every decision the agent chooses
+    which keys are held for the next ``frame_skip`` frames.
+
+    ## Action space
+    ``Discrete(6)``: 0 no-op, 1 left, 2 right, 3 jump, 4 jump + left, 5 jump + right.
+    ``action_masks()`` says which of them can have an effect of their own.
+
+    ## Observation space
+    A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); every component is described
+    in ``docs/observations.md``.
+
+    | name           | key                     | shape         | dtype   | meaning                                  |
+    |----------------|-------------------------|---------------|---------|------------------------------------------|
+    | `state`        | `game_state`            | (26,)         | float32 | position, velocity, contacts, timers     |
+    | `reachability` | `reachability_features` | (8,)          | float32 | path lengths, two way-points, phase      |
+    | `entities`     | `entity_positions`      | (6,)          | float32 | ninja, exit switch, exit                 |
+    | `switches`     | `switch_states`         | (25,)         | float32 | five locked doors and their switches     |
+    | `hazards`      | `hazards`               | (8, 5)        | float32 | nearest hazards                          |
+    | `surroundings` | `surroundings`          | (3, 19, 19)   | uint8   | solid, deadly and one-way parts nearby  |
+    | `player_frame` | `player_frame`          | (84, 84, 1)   | uint8   | picture of 168 px around the ninja       |
+    | `global_view`  | `global_view`           | (176, 100, 1) | uint8   | picture of the whole level, x first      |
+
+    ## Reward
+    The sum of the terms of a preset of ``nppsim.reward`` ("default", "october", "recommended") or of a RewardConfig:
+    win, death, switch, time and, with the same ``gamma`` as the learner's, potential-based shaping along the path.
+
+    ## Start of an episode
+    The ninja stands at the spawn of a level: ``options={"level": index}`` chooses it, otherwise it is drawn uniformly
+    with the environment's own generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
+
+    ## End of an episode
+    Terminated: the exit is reached, or the ninja dies.  Truncated: the level's time limit (``LevelBank.time_limit``,
+    300 frames and 2 more per px of the way, at most 6000) is over.  ``info`` of the last step: ``is_success``,
+    ``outcome`` ("won", "died", "timeout"), ``level``, ``level_name``, ``frames``, ``decisions``, ``gold``,
+    ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
+
+    ## Arguments
+    levels: LevelBank, LevelSet, levels, or the path of a dataset folder.  observations: names or keys of the table.
+    frame_skip: frames per decision, at least 1.  reward: preset or RewardConfig.  gamma: discount per decision.
+    render_mode: None or "rgb_array", a picture of level, ninja and the way so far (extra ``video``).
+
+        env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
+
+    ## Version history
+    * v0: initial version
+    """
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 15}
+
+    def __init__(
+        self,
+        levels: Levels,
+        observations: Sequence[str] = layout.VISION_FREE,
+        frame_skip: int = 4,
+        reward: str | RewardConfig = "default",
+        gamma: float = 0.995,
+        render_mode: str | None = None,
+    ):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
+        self.simulator = _Simulator(
+            as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1
+        )
+        self.simulator.next_level[:] = NO_RESTART
+        self.observation_space = observation_space(observations)
+        self.action_space = spaces.Discrete(NUM_ACTIONS)
+        self.metadata = {**self.metadata, "render_fps": 60 / frame_skip}
+        self.render_mode = render_mode
+        self._inputs: list[np.ndarray] = []  # of this episode
+        self._playing = False
+
+    @property
+    def bank(self) -> LevelBank:
+        """The levels; ``options={"level": i}`` is an index into them."""
+        return self.simulator.bank
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, np.ndarray], dict]:
+        """Start an episode.  options: {"level": index} chooses the level.  Returns observations and info."""
+        super().reset(seed=seed)
+        chosen = _level_option(options, len(self.bank), ("level",), (1,))
+        levels = self.np_random.integers(len(self.bank), size=1) if chosen is None else chosen
+        observations = self.simulator.reset(levels)
+        self._inputs, self._playing = [], True
+        return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
+
+    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        """One decision.  Returns observations, reward, terminated, truncated and info (empty but at the end)."""
+        if not self._playing:
+            raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
+        if not self.action_space.contains(action):
+            raise ValueError(f"the action is {action!r}; needed is an integer 0..{NUM_ACTIONS - 1}")
+        before = self._frame
+        observations = self.simulator.step(np.array([action], np.int64))
+        self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
+        self._playing = len(self.simulator.finished) == 0
+        return (
+            self.simulator.row(observations, 0),
+            float(self.simulator.rewards[0]),
+            bool(self.simulator.terminated[0]),
+            bool(self.simulator.truncated[0]),
+            {} if self._playing else self.simulator.episode_info(0),
+        )
+
+    @property
+    def _frame(self) -> int:
+        return int(self.simulator.state.ninja["frame"][0])
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """uint8[frames]: input bytes of this episode so far; with the level they reproduce it exactly."""
+        return np.concatenate([np.empty(0, np.uint8), *self._inputs])
+
+    def action_masks(self) -> np.ndarray:
+        """bool[6]: actions that can have an effect of their own now."""
+        return self.simulator.action_masks()[0]
+
+    def render(self) -> np.ndarray | None:
+        """uint8[H, W, 3]: level, ninja and way so far; None without render_mode.  For films use ``nppsim.render``."""
+        if self.render_mode is None:
+            return None
+        if self._frame == 0 and not self._playing:
+            raise ResetNeeded("there is nothing to show yet: call reset() first")
+        from nppsim import render  # Pillow is an extra
+
+        *_, picture = render.frames(self.bank.levels[self.simulator.level[0]], self.inputs, fps=1)
+        return picture
+
+
+class NppVectorEnv(VectorEnv):
+    """Many ``NppEnv``, stepped together by one kernel.
+
+    Autoreset mode SAME_STEP: the step that ends an episode returns the first observation of the next one; the last
+    observation and the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays,
+    with masks ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
+
+    levels, observations, frame_skip, reward, gamma: as for ``NppEnv``.  num_envs: number of environments.
+    threads: CPU threads, all usable ones if None; results do not depend on it.
+    copy: hand out copies of the observations; with False the arrays are written again by the next step.
+    """
+
+    metadata: ClassVar = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self,
+        levels: Levels,
+        num_envs: int = 1,
+        observations: Sequence[str] = layout.VISION_FREE,
+        frame_skip: int = 4,
+        reward: str | RewardConfig = "default",
+        gamma: float = 0.995,
+        threads: int | None = None,
+        copy: bool = True,
+    ):
+        self.simulator = _Simulator(
+            as_bank(levels),
+            num_envs,
+            frame_skip=frame_skip,
+            observations=observations,
+            reward=reward,
+            gamma=gamma,
+            threads=threads,
+        )
+        self.num_envs = num_envs
+        self.copy = copy
+        self.single_observation_space = observation_space(observations)
+        self.single_action_space = spaces.Discrete(NUM_ACTIONS)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._generators: list = [None] * num_envs
+        self._seeds: list = [None] * num_envs
+        # A step must know the next level, so each generator is one draw ahead: ``next_level`` holds what it drew.
+        for i in range(num_envs):
+            self._seed(i, None)
+
+    @property
+    def bank(self) -> LevelBank:
+        """The levels; ``options={"level": i}`` are indices into them."""
+        return self.simulator.bank
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:
+        """The generator of each environment, from which its levels are drawn."""
+        return tuple(self._generators)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:
+        """The seed of each environment's generator."""
+        return tuple(self._seeds)
+
+    def _seed(self, i: int, seed: int | None) -> None:
+        self._generators[i], self._seeds[i] = seeding.np_random(seed)
+        self._draw(i)
+
+    def _draw(self, i: int) -> None:
+        self.simulator.next_level[i] = self._generators[i].integers(len(self.bank))
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
+    ) -> tuple[dict[str, np.ndarray], dict]:
+        """Start an episode in every environment.
+
+        seed: environment i gets seed + i, or its own of a sequence; None: its generator goes on.
+        options: "level", one index or int[num_envs]; "reset_mask", bool[num_envs], starts only these environments.
+        Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
+        """
+        if seed is None or isinstance(seed, int | np.integer):
+            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"seed has {len(seeds)} entries; needed is one for each of {self.num_envs} environments")
+        chosen = _level_option(options, len(self.bank), ("level", "reset_mask"), (self.num_envs,))
+        started = np.flatnonzero(self._reset_mask(options))
+        for i in started:
+            if seeds[i] is not None:
+                self._seed(i, seeds[i])
+        levels = np.full(self.num_envs, -1, np.int32)
+        levels[started] = (self.simulator.next_level if chosen is None else chosen)[started]
+        observations = self.simulator.reset(levels)
+        infos: dict = {}
+        for i in started:
+            if chosen is None:
+                self._draw(i)
+            infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
+        return self._handed_out(observations), infos
+
+    def _reset_mask(self, options: dict | None) -> np.ndarray:
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
+            raise ValueError(f"options['reset_mask'] is {mask!r}; needed is bool[{self.num_envs}] with a True entry")
+        return mask
+
+    def step(self, actions: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict]:
+        """One decision of every environment.  actions: int[num_envs], 0..5.
+
+        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos, which is
+        empty unless an episode has ended.
+        """
+        simulator = self.simulator
+        observations = simulator.step(actions)
+        infos: dict = {}
+        for i in simulator.finished:
+            last = {"final_obs": simulator.row(simulator.final_obs, i), "final_info": simulator.episode_info(i)}
+            infos = self._add_info(infos, {**last, **simulator.start_info(simulator.level[i])}, i)
+            self._draw(i)
+        return (
+            self._handed_out(observations),
+            simulator.rewards.astype(np.float64),
+            simulator.terminated.copy(),
+            simulator.truncated.copy(),
+            infos,
+        )
+
+    def _handed_out(self, observations):
+        return {key: values.copy() if self.copy else values for key, values in observations.items()}
+
+    def action_masks(self) -> np.ndarray:
+        """bool[num_envs, 6]: actions that can have an effect of their own now."""
+        return self.simulator.action_masks()
+
+
+gymnasium.register(ENV_ID, entry_point="nppsim.env:NppEnv", vector_entry_point="nppsim.env:NppVectorEnv")
