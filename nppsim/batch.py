@@ -1,10 +1,11 @@
 """BatchSimulator: N environments over a LevelBank, one call per decision.
 
-One Numba call advances every environment by ``frame_skip`` frames, adds up rewards, restarts finished episodes and writes
-observations straight into arrays that the caller keeps.  An environment is one row of bytes; nothing depends on the number
-of threads or on which environments share a batch.
+One kernel advances every environment by ``frame_skip`` frames, adds up rewards, restarts finished episodes and writes
+observations straight into arrays that the caller keeps.  An environment is one row of bytes; nothing depends on the
+number of threads or on which environments share a batch.
 """
 
+import itertools
 import os
 import sys
 import time
@@ -22,7 +23,7 @@ from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import EXIT, EXIT_SWITCH, Level
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
 from nppsim.physics.tick import start, tick
 from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 
@@ -342,26 +343,11 @@ class BatchSimulator:
         self._started = False
 
     def _allocate_state(self):
-        """One row of bytes per environment; the records are views of it.
-
-        At least two rows and at least one byte of each part: views of a single row, or of nothing, count as contiguous,
-        and Numba would compile every kernel once more for them.
-        """
-        n, entities = max(self.num_envs, 2), self.bank.max_entities
+        # At least one byte of each part: a view of nothing counts as contiguous too (see ``allocate``).
         blocks = _NUM_BLOCKS if self.reward_config.exploration else 1
-        parts = [
-            (NINJA, ()),
-            (RUNNING, ()),
-            (np.dtype("f8"), (rewards.NUM_TERMS,)),
-            (ENTITY, (entities,)),
-            (np.dtype("u1"), (blocks,)),
-        ]
-        offsets = np.cumsum([0] + [-(-t.itemsize * int(np.prod(shape)) // 8) * 8 for t, shape in parts])
-        self._rows = np.zeros((n, int(offsets[-1])), np.uint8)
-        views = []
-        for (dtype, shape), offset in zip(parts, offsets[:-1], strict=True):
-            strides = (self._rows.strides[0], *([dtype.itemsize] if shape else []))
-            views.append(np.ndarray((n, *shape), dtype, self._rows, int(offset), strides))
+        terms = (np.dtype("f8"), (rewards.NUM_TERMS,))
+        parts = [(NINJA, ()), (RUNNING, ()), terms, (ENTITY, (self.bank.max_entities,)), (np.dtype("u1"), (blocks,))]
+        self._rows, views = allocate(self.num_envs, parts)
         self.state = State(*views)
         self._fields = make_fields(self.bank, self.num_envs)
 
@@ -424,7 +410,7 @@ class BatchSimulator:
                 kernel(0, self.num_envs, *arguments)
                 return
             edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
-            parts = iter(list(zip(edges[:-1], edges[1:], strict=True)))
+            parts = iter(list(itertools.pairwise(edges)))
 
             def work():
                 for begin, end in parts:

@@ -1,7 +1,7 @@
 """Search in the exact simulator for runs that finish a level, on the decision grid.
 
-Two uses of one beam search over states: ``plan`` follows the geodesic distance to the exit, ``retime`` follows the route of
-a 60 Hz recording so closely that it still finishes with one action per ``frame_skip`` frames.
+Two uses of one beam search over states: ``plan`` follows the geodesic distance to the exit, ``retime`` follows the route
+of a 60 Hz recording so closely that it still finishes with one action per ``frame_skip`` frames.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, State, _fields_now, make_fields
 from nppsim.level import Level
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
 from nppsim.physics.tick import start, tick
 from nppsim.replay import Replay
 from nppsim.simulate import simulate
@@ -115,28 +115,22 @@ def _begin(state, world):
     start(state.ninja[0], state.entities[0], world, 0)
 
 
-def _rows(count: int, entities: int):
-    """(uint8[count, ...], State) for states that need no episode: ninja and entities only."""
-    size = NINJA.itemsize + ENTITY.itemsize * entities
-    rows = np.zeros((count, -(-size // 8) * 8), np.uint8)
-    ninja = np.ndarray((count,), NINJA, rows, 0, (rows.shape[1],))
-    entity = np.ndarray((count, entities), ENTITY, rows, NINJA.itemsize, (rows.shape[1], ENTITY.itemsize))
-    empty = np.ndarray((count, 0), np.float64, rows, 0, (rows.shape[1], 8))
-    return rows, State(ninja, ninja, empty, entity, rows[:, :0])
+def _states(count: int, entities: int) -> tuple[np.ndarray, State]:
+    """Rows of bytes and views for states that need no episode: ninja and entities only."""
+    rows, (ninja, entity) = allocate(count, [(NINJA, ()), (ENTITY, (entities,))])
+    nothing = rows[:, :0]
+    return rows, State(ninja, ninja, nothing, entity, nothing)
 
 
-def _search(bank, frame_skip, beam, max_decisions, budget, mode, route, rng, noise_px, snapshot_row=None):
+def _search(bank, frame_skip, beam, max_decisions, budget, mode, route, rng, noise_px):
     """Beam search; (actions, inputs, simulated) of the first win, or (None, None, simulated)."""
     entities = bank.max_entities
-    rows, states = _rows(beam, entities)
-    child_rows, children = _rows(beam * NUM_ACTIONS, entities)
+    rows, states = _states(beam, entities)
+    child_rows, children = _states(beam * NUM_ACTIONS, entities)
     fields = make_fields(bank, beam * NUM_ACTIONS)
     scores, keys = np.empty(beam * NUM_ACTIONS), np.empty(beam * NUM_ACTIONS, np.int64)
     frames = np.empty(beam * NUM_ACTIONS, np.int64)
-    if snapshot_row is None:
-        _begin(states, bank.world)
-    else:
-        rows[0, : snapshot_row.size] = snapshot_row
+    _begin(states, bank.world)
     count, simulated = 1, 0
     last_action = np.zeros(beam, np.int64)
     history: list[np.ndarray] = []  # child number (6 * parent + action) of each state kept, per decision
@@ -244,6 +238,6 @@ def _confirm(level, inputs):
 
 
 def par_frames(level: Level) -> int | None:
-    """Length in frames of the run that ``plan`` finds; None if it finds none.  For ``generate.dataset.make_level_set``."""
+    """Length in frames of the run that ``plan`` finds; None if it finds none: a ``verify`` for ``make_level_set``."""
     found = plan(level)
     return found and found.frames

@@ -7,7 +7,7 @@ from numba import njit
 
 from nppsim.bank import LevelBank
 from nppsim.level import MINE, TOGGLE_MINE, Level
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
 from nppsim.physics.tick import start, tick
 
 
@@ -77,7 +77,7 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
     if inputs.ndim != 1 or (inputs.size and (inputs.min() < 0 or inputs.max() > 255)):
         raise ValueError(f"inputs must be one byte per frame, a vector of 0..255; got shape {inputs.shape}")
     bank = LevelBank([level])
-    ninjas, entities = np.zeros(1, NINJA), np.zeros((1, bank.max_entities), ENTITY)
+    _, (ninjas, entities) = allocate(1, [(NINJA, ()), (ENTITY, (bank.max_entities,))])
     count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), 10)), np.zeros((len(inputs), count), np.uint8)
     n = _run(ninjas, entities, bank.world, inputs.astype(np.uint8), frames, entity_state)

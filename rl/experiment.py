@@ -43,9 +43,10 @@ from rl.results import EpisodeRecord, aggregate, format_table, write_json
 from rl.upload import Uploader
 from rl.vec_env import BatchVecEnv
 from rl.video import record_evaluation
-from rl.weight_map import transfer
+from rl.weight_map import check_same_policy, transfer
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
+PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the cloned one
 _VERSIONS = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")
 
 
@@ -173,6 +174,7 @@ class Suites:
                 seed=evaluation.seed,
                 frame_skip=self.config.frame_skip,
                 observations=observations,
+                reward=self.config.reward_preset,
             )
         return self._made[key]
 
@@ -227,7 +229,9 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     moved = None
     if cloned is not None:
         moved = transfer(cloned.state_dict(), ppo.policy)
-        log(str(moved))
+        rows = dataset.rows(validation=True)[:PROBE_ROWS]
+        agreement = check_same_policy(cloned, ppo.policy, {key: dataset.observations[key][rows] for key in sim.keys})
+        log(f"{moved}; {agreement:.0%} of greedy actions agree on {len(rows)} held-out decisions")
         ppo.anchor_to(cloned)
     ppo.set_logger(
         Logger(
@@ -235,7 +239,9 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
             [TensorBoardOutputFormat(str(folder / "tensorboard")), CSVOutputFormat(str(folder / "progress.csv"))],
         )
     )
-    monitor = TrainingMonitor(config, folder, suites.get(architecture.observations, periodic=True), plan, uploader, log)
+    monitor = TrainingMonitor(
+        config, root, folder, suites.get(architecture.observations, periodic=True), plan, uploader, log
+    )
     if config.resume_from is not None:
         monitor.resume(ppo)
     try:

@@ -16,6 +16,7 @@ from rl.evaluation import EarlyStopping, EvaluationSuite
 from rl.events import require_tags
 from rl.ppo import DivergedError
 from rl.results import ALL, aggregate
+from rl.upload import UploadError
 
 REQUIRED_TAGS = (
     *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),
@@ -30,11 +31,14 @@ PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 class TrainingMonitor(BaseCallback):
     """Watches one training run.
 
-    folder: of the run.  suite: what is played every ``eval_freq`` decisions.  events: what happened, in words and numbers.
+    root: the experiment's folder; folder: of this run.  suite: what is played every ``eval_freq`` decisions.
+    events: what happened, in words and numbers.
     Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
-    def __init__(self, config: ExperimentConfig, folder: Path, suite: EvaluationSuite, plan: Plan, uploader, log):
+    def __init__(
+        self, config: ExperimentConfig, root: Path, folder: Path, suite: EvaluationSuite, plan: Plan, uploader, log
+    ):
         super().__init__()
         self.config, self.folder, self.suite, self.plan, self.uploader, self.log = (
             config,
@@ -46,8 +50,12 @@ class TrainingMonitor(BaseCallback):
         )
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
-        self._next = {"evaluation": config.evaluation.eval_freq, "checkpoint": config.save_freq}
-        self._next["upload"] = config.upload.sync_freq
+        self._periodic = {
+            "evaluation": (config.evaluation.eval_freq, self._evaluate),
+            "checkpoint": (config.save_freq, self._checkpoint),
+            "upload": (config.upload.sync_freq, self._upload),
+        }
+        self._next = {name: period for name, (period, _) in self._periodic.items()}
         self._stop = False
         self._bar = None
         self._printed = 0.0
@@ -65,16 +73,7 @@ class TrainingMonitor(BaseCallback):
             return
         if not self._checked:
             self._check_first_update()
-        for name, action in (
-            ("evaluation", self._evaluate),
-            ("checkpoint", self._checkpoint),
-            ("upload", self._upload),
-        ):
-            period = {
-                "evaluation": self.config.evaluation.eval_freq,
-                "checkpoint": self.config.save_freq,
-                "upload": self.config.upload.sync_freq,
-            }[name]
+        for name, (period, action) in self._periodic.items():
             if period and self.num_timesteps >= self._next[name]:
                 action()
                 self._next[name] = (self.num_timesteps // period + 1) * period
@@ -119,7 +118,7 @@ class TrainingMonitor(BaseCallback):
         mean = inputs.mean(dim=0).abs().max().item()
         if mean > MAX_INPUT_MEAN:
             raise DivergedError(
-                f"a normalised input averages {mean:.1f} standard deviations away from its statistics over the first rollout: "
+                f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
                 "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"
             )
         total = self.config.ppo.total_timesteps
@@ -152,7 +151,10 @@ class TrainingMonitor(BaseCallback):
 
     def _upload(self) -> None:
         if self.uploader:
-            self.uploader.sync(self.folder.parent)
+            try:
+                self.uploader.sync(self.root)
+            except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
+                self.log(f"upload failed and will be tried again: {error}")
 
     def save(self, ppo, name: str) -> Path:
         """Write a checkpoint with everything that training needs to go on."""

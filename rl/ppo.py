@@ -36,7 +36,8 @@ class BatchPPO(PPO):
 
     env: BatchVecEnv over a BatchSimulator.  config: a settled PPOConfig.  plan: sizes and precision.
     statistics: for the policy's normaliser.  ``anchor_to`` makes it stay close to a cloned policy for a while.
-    speed: seconds spent so far in each of PHASES; decisions_played and seconds: since training began here.  Raises DivergedError when the update meets numbers that are not finite.
+    speed: seconds spent so far in each of PHASES; decisions_played and seconds: since training began.
+    Raises DivergedError when an update meets numbers that are not finite.
     """
 
     def __init__(
@@ -98,6 +99,11 @@ class BatchPPO(PPO):
         if self.config.time_budget_minutes:
             done = max(done, self.seconds / 60 / self.config.time_budget_minutes)
         return min(done, 1.0)
+
+    @staticmethod
+    def _wrap_env(env, verbose: int = 0, monitor_wrapper: bool = True):
+        """The environment as it is: the networks read images as the simulator draws them, so nothing is transposed."""
+        return env
 
     def collect_rollouts(self, env, callback: BaseCallback, rollout_buffer, n_rollout_steps: int) -> bool:
         """Play ``n_rollout_steps`` decisions in every environment; False if a callback wants to stop."""
@@ -213,8 +219,8 @@ class BatchPPO(PPO):
                 ).tolist()
                 if not np.isfinite(measured).all():
                     raise DivergedError(
-                        f"update {self.updates + 1}: the loss is not finite ({measured}); lower --initial-lr, or look for "
-                        "observations that are not finite with scripts/doctor.py"
+                        f"update {self.updates + 1}: the loss is not finite ({measured}); lower --initial-lr, "
+                        "or look for observations that are not finite"
                     )
                 if config.target_kl and measured[4] > 1.5 * config.target_kl and not critic_only:
                     stopped = True

@@ -278,20 +278,28 @@ def distance_to_box(x, y, box):
     return math.hypot(x - min(max(x, box[0]), box[2]), y - min(max(y, box[1]), box[3]))
 
 
+def points_within(x, y, reach):
+    """{lattice point: distance} of those closer than ``reach`` px to a place."""
+    i, j, n = int(x // 12), int(y // 12), int(reach // 12) + 2
+    around = [(a, b) for a in range(i - n, i + n + 1) for b in range(j - n, j + n + 1)]
+    gaps = {p: math.sqrt((12 * p[0] - x) * (12 * p[0] - x) + (12 * p[1] - y) * (12 * p[1] - y)) for p in around}
+    return {p: gap for p, gap in gaps.items() if gap < reach}
+
+
 def lattice(level, listed, closed):
     """{point: price of entering it} of all free points; closed: indices of the entities whose doors are closed."""
     price = {(i, j): 1 for i in range(COLUMNS) for j in range(ROWS)}
     for e in listed:
         if e.kind in (MINE, TOGGLE_MINE):
-            for i, j in price:
-                if (12 * i - e.x) ** 2 + (12 * j - e.y) ** 2 < 14.5**2:
-                    price[i, j] = 6
+            price |= {p: 6 for p in points_within(e.x, e.y, 14.5) if p in price}
     for (cx, cy), tile in stage(level).items():
         for i, j in _points_near(tile) if tile else ():
             price.pop((2 * cx + i, 2 * cy + j), None)
     for k in closed:
-        for point in [p for p in price if distance_to_box(12 * p[0], 12 * p[1], listed[k].door) < BODY]:
-            del price[point]
+        x1, y1, x2, y2 = listed[k].door
+        for i, j in points_within((x1 + x2) / 2, (y1 + y2) / 2, 30.0):
+            if distance_to_box(12 * i, 12 * j, listed[k].door) < BODY:
+                price.pop((i, j), None)
     return price
 
 
@@ -321,8 +329,7 @@ def dijkstra(price, seeds):
 
 def seeds_around(price, x, y, reach, offset):
     """Free points within touching distance of a goal."""
-    gaps = {p: math.sqrt((12 * p[0] - x) * (12 * p[0] - x) + (12 * p[1] - y) * (12 * p[1] - y)) for p in price}
-    return {p: offset + int(gap / UNIT) for p, gap in gaps.items() if gap < reach}
+    return {p: offset + int(gap / UNIT) for p, gap in points_within(x, y, reach).items() if p in price}
 
 
 def merged(*many):
@@ -391,7 +398,7 @@ def field(level, listed, closed, goals):
 
 
 def fields(level, closed):
-    """(way to the switch and over it to the exit, way to the exit, units from switch to exit) for levels of one exit."""
+    """(ways over the switch to the exit, ways to the exit, units from switch to exit), for one set of closed doors."""
     listed = entities(level)
     to_exit = field(level, listed, closed, [(e.x, e.y, 22.0, 0) for e in listed if e.kind == EXIT])
     switches = [e for e in listed if e.kind == EXIT_SWITCH]

@@ -24,7 +24,7 @@ def closed_doors(listed, states):
 # -------------------------------------------------------------------------------------------------------------- vectors
 def game_state(ninja):
     """The components of ``layout`` by name."""
-    names = "standing running braking jumping falling wall_sliding".split()
+    names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
     values = {f"state_{name}": float(ninja["state"] == k) for k, name in enumerate(names)}
     values |= {name: float(ninja[name]) for name in ("x", "y", "vx", "vy", "airborne", "walled", "wall_normal")}
     values |= {name: float(ninja[name]) for name in ("gravity", "drag", "jump_held")}
@@ -212,7 +212,7 @@ class Ledger:
         return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, 200.0)
 
     def decide(self, frames):
-        """The terms of one decision, in the order of ``reward.TERMS``; frames: [(ninja, states), ...] after each frame."""
+        """The terms of one decision, in the order of ``reward.TERMS``; frames: (ninja, states) after each frame."""
         c, (ninja, states) = self.config, frames[-1]
         first_touch = bool(ninja["switch_taken"]) and not self.taken
         self.taken |= first_touch

@@ -57,7 +57,7 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
 def test_each_hop_goes_down_a_shortest_way_to_a_goal(seed):
     level = random_level(seed, 0.2)
     bank = LevelBank([level])
-    distance, hop, _ = compiled_fields(bank)
+    _, hop, _ = compiled_fields(bank)
     field = naive.fields(level, [k for k in switched(level) if naive.entities(level)[k].closed])[1]
     rng = np.random.default_rng(seed)
     reached = sorted(field.distance)
@@ -72,7 +72,7 @@ def test_each_hop_goes_down_a_shortest_way_to_a_goal(seed):
 def test_the_way_from_a_place_leads_over_the_best_lattice_point_around_it(seed):
     level = random_level(seed, 0.3)
     bank = LevelBank([level])
-    distance, hop, _ = compiled_fields(bank)
+    distance, _, _ = compiled_fields(bank)
     fields = naive.fields(level, [k for k in switched(level) if naive.entities(level)[k].closed])
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
@@ -85,7 +85,7 @@ def test_the_way_from_a_place_leads_over_the_best_lattice_point_around_it(seed):
 
 def test_the_way_along_a_corridor_is_its_length():
     bank = LevelBank([corridor(spawn=20, switch=60, door=120)])
-    # 40 steps of 6 px to the switch and 60 on to the exit, less what is touched from afar (16 and 22 px, in steps of 12).
+    # 40 steps of 6 px to the switch and 60 on to the exit; they are touched from 16 and 22 px.
     assert bank.path_length[0] == pytest.approx(240 + 360, abs=24)
     assert bank.time_limit[0] == int(300 + 2 * bank.path_length[0])
 
@@ -144,7 +144,7 @@ def test_two_locked_doors_are_opened_one_after_the_other():
     first, second = switched(level)
     way = {}
     for name, closed in (("both", [first, second]), ("second", [second]), ("none", [])):
-        distance, hop, _ = compiled_fields(bank, closed)
+        distance, _, _ = compiled_fields(bank, closed)
         way[name] = paths.nearest_node(distance[0], 360.0, 276.0)[0]
     assert way["both"] == bank.path_length[0]
     # The way back to the first switch is gone after the first; the second switch is on the way.

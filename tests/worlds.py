@@ -70,7 +70,7 @@ def _tick(ninjas, entities, world, input_byte):
 
 
 class Walk:
-    """The bare physics of one level, frame by frame; unlike every driver of the package it goes on after death and win."""
+    """The bare physics of one level, frame by frame; unlike the package's drivers, also after death and win."""
 
     def __init__(self, level):
         self.bank = LevelBank([level])

@@ -66,7 +66,8 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """Nearest surface point: (result, x, y); result 1 front-facing, -1 back-facing, 0 nothing there.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by 0.1 px^2; ties go to the
-    earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.  segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
+    earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
+    segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
     best = 9999999.0
     result, best_x, best_y = 0, 0.0, 0.0

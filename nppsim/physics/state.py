@@ -58,3 +58,19 @@ ENTITY = np.dtype(
         ("clock", "u1"),  # regular doors: frames since the last touch; open exits: their place in the order of opening
     ]
 )
+
+
+def allocate(count: int, parts: list[tuple[np.dtype, tuple[int, ...]]]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """One row of bytes per environment, and views of its columns.
+
+    parts: (dtype, shape within a row) of each view.  Returns uint8[rows, size] and views [rows, *shape]; rows is ``count``
+    but at least 2, as numpy flags a view of one row as contiguous, and Numba would compile every kernel again for it.
+    """
+    rows = max(count, 2)
+    offsets = np.cumsum([0] + [-(-dtype.itemsize * int(np.prod(shape)) // 8) * 8 for dtype, shape in parts])
+    data = np.zeros((rows, int(offsets[-1])), np.uint8)
+    views = []
+    for (dtype, shape), offset in zip(parts, offsets[:-1], strict=True):
+        strides = (data.strides[0], *([dtype.itemsize] if shape else []))
+        views.append(np.ndarray((rows, *shape), dtype, data, int(offset), strides))
+    return data, views
