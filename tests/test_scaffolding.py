@@ -133,6 +133,68 @@ def test_documents_name_commands_that_exist(document):
     text = document.read_text()
     for script in re.findall(r"\b(scripts/\w+\.py)", text):
         assert (ROOT / script).exists(), f"{document.name} names {script}"
+    for module in re.findall(r"python3? -m ((?:nppsim|hardware|bc|rl)(?:\.\w+)*)", text):
+        path = ROOT.joinpath(*module.split("."))
+        found = (path / "__main__.py").exists() or path.with_suffix(".py").exists()
+        assert found, f"{document.name} names python -m {module}"
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    assert {"train", "test", "lint", "format", "bench", "clean"} <= targets
+
+
+def test_make_train_runs_the_main_job_and_lets_users_change_it():
+    def dry_run(*arguments):
+        command = ["make", "-n", "-o", ".venv/installed", "train", *arguments]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+
+    assert {"scripts/train_and_compare.py", "mlp_baseline", "datasets/train", "--use-curriculum"} <= set(dry_run())
+    assert dry_run("ARGS=--help")[-2:] == ["scripts/train_and_compare.py", "--help"]
+
+
+def test_setup_is_done_once_and_again_when_its_files_change(tmp_path):
+    """With a stand-in for pip: once, and again for a newer pyproject.toml or constraints.txt."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >> calls\n')
+    python.chmod(0o755)
+
+    def installs():
+        subprocess.run(["make", "setup"], cwd=tmp_path, check=True, capture_output=True)
+        return (tmp_path / "calls").read_text().count("pip install")
+
+    assert [installs(), installs()] == [1, 1]
+    assert "-c constraints.txt -e .[train,video,s3,dev]" in (tmp_path / "calls").read_text()
+    # A minute passes; without it both files could carry the same tick of the clock.
+    now = time.time()
+    for name, age_s in (("pyproject.toml", 70), ("constraints.txt", 70), (".venv/installed", 60)):
+        os.utime(tmp_path / name, (now - age_s, now - age_s))
+    assert installs() == 1
+    for number, name in enumerate(("pyproject.toml", "constraints.txt"), start=2):
+        os.utime(tmp_path / ".venv" / "installed", (now - 60, now - 60))
+        os.utime(tmp_path / name, (now - 30, now - 30))
+        assert installs() == number
+        os.utime(tmp_path / name, (now - 70, now - 70))
+
+
+def test_setup_without_a_suitable_python_says_what_to_install(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    for name in ("python3", "python3.11"):
+        (tmp_path / name).write_text("#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["make", "setup"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "error: Python 3.11 or newer is needed" in done.stderr
+    assert "Python 3.9.2" in done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_commands_that_exist(document):
+    text = document.read_text()
+    for script in re.findall(r"\b(scripts/\w+\.py)", text):
+        assert (ROOT / script).exists(), f"{document.name} names {script}"
     for package in re.findall(r"python3? -m (nppsim|hardware|bc|rl)\b", text):
         assert (ROOT / package / "__main__.py").exists(), f"{document.name} names python -m {package}"
     targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
