@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from nppsim.bank import MAX_TIME_LIMIT
+from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
 from nppsim.geometry import STAGE_HEIGHT, STAGE_WIDTH
 
 TERMS = ("win", "death", "switch", "time", "shaping", "closest", "proximity", "exploration")
@@ -108,7 +108,7 @@ def audit(
         time = reward.time * frame_skip * float(discounts.sum())
         closest = reward.closest * path * float(discounts.mean())
         win = time + closest + reward.win * discounts[-1] + reward.switch * discounts[decisions // 2]
-        limit = min(300 + 2 * path, MAX_TIME_LIMIT)
+        limit = min(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * path, MAX_TIME_LIMIT)
         waiting = gamma ** np.arange(int(limit / frame_skip))
         timeout = reward.time * frame_skip * float(waiting.sum())
         death = reward.time * frame_skip * float((gamma ** np.arange(15)).sum()) + reward.death * gamma**15

@@ -74,8 +74,11 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
     Raises LevelError for a level that cannot be simulated, ValueError for inputs that are not one byte a frame.
     """
     inputs = np.ascontiguousarray(inputs)
-    if inputs.ndim != 1 or (inputs.size and (inputs.min() < 0 or inputs.max() > 255)):
-        raise ValueError(f"inputs must be one byte per frame, a vector of 0..255; got shape {inputs.shape}")
+    whole = np.issubdtype(inputs.dtype, np.integer) or inputs.size == 0
+    if inputs.ndim != 1 or not whole or (inputs.size and (inputs.min() < 0 or inputs.max() > 255)):
+        raise ValueError(
+            f"inputs must be one byte per frame, a vector of whole numbers 0..255; got {inputs.dtype}{list(inputs.shape)}"
+        )
     bank = LevelBank([level])
     _, (ninjas, entities) = allocate(1, [(NINJA, ()), (ENTITY, (bank.max_entities,))])
     count = len(bank.world.entity)
