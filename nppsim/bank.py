@@ -97,9 +97,11 @@ class LevelBank:
         return len(self.levels)
 
     @property
-    def has_switched_doors(self) -> bool:
-        """Whether any level has doors with a switch, whose state changes the ways."""
-        return bool((self.world.level["switches_end"] > self.world.level["switches_first"]).any())
+    def ways_change(self) -> bool:
+        """Whether any level has doors with a switch, or several exits: its ways then depend on what was touched."""
+        level = self.world.level
+        doors, exits = level["switches_end"] > level["switches_first"], level["exits_end"] > level["exits_first"] + 2
+        return bool((doors | exits).any())
 
 
 def _level_records(compiled) -> np.ndarray:
@@ -149,5 +151,8 @@ def _compute_paths(world, stage, nodes, distance, hop, path_length):
         closed = np.empty(end - first, np.uint8)
         for k in range(first, end):
             closed[k - first] = world.entity[k]["closed"]
-        record["switch_to_exit"] = paths.compute_fields(world, nodes[level], level, closed, distance[level], hop[level])
+        opened = np.zeros(record["exits_end"] - record["exits_first"], np.uint8)
+        record["switch_to_exit"] = paths.compute_fields(
+            world, nodes[level], level, closed, opened, distance[level], hop[level]
+        )
         path_length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]

@@ -62,7 +62,7 @@ Output = namedtuple("Output", "rewards terminated truncated level outcome frames
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
     """Path fields of a bank, with room for ``count`` environments' own ones where doors can change."""
-    rows = count if bank.has_switched_doors else 1
+    rows = count if bank.ways_change else 1
     return Fields(
         bank.nodes,
         bank.distance,
@@ -76,8 +76,9 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fields_now(i, state, world, fields):
-    """(distance, hop, switch_to_exit) of environment i, for its doors as they are now."""
+    """(distance, hop, switch_to_exit) of environment i, for its doors and exits as they are now."""
     level = state.ninja[i]["level"]
+    exits, exits_end = world.level[level]["exits_first"], world.level[level]["exits_end"]
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
     base = world.level[level]["entity_first"]
     changed = False
@@ -86,6 +87,11 @@ def _fields_now(i, state, world, fields):
         closed = state.entities[i, k - base]["closed"]
         changed |= closed != world.entity[k]["closed"]
         key = key * 3 + closed + 1
+    if exits_end - exits > 2:
+        for k in range(exits, exits_end):
+            is_open = state.entities[i, k - base]["clock"] > 0
+            changed |= is_open
+            key = key * 2 + is_open
     key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
     if not changed:
         return fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
@@ -93,8 +99,11 @@ def _fields_now(i, state, world, fields):
         closed = np.empty(end - first, np.uint8)
         for k in range(first, end):
             closed[k - first] = state.entities[i, k - base]["closed"]
+        opened = np.empty(exits_end - exits, np.uint8)
+        for k in range(exits, exits_end):
+            opened[k - exits] = state.entities[i, k - base]["clock"] > 0
         fields.own_switch_to_exit[i] = paths.compute_fields(
-            world, fields.nodes[level], level, closed, fields.own_distance[i], fields.own_hop[i]
+            world, fields.nodes[level], level, closed, opened, fields.own_distance[i], fields.own_hop[i]
         )
         fields.key[i] = key
     return fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]

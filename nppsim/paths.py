@@ -183,11 +183,15 @@ def _clear(nodes, distance, hop):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distance, hop):
-    """One field: distances (uint16 units) and next hops towards the objective of ``phase`` (0: switch, 1: exit)."""
+def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop):
+    """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
+
+    onward_of: int64, one per exit door or exit switch of the level: length of the way that is left from there in units;
+    UNREACHABLE: no goal.
+    """
     queue = np.empty(NUM_NODES, np.int32)
     _clear(nodes, distance, hop)
-    tail = _seed_objective(nodes, world, level, phase, switch_offset, distance, queue)
+    tail = _seed_goals(nodes, world, level, onward_of, distance, queue)
     _spread(nodes, distance, hop, queue, tail)
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
     if first == end:
@@ -195,7 +199,7 @@ def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distan
     # Where doors cut the objective off: to a locked door's switch, and on as if locked doors were open.
     onward, onward_hop = np.empty(NUM_NODES, np.uint16), np.empty(NUM_NODES, np.uint8)
     _clear(nodes_open, onward, onward_hop)
-    tail = _seed_objective(nodes_open, world, level, phase, switch_offset, onward, queue)
+    tail = _seed_goals(nodes_open, world, level, onward_of, onward, queue)
     _spread(nodes_open, onward, onward_hop, queue, tail)
     cut_off = nodes.copy()
     for node in range(NUM_NODES):
@@ -212,43 +216,57 @@ def _field(nodes, nodes_open, world, level, closed, phase, switch_offset, distan
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _seed_objective(nodes, world, level, phase, switch_offset, distance, queue):
+def _seed_goals(nodes, world, level, onward_of, distance, queue):
     tail = 0
-    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
-        x, y = world.entity[k]["x"], world.entity[k]["y"]
-        if phase == 1 and world.entity[k]["type"] == EXIT:
-            tail = _seed(nodes, x, y, EXIT_REACH, 0, distance, queue, tail)
-        elif phase == 0 and world.entity[k]["type"] == EXIT_SWITCH and world.entity[k]["active"]:
-            tail = _seed(nodes, x, y, SWITCH_REACH, switch_offset, distance, queue, tail)
+    first = world.level[level]["exits_first"]
+    for row in range(len(onward_of)):
+        if onward_of[row] != UNREACHABLE:
+            goal = world.entity[first + row]
+            reach = EXIT_REACH if goal["type"] == EXIT else SWITCH_REACH
+            tail = _seed(nodes, goal["x"], goal["y"], reach, onward_of[row], distance, queue, tail)
     return tail
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def compute_fields(world, nodes, level, closed, distance, hop):
-    """Both fields of a level for one state of its switched doors.
+def compute_fields(world, nodes, level, closed, opened, distance, hop):
+    """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
 
     nodes: uint8[4539] of the level (``static_nodes``).  closed: uint8[n], one flag per door with a switch, in type order.
+    opened: uint8[m], one flag per exit door and exit switch, in type order; an exit door's is set once it is open.
     distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL; hop: uint8[2, 4539], direction of the next lattice
-    point, 255 at the goal.  Returns the length from the (first) exit switch to the exit in units.
+    point, 255 at the goal.  Field 1 leads to the exits that are open (to all while none is); field 0 leads over a switch
+    to its own exit.  Returns the least length from a switch to its exit in units, UNREACHABLE if there is none.
     """
+    record = world.level[level]
     shut, open_ = nodes.copy(), nodes.copy()
-    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
-        if closed[k - world.level[level]["switches_first"]]:
+    for k in range(record["switches_first"], record["switches_end"]):
+        if closed[k - record["switches_first"]]:
             door = world.entity[k]
             _close_door(shut, door["x1"], door["y1"], door["x2"], door["y2"])
-            if world.entity[k]["type"] != LOCKED_DOOR:
+            if door["type"] != LOCKED_DOOR:
                 _close_door(open_, door["x1"], door["y1"], door["x2"], door["y2"])
-    _field(shut, open_, world, level, closed, 1, 0, distance[1], hop[1])
-    offset = UNREACHABLE
-    for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
-        if world.entity[k]["type"] == EXIT_SWITCH and world.entity[k]["active"] and offset == UNREACHABLE:
-            offset = _at(distance[1], world.entity[k]["x"], world.entity[k]["y"])
-    if offset == UNREACHABLE:
-        distance[0, :] = UNREACHABLE
-        hop[0, :] = NO_HOP
-        return offset
-    _field(shut, open_, world, level, closed, 0, offset, distance[0], hop[0])
-    return offset
+    first = record["exits_first"]
+    rows = record["exits_end"] - first
+    onward_of = np.full(rows, UNREACHABLE, np.int64)
+    to_switch = np.full(rows, UNREACHABLE, np.int64)
+    least = UNREACHABLE
+    for row in range(rows):  # one exit after the other: from its switch to itself
+        switch = world.entity[first + row]
+        if switch["type"] != EXIT_SWITCH or not switch["active"]:
+            continue
+        own_exit = record["entity_first"] + switch["partner"] - first
+        onward_of[own_exit] = 0
+        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1])
+        onward_of[own_exit] = UNREACHABLE
+        to_switch[row] = _at(distance[1], switch["x"], switch["y"])
+        least = min(least, to_switch[row])
+    _field(shut, open_, world, level, closed, to_switch, distance[0], hop[0])
+    if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
+        for row in range(rows):
+            if world.entity[first + row]["type"] == EXIT and (opened[row] or not opened.any()):
+                onward_of[row] = 0
+        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1])
+    return least
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

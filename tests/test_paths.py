@@ -9,6 +9,7 @@ from worlds import corridor, random_level, tiles
 
 from nppsim import paths
 from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
 from nppsim.level import LOCKED_DOOR, TRAP_DOOR, Level
 from nppsim.observe.layout import MAX_PATH
 
@@ -21,7 +22,8 @@ def compiled_fields(bank, closed=None, index=0):
     rows = range(level["switches_first"], level["switches_end"])
     flags = np.array([k - level["entity_first"] in closed for k in rows], np.uint8)
     distance, hop = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
-    units = paths.compute_fields(bank.world, bank.nodes[index], index, flags, distance, hop)
+    opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
+    units = paths.compute_fields(bank.world, bank.nodes[index], index, flags, opened, distance, hop)
     return distance, hop, int(units)
 
 
@@ -173,3 +175,23 @@ def test_a_level_without_an_exit_has_no_way():
     bank = LevelBank([Level.build(tiles(), (20, 46))])
     assert bank.path_length[0] == MAX_PATH
     assert bank.time_limit[0] == 6000
+
+
+def test_with_several_exits_the_way_leads_over_a_switch_to_its_own_exit_and_then_to_the_open_one():
+    """A corridor: exit B, spawn, switch A, switch B, exit A, from left to right."""
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[10, 2:40] = 0
+    y = 46  # 276 px, in the middle of the corridor
+    exits = [((60, y), (140, y)), ((100, y), (20, y))]  # (switch, exit door), in steps of 6 px
+    level = Level.build(tiles, (40, y), exits=exits)
+    sim = BatchSimulator([level], 2, observations=("reachability",))
+    sim.reset(np.zeros(2, int))
+    spawn, switch_a, exit_a = 240.0, 360.0, 840.0
+    assert sim.obs["reachability_features"][0, 1] == pytest.approx(exit_a - spawn, abs=12)
+    while not sim.state.ninja["switch_taken"][0]:
+        before = sim.obs["reachability_features"][0, 1]
+        sim.step(np.array([2, 0]))
+    after, x = sim.obs["reachability_features"][0, 1], sim.state.ninja["x"][0]
+    assert x < switch_a
+    assert after == pytest.approx(exit_a - x, abs=12)  # not back to exit B, which is nearer and closed
+    assert before > after
