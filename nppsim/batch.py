@@ -74,7 +74,7 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _fields_now(i, state, world, fields):
     """(distance, hop, switch_to_exit) of environment i, for its doors and exits as they are now."""
     level = state.ninja[i]["level"]
@@ -122,7 +122,7 @@ def _straight_distance(ninja, entities, world, level):
     return best
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _potential(i, state, world, fields, reward):
     """phi of the present state of environment i."""
     ninja = state.ninja[i]
@@ -169,7 +169,7 @@ def _explore(ninja, visited):
     return new
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out):
     """One decision of one environment: frames, reward terms, end of the episode."""
     ninja, running, reward, terms = state.ninja[i], state.running[i], static.reward, state.terms[i]
@@ -234,7 +234,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out)
         out.ret[i] = terms.sum()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _observe(i, state, world, fields, static, views):
     """Write the observations of environment i that are wanted."""
     ninja, entities = state.ninja[i], state.entities[i]
