@@ -63,13 +63,14 @@ class TrainingMonitor(BaseCallback):
         self._first_rollout_began = time.monotonic()
 
     def _on_training_start(self) -> None:
+        self._updates_before = self.model.updates  # those of an interrupted run that goes on
         total = self.config.ppo.total_timesteps
         self._bar = tqdm(total=total, unit="decision", unit_scale=True, desc="PPO", disable=not sys.stderr.isatty())
 
     def _on_rollout_start(self) -> None:
         """Between updates (and before the first rollout)."""
         ppo = self.model
-        if ppo.updates == 0:
+        if ppo.updates == self._updates_before:
             return
         if not self._checked:
             self._check_first_update()

@@ -155,7 +155,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
         (["--num-gpus", "2"], "several GPUs"),
         (["--no-such-flag"], "no-such-flag"),
         (["--architectures", "full_hgt"], "later"),
-        (["--train-dataset", "datasets/test"], "both"),
+        (["--train-dataset", "datasets/test"], "are also in"),
     ],
 )
 def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path):

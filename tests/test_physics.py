@@ -429,5 +429,5 @@ def test_left_wins_over_right():
 
 
 def test_inputs_that_are_no_vector_of_bytes_are_refused():
-    with pytest.raises(ValueError, match=r"one byte per frame, a vector of 0..255; got shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"one byte per frame, a vector of whole numbers 0..255; got uint8\[2, 2\]"):
         nppsim.simulate(room(), np.zeros((2, 2), np.uint8))
