@@ -1,4 +1,4 @@
-"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | render | generate``."""
+"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | render | generate | plan``."""
 
 import argparse
 import json
@@ -71,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
     generate.add_argument("--seed", type=int, default=0, help="of the (first) level (default: %(default)s)")
     generate.add_argument("--count", type=int, metavar="N", help="levels of seeds SEED ... SEED + N - 1")
+
+    plan = command(_plan, "plan", "search a run that finishes a level, and write it as a replay")
+    plan.add_argument("level", metavar="LEVEL")
+    plan.add_argument("out", metavar="OUT.replay")
+    plan.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
+    plan.add_argument("--seed", type=int, default=0)
+    plan.add_argument("--budget", type=int, default=5_000_000, help="simulated frames (default: %(default)s)")
     return parser
 
 
@@ -220,6 +227,24 @@ def _generate(arguments) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     print(arguments.out)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# plan
+
+
+def _plan(arguments) -> int:
+    from nppsim.planner import plan
+
+    if arguments.frame_skip < 1 or arguments.budget < 1:
+        raise CommandError(f"--frame-skip {arguments.frame_skip} and --budget {arguments.budget} must be at least 1")
+    level = Level.load(arguments.level)
+    run = plan(level, arguments.frame_skip, seed=arguments.seed, budget=arguments.budget)
+    if run is None:
+        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; raise --budget")
+    Replay(level, run.inputs, success=True).save(arguments.out)
+    print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
     return 0
 
 

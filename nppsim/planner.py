@@ -19,7 +19,7 @@ from nppsim.replay import Replay
 from nppsim.simulate import simulate
 
 CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one
-POSITION_CELL, SPEED_CELL = 4.0, 0.2  # px and px per frame: states in one cell count as the same
+POSITION_CELL, SPEED_CELL = 1.0, 0.05  # px, px per frame, times frame_skip: states in one cell count as the same
 _ROUTE, _PATH = 0, 1
 _LOST = 1e12
 
@@ -72,7 +72,7 @@ def _expand(
                 if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
                     break
             simulated += frames[c]
-            keys[c] = _cell_key(ninja, entities, world)
+            keys[c] = _cell_key(ninja, entities, world, frame_skip)
             if ninja["state"] == DEAD:
                 scores[c] = _LOST
             elif ninja["state"] == CELEBRATING:
@@ -93,12 +93,13 @@ def _expand(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _cell_key(ninja, entities, world):
+def _cell_key(ninja, entities, world, frame_skip):
     """Cell of a state: position, velocity, ninja state, whether jump is held, switches and doors."""
-    key = np.int64(np.floor(ninja["x"] / POSITION_CELL))
-    key = key * 256 + np.int64(np.floor(ninja["y"] / POSITION_CELL))
-    key = key * 128 + np.int64(np.floor(ninja["vx"] / SPEED_CELL)) % 128
-    key = key * 128 + np.int64(np.floor(ninja["vy"] / SPEED_CELL)) % 128
+    position, speed = POSITION_CELL * frame_skip, SPEED_CELL * frame_skip
+    key = np.int64(np.floor(ninja["x"] / position))
+    key = key * 1024 + np.int64(np.floor(ninja["y"] / position))
+    key = key * 512 + np.int64(np.floor(ninja["vx"] / speed)) % 512
+    key = key * 512 + np.int64(np.floor(ninja["vy"] / speed)) % 512
     key = key * 16 + ninja["state"]
     key = key * 2 + ninja["jump_held"]
     key = key * 2 + ninja["switch_taken"]
