@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -308,7 +308,9 @@ def pretrain(config, policy, dataset, folder: Path, writer, device, seed, log):
             config={"bc": asdict(config.bc), "epoch": epoch},
         )
 
-    result = imitation.pretrain(policy, dataset, config.bc, writer, device, on_improvement=save, log=log)
+    result = imitation.pretrain(
+        policy, dataset, replace(config.bc, seed=seed), writer, device, on_improvement=save, log=log
+    )
     log(result.table())
     return result
 
