@@ -38,6 +38,7 @@ from rl.evaluation import EvaluationSuite, RandomPolicy
 from rl.monitor import TrainingMonitor
 from rl.policy import NppPolicy, build_policy
 from rl.ppo import PHASES, BatchPPO
+from rl.probe import update_probe
 from rl.report import write_report
 from rl.results import EpisodeRecord, aggregate, format_table, write_json
 from rl.upload import Uploader
@@ -185,12 +186,11 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     architecture = get_architecture(name)
     torch.manual_seed(seed)
-    plan = hardware.plan(
-        architecture.observations,
-        total_timesteps=config.ppo.total_timesteps,
-        machine=machine,
-        **config.hardware.plan_flags(),
-    )
+    wishes = dict(total_timesteps=config.ppo.total_timesteps, machine=machine, **config.hardware.plan_flags())
+    first = hardware.plan(architecture.observations, **wishes)  # decides the device and precision to measure on
+    memory, seconds = update_probe(name, first.device, first.precision)
+    on_cpu = torch.device(first.device).type == "cpu"
+    plan = hardware.plan(architecture.observations, probe=memory, thread_probe=seconds if on_cpu else None, **wishes)
     log(f"\n{name}, {condition}, seed {seed}\n{plan}")
     torch.set_num_threads(plan.torch_threads)
     device = torch.device(plan.device)
