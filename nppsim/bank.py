@@ -41,7 +41,7 @@ PLACED = np.dtype(
     align=True,
 )  # fmt: skip
 # What the physics kernels read.  Few arrays, because every array of a tuple costs nanoseconds at each call that Numba
-# does not inline (33 arrays: 300 ns a frame, half of the whole).
+# does not inline (a call that returns at once took 145 ns with 27 arrays, 41 ns with 9).
 World = namedtuple(
     "World",
     "level entity "  # LEVEL[L], PLACED[E]

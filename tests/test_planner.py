@@ -1,5 +1,9 @@
 """Search in the simulator: runs that finish, recordings on the decision grid, and the demonstrations made of them."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -71,3 +75,20 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--budget", "10"]) == 2
     assert "raise --budget" in capsys.readouterr().err
     assert not (tmp_path / "none.replay").exists()
+
+
+def test_the_script_makes_demonstrations_and_names_a_folder_that_is_not_there(tmp_path):
+    script = Path(__file__).parents[1] / "scripts" / "make_demonstrations.py"
+
+    def call(levels):
+        command = [sys.executable, script, "--levels", levels, "--out", tmp_path / "out", "--workers", "1"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    LevelSet.write(tmp_path / "levels", [generate("simplest", 1)])
+    done = call(tmp_path / "levels")
+    assert done.returncode == 0, done.stderr
+    assert "1 demonstrations written" in done.stdout
+    missing = call(tmp_path / "nowhere")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("error: ")
+    assert "nowhere" in missing.stderr
