@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from nppsim import _cache, paths
+from nppsim import laps as timing
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.geometry import CELLS_X, CELLS_Y
@@ -29,6 +30,9 @@ from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 
 TIMEOUT, WON, DIED = 0, 1, 2
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
+# With profiling, and at least so many environments, only every so-manieth is timed, another one in each decision: reading
+# the clock costs as much as the shorter phases.
+PROFILE_ALL_BELOW, PROFILE_EVERY = 64, 8
 
 # The running episode of an environment.
 RUNNING = np.dtype(
@@ -57,7 +61,8 @@ State = namedtuple("State", "ninja running terms entities movers visited")
 # recomputed when the key differs).
 Fields = namedtuple("Fields", "nodes distance hop key own_distance own_hop own_switch_to_exit")
 Static = namedtuple("Static", "stage solid background time_limit path_length reward")
-Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms")
+# The last: int64[N, NUM_PHASES], nanoseconds of each phase of the last call, or int64[N, 0] to measure nothing.
+Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms laps")
 
 
 def make_fields(bank: LevelBank, count: int) -> Fields:
@@ -170,23 +175,28 @@ def _explore(ninja, visited):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out):
+def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
     """One decision of one environment: frames, reward terms, end of the episode."""
+    since = timing.begin(laps)
     ninja, running, reward, terms = state.ninja[i], state.running[i], static.reward, state.terms[i]
     had_switch = ninja["switch_taken"]
     before = ninja["frame"]
     new_blocks = 0
+    since = timing.stamp(laps, timing.ACTIONS, since)
     for _ in range(frame_skip):
-        tick(ninja, state.entities[i], state.movers[i], world, input_byte)
+        tick(ninja, state.entities[i], state.movers[i], world, input_byte, laps)
         if reward[8] != 0.0:
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             break
+    since = timing.begin(laps)
     running["decisions"] += 1
     level = ninja["level"]
     won, died = ninja["state"] == CELEBRATING, ninja["state"] == DEAD
     terminal = won or died
+    since = timing.stamp(laps, timing.EVENTS, since)
     truncated = not terminal and ninja["frame"] >= static.time_limit[level]
+    since = timing.stamp(laps, timing.TRUNCATION, since)
 
     total = 0.0
     for term in range(len(terms)):
@@ -200,7 +210,9 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out)
         elif term == 3:
             value = reward[3] * (ninja["frame"] - before)
         elif term == 4:
+            since = timing.stamp(laps, timing.REWARDS, since)
             after = 0.0 if terminal else _potential(i, state, world, fields, reward)
+            since = timing.stamp(laps, timing.PATH, since)
             value = gamma * after - running["potential"]
             running["potential"] = after
         elif term == 5 and reward[6] != 0.0:
@@ -221,6 +233,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out)
             value = reward[8] * new_blocks
         terms[term] += value
         total += value
+    since = timing.stamp(laps, timing.REWARDS, since)
     out.rewards[i] = total
     out.terminated[i] = terminal
     out.truncated[i] = truncated
@@ -232,49 +245,76 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out)
         out.gold[i] = ninja["gold"]
         out.terms[i] = terms
         out.ret[i] = terms.sum()
+    timing.stamp(laps, timing.EVENTS, since)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _observe(i, state, world, fields, static, views):
+def _observe(i, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted."""
+    since = timing.begin(laps)
     ninja, entities = state.ninja[i], state.entities[i]
     level = ninja["level"]
     if len(views.game_state):
         vectors.game_state(ninja, views.game_state[i])
+        since = timing.stamp(laps, timing.GAME_STATE, since)
     if len(views.reachability_features):
         distance, hop, onward = _fields_now(i, state, world, fields)
+        since = timing.stamp(laps, timing.PATH, since)
         vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[i])
+        since = timing.stamp(laps, timing.REACHABILITY, since)
     if len(views.entity_positions):
         vectors.entity_positions(ninja, entities, world, level, views.entity_positions[i])
+        since = timing.stamp(laps, timing.ENTITY_POSITIONS, since)
     if len(views.switch_states):
         vectors.switch_states(entities, world, level, views.switch_states[i])
+        since = timing.stamp(laps, timing.SWITCH_STATES, since)
     if len(views.hazards):
         vectors.hazards_and_surroundings(
-            ninja, entities, world, level, static.solid[level], views.hazards[i], views.surroundings[i]
+            ninja, entities, state.movers[i], world, level, static.solid[level], views.hazards[i], views.surroundings[i]
         )
+        since = timing.stamp(laps, timing.HAZARDS, since)
     if len(views.player_frame):
-        images.player_frame(ninja, entities, world, level, static.stage[level], views.player_frame[i])
+        images.player_frame(ninja, entities, state.movers[i], world, level, static.stage[level], views.player_frame[i])
+        since = timing.stamp(laps, timing.PLAYER_FRAME, since)
     if len(views.global_view):
-        images.global_view(ninja, entities, world, level, static.background[level], views.global_view[i])
+        images.global_view(
+            ninja, entities, state.movers[i], world, level, static.background[level], views.global_view[i]
+        )
+        timing.stamp(laps, timing.GLOBAL_VIEW, since)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
     for i in range(begin, end):
-        _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out)
+        laps = _laps_of(i, state, out)
+        _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
         if out.terminated[i] or out.truncated[i]:
             if out.truncated[i]:
-                _observe(i, state, world, fields, static, final_views)
+                _observe(i, state, world, fields, static, final_views, laps)
+            since = timing.begin(laps)
             _restart(i, next_level[i], state, world, fields, static)
-        _observe(i, state, world, fields, static, views)
+            timing.stamp(laps, timing.RESET, since)
+        _observe(i, state, world, fields, static, views, laps)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _laps_of(i, state, out):
+    """Where environment i writes its times in this call: nowhere, unless it is its turn."""
+    laps = out.laps[i]
+    laps[:] = 0
+    turn = len(out.laps) < PROFILE_ALL_BELOW or (i + state.running[i]["decisions"]) % PROFILE_EVERY == 0
+    return laps if turn else laps[:0]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _reset(begin, end, levels, state, world, fields, static, views):
+def _reset(begin, end, levels, state, world, fields, static, out, views):
     for i in range(begin, end):
+        laps = _laps_of(i, state, out)
         if levels[i] >= 0:
+            since = timing.begin(laps)
             _restart(i, levels[i], state, world, fields, static)
-        _observe(i, state, world, fields, static, views)
+            timing.stamp(laps, timing.RESET, since)
+        _observe(i, state, world, fields, static, views, laps)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -297,6 +337,7 @@ class BatchSimulator:
     levels: a LevelBank or a sequence of levels.  num_envs: N.  frame_skip: frames per decision, at least 1.
     observations: names or keys of ``layout``.  reward: a preset's name or a RewardConfig.  gamma: discount per decision,
     used by the shaping term; give PPO the same.  threads: CPU threads; all usable ones if None.
+    profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
     obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
@@ -315,6 +356,7 @@ class BatchSimulator:
         reward: str | rewards.RewardConfig = "default",
         gamma: float = 0.995,
         threads: int | None = None,
+        profile: bool | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
             raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
@@ -347,7 +389,10 @@ class BatchSimulator:
         episodes = np.zeros(max(num_envs, 2), EPISODE)
         self.episode = episodes[:num_envs]
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
-        self._out = Output(self.rewards, self.terminated, self.truncated, *(episodes[name] for name in EPISODE.names))
+        self.profile = os.environ.get("NPPSIM_PROFILING") == "1" if profile is None else bool(profile)
+        self._laps = np.zeros((num_envs, timing.NUM_PHASES if self.profile else 0), np.int64)
+        records = (episodes[name] for name in EPISODE.names)
+        self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
         self._started = False
 
@@ -386,6 +431,18 @@ class BatchSimulator:
         """int32[N]: index of the level that each environment plays now."""
         return self.state.ninja["level"][: self.num_envs]
 
+    @property
+    def step_timing(self) -> dict[str, float]:
+        """Nanoseconds of each of ``laps.PHASES`` in the last step or reset, all environments and threads together.
+
+        Empty without profiling.  From PROFILE_ALL_BELOW environments on, one in PROFILE_EVERY is timed and counted
+        that many times.
+        """
+        if not self.profile:
+            return {}
+        weight = 1.0 if self.num_envs < PROFILE_ALL_BELOW else float(PROFILE_EVERY)
+        return dict(zip(timing.PHASES, (weight * self._laps.sum(axis=0)).tolist(), strict=True))
+
     def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.
 
@@ -395,7 +452,7 @@ class BatchSimulator:
         if not self._started and (levels < 0).any():
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
-        self._run(_reset, levels, self.state, self.bank.world, self._fields, self._static, self._views)
+        self._run(_reset, levels, self.state, self.bank.world, self._fields, self._static, self._out, self._views)
         return self.obs
 
     def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numba import njit
 
 from nppsim import batch
+from nppsim import laps as timing
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, WON, BatchSimulator
@@ -53,11 +54,14 @@ def observation_space(observations: Sequence[str]) -> spaces.Dict:
 def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
     """``batch._step``, but with the last observation of deaths and wins too, and without a restart for NO_RESTART."""
     for i in range(begin, end):
-        batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out)
+        laps = batch._laps_of(i, state, out)
+        batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
         if (out.terminated[i] or out.truncated[i]) and next_level[i] != NO_RESTART:
-            batch._observe(i, state, world, fields, static, final_views)
+            batch._observe(i, state, world, fields, static, final_views, laps)
+            since = timing.begin(laps)
             batch._restart(i, next_level[i], state, world, fields, static)
-        batch._observe(i, state, world, fields, static, views)
+            timing.stamp(laps, timing.RESET, since)
+        batch._observe(i, state, world, fields, static, views, laps)
 
 
 class _Simulator(BatchSimulator):
@@ -162,6 +166,7 @@ class NppEnv(gymnasium.Env):
     levels: LevelBank, LevelSet, levels, or the path of a dataset folder.  observations: names or keys of the table.
     frame_skip: frames per decision, at least 1.  reward: preset or RewardConfig.  gamma: discount per decision.
     render_mode: None or "rgb_array", a picture of level, ninja and the way so far (extra ``video``).
+    profile: measure the phases of every call (``step_timing``); None: if NPPSIM_PROFILING=1 is in the environment.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -179,12 +184,14 @@ class NppEnv(gymnasium.Env):
         reward: str | RewardConfig = "default",
         gamma: float = 0.995,
         render_mode: str | None = None,
+        profile: bool | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
         self.simulator = _Simulator(
-            as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1
-        )
+            as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
+            profile=profile,
+        )  # fmt: skip
         self.simulator.next_level[:] = NO_RESTART
         self.observation_space = observation_space(observations)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
@@ -226,6 +233,11 @@ class NppEnv(gymnasium.Env):
         )
 
     @property
+    def step_timing(self) -> dict[str, float]:
+        """Nanoseconds of each phase of the last step or reset; empty without profiling.  See ``nppsim.laps``."""
+        return self.simulator.step_timing
+
+    @property
     def _frame(self) -> int:
         return int(self.simulator.state.ninja["frame"][0])
 
@@ -260,6 +272,7 @@ class NppVectorEnv(VectorEnv):
     levels, observations, frame_skip, reward, gamma: as for ``NppEnv``.  num_envs: number of environments.
     threads: CPU threads, all usable ones if None; results do not depend on it.
     copy: hand out copies of the observations; with False the arrays are written again by the next step.
+    profile: as for ``NppEnv``.
     """
 
     metadata: ClassVar = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
@@ -274,6 +287,7 @@ class NppVectorEnv(VectorEnv):
         gamma: float = 0.995,
         threads: int | None = None,
         copy: bool = True,
+        profile: bool | None = None,
     ):
         self.simulator = _Simulator(
             as_bank(levels),
@@ -283,6 +297,7 @@ class NppVectorEnv(VectorEnv):
             reward=reward,
             gamma=gamma,
             threads=threads,
+            profile=profile,
         )
         self.num_envs = num_envs
         self.copy = copy
@@ -300,6 +315,11 @@ class NppVectorEnv(VectorEnv):
     def bank(self) -> LevelBank:
         """The levels; ``options={"level": i}`` are indices into them."""
         return self.simulator.bank
+
+    @property
+    def step_timing(self) -> dict[str, float]:
+        """As of ``NppEnv``, all environments together."""
+        return self.simulator.step_timing
 
     @property
     def np_random(self) -> tuple[np.random.Generator, ...]:

@@ -1,19 +1,51 @@
 """Image observations, drawn from tile templates: no level is rasterised while playing.
 
 Grey values: empty 64, solid 255, deadly 0, gold 128, switch 160, closed exit 112, open exit 208, closed door 224,
-ninja 192.  Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
+one-way 240, ninja 192, launch pad 80, boost pad 96, bounce block 144, thwumps 176 (with their deadly part).
+Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
 """
 
 import numpy as np
 from numba import njit
 
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import EXIT, EXIT_SWITCH, GOLD, LOCKED_DOOR, MINE, TOGGLE_MINE, TRAP_DOOR
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    DEATH_BALL,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    GOLD,
+    LASER,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    REGULAR_DOOR,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    TRAP_DOOR,
+)
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
-from nppsim.physics.entities import DORMANT
+from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
+from nppsim.physics.entities import DORMANT, LETHAL_HALF_WIDTH, PAD_RADIUS
+from nppsim.physics.lasers import EMITTER_RADIUS
+from nppsim.physics.movers import (
+    BALL_RADIUS,
+    BOOST_RADIUS,
+    GUARD_RADIUS,
+    MINI_RADIUS,
+    SHOVE_CORE,
+    THWUMP_REACH,
+    ZAP_RADIUS,
+)
 from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 EMPTY, SOLID, DEADLY, GOLD_GREY, SWITCH, EXIT_CLOSED, EXIT_OPEN, DOOR, NINJA = 64, 255, 0, 128, 160, 112, 208, 224, 192
+ONE_WAY_GREY, PAD_GREY, BOOST_GREY, BLOCK_GREY, THWUMP_GREY = 240, 80, 96, 144, 176
 FRAME_SCALE, VIEW_SCALE = 2, 6  # px of the level per pixel
 _FRAME_TILE, _VIEW_TILE = 24 // FRAME_SCALE, 24 // VIEW_SCALE  # pixels per tile
 
@@ -55,7 +87,27 @@ def _grey_and_size(entity, kind):
         return SWITCH, 6.0
     if kind == LOCKED_DOOR or kind == TRAP_DOOR:
         return SWITCH, 5.0
-    return EMPTY, 0.0
+    if kind == LAUNCH_PAD:
+        return PAD_GREY, PAD_RADIUS
+    if kind == BOOST_PAD:
+        return BOOST_GREY, BOOST_RADIUS
+    if kind == BOUNCE_BLOCK:
+        return BLOCK_GREY, BLOCK_HALF
+    if kind == THWUMP:
+        return THWUMP_GREY, THWUMP_HALF
+    if kind == SHOVE_THWUMP:
+        return THWUMP_GREY, SHOVE_HALF
+    if kind == FLOOR_GUARD:
+        return DEADLY, GUARD_RADIUS
+    if kind == DEATH_BALL:
+        return DEADLY, BALL_RADIUS
+    if kind == MINI_DRONE:
+        return DEADLY, MINI_RADIUS
+    if kind == LASER:
+        return DEADLY, EMITTER_RADIUS
+    if kind == REGULAR_DOOR or kind == ONE_WAY:
+        return EMPTY, 0.0
+    return DEADLY, ZAP_RADIUS  # zap and chaser drones
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -67,29 +119,83 @@ def _fill(out, a1, a2, b1, b2, grey):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def global_view(ninja, entities, world, level, static, out):
+def _line_of(placed, movers):
+    """(grey, x1, y1, x2, y2), px, of the line drawn on top of an entity: a one-way, a deadly face or a beam; else grey -1."""
+    kind = placed["type"]
+    if kind == ONE_WAY:
+        tx, ty = -ONE_WAY_HALF_LENGTH * placed["y1"], ONE_WAY_HALF_LENGTH * placed["x1"]
+        return ONE_WAY_GREY, placed["x"] - tx, placed["y"] - ty, placed["x"] + tx, placed["y"] + ty
+    if kind == THWUMP or kind == LASER:
+        mover = movers[placed["mover"]]
+        x, y = mover["x"], mover["y"]
+        if kind == LASER:
+            return DEADLY, x, y, mover["target_x"], mover["target_y"]
+        ahead = THWUMP_REACH * mover["direction"]
+        if mover["mode"] == 1:
+            return DEADLY, x + ahead, y - LETHAL_HALF_WIDTH, x + ahead, y + LETHAL_HALF_WIDTH
+        return DEADLY, x - LETHAL_HALF_WIDTH, y + ahead, x + LETHAL_HALF_WIDTH, y + ahead
+    return -1, 0.0, 0.0, 0.0, 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
+    """Colour the pixels under points along a line, at most one pixel apart.  left, top: the image's corner, in pixels."""
+    steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))
+    for step in range(steps + 1):
+        share = step / steps if steps else 0.0
+        c = int(np.floor((x1 + (x2 - x1) * share) / scale)) - left
+        r = int(np.floor((y1 + (y2 - y1) * share) / scale)) - top
+        a, b = (c, r) if x_first else (r, c)
+        if 0 <= a < image.shape[0] and 0 <= b < image.shape[1]:
+            image[a, b] = grey
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
+    """Fill a square of at least one pixel.  rounding: added before cutting off to whole pixels."""
+    x1, x2 = int(np.floor((x - half) / scale + rounding)) - left, int(np.floor((x + half) / scale + rounding)) - left
+    y1, y2 = int(np.floor((y - half) / scale + rounding)) - top, int(np.floor((y + half) / scale + rounding)) - top
+    x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
+    if x_first:
+        _fill(image, x1, x2, y1, y2, grey)
+    else:
+        _fill(image, y1, y2, x1, x2, grey)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, movers):
+    """Draw one entity as it is now (doors' segments apart)."""
+    x, y = placed["x"], placed["y"]
+    if placed["mover"] >= 0:
+        x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+    grey, half = _grey_and_size(entity, placed["type"])
+    if half > 0.0:
+        _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey)
+    if placed["type"] == SHOVE_THWUMP:
+        _draw_square(image, scale, left, top, x_first, rounding, x, y, SHOVE_CORE, DEADLY)
+    line, x1, y1, x2, y2 = _line_of(placed, movers)
+    if line >= 0:
+        _draw_line(image, scale, left, top, x_first, line, x1, y1, x2, y2)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def global_view(ninja, entities, movers, world, level, static, out):
     """uint8[176, 100, 1], x first.  static: the level's ``background``."""
     image = out[:, :, 0]
     image[:] = static
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["entity_end"] - base):
-        kind = world.entity[base + k]["type"]
         if entities[k]["closed"]:
             door = world.entity[base + k]
             x1, y1 = int(door["x1"] / VIEW_SCALE), int(door["y1"] / VIEW_SCALE)
             _fill(image, x1, int(door["x2"] / VIEW_SCALE) + 1, y1, int(door["y2"] / VIEW_SCALE) + 1, DOOR)
-        grey, half = _grey_and_size(entities[k], kind)
-        if half > 0.0:
-            x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
-            x1, x2 = int((x - half) / VIEW_SCALE + 0.5), int((x + half) / VIEW_SCALE + 0.5)
-            y1, y2 = int((y - half) / VIEW_SCALE + 0.5), int((y + half) / VIEW_SCALE + 0.5)
-            _fill(image, x1, max(x2, x1 + 1), y1, max(y2, y1 + 1), grey)
+        _draw_entity(image, VIEW_SCALE, 0, 0, True, 0.5, entities[k], world.entity[base + k], movers)
     x1, y1 = int((ninja["x"] - 10.0) / VIEW_SCALE + 0.5), int((ninja["y"] - 10.0) / VIEW_SCALE + 0.5)
     _fill(image, x1, x1 + 3, y1, y1 + 3, NINJA)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def player_frame(ninja, entities, world, level, stage, out):
+def player_frame(ninja, entities, movers, world, level, stage, out):
     """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid.  stage: uint8[44, 25]."""
     image = out[:, :, 0]
     left = int(np.floor(ninja["x"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
@@ -110,20 +216,18 @@ def player_frame(ninja, entities, world, level, stage, out):
     base = world.level[level]["entity_first"]
     reach = 84.0 + 12.0
     for k in range(world.level[level]["entity_end"] - base):
-        kind = world.entity[base + k]["type"]
         if entities[k]["closed"]:
             door = world.entity[base + k]
             x1, x2 = int(door["x1"] / FRAME_SCALE) - left - 1, int(door["x2"] / FRAME_SCALE) - left + 1
             y1, y2 = int(door["y1"] / FRAME_SCALE) - top - 1, int(door["y2"] / FRAME_SCALE) - top + 1
             _fill(image, y1, y2, x1, x2, DOOR)
-        x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
-        if abs(x - ninja["x"]) > reach or abs(y - ninja["y"]) > reach:
-            continue
-        grey, half = _grey_and_size(entities[k], kind)
-        if half > 0.0:
-            x1, x2 = int((x - half) / FRAME_SCALE) - left, int((x + half) / FRAME_SCALE) - left
-            y1, y2 = int((y - half) / FRAME_SCALE) - top, int((y + half) / FRAME_SCALE) - top
-            _fill(image, y1, y2, x1, x2, grey)
+        placed = world.entity[base + k]
+        x, y = placed["x"], placed["y"]
+        if placed["mover"] >= 0:
+            x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+        far = abs(x - ninja["x"]) > reach or abs(y - ninja["y"]) > reach
+        if not far or placed["type"] == LASER:
+            _draw_entity(image, FRAME_SCALE, left, top, False, 0.0, entities[k], placed, movers)
     middle = PLAYER_FRAME_SIZE // 2
     for r in range(-5, 5):
         for c in range(-5, 5):

@@ -9,16 +9,41 @@ from numba import njit
 
 from nppsim import paths
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.level import (
+    BOUNCE_BLOCK,
+    DEATH_BALL,
+    EXIT,
+    FLOOR_GUARD,
+    LASER,
+    LOCKED_DOOR,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+)
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
-from nppsim.physics.entities import ARMED, ARMED_RADIUS, ARMING_RADIUS, DORMANT, DORMANT_RADIUS
+from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
+from nppsim.physics.entities import (
+    ARMED,
+    ARMED_RADIUS,
+    ARMING_RADIUS,
+    DORMANT,
+    DORMANT_RADIUS,
+    LETHAL_HALF_WIDTH,
+    LETHAL_REACH,
+)
+from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
+from nppsim.physics.state import RADIUS
 from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 HALF_CELL = 12.0
 PAD = 11  # half-cells of solid around the stage in ``solid_map``: the window never leaves it
 SOLID_SHAPE = (50 + 2 * PAD, 88 + 2 * PAD)  # rows (y), columns (x)
 REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
+BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
 NEAR_STEPS, FAR_STEPS = 3, 10  # hops to the two way-points: about 36 and 120 px
 
 _COVERAGE = np.stack(
@@ -122,7 +147,7 @@ def _mine_radius(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surroundings):
+def hazards_and_surroundings(ninja, entities, movers, world, level, solid, hazards, surroundings):
     """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (planes solid, deadly, one-way; y, x).
 
     A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
@@ -144,6 +169,7 @@ def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surr
             ) >> np.uint32(8)
     deadly = surroundings[1]
     deadly[:] = 0
+    surroundings[2] = 0
     base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
     for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):
         _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
@@ -158,28 +184,112 @@ def hazards_and_surroundings(ninja, entities, world, level, solid, hazards, surr
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
             k = world.entity_items[i]
             kind = world.entity[base + k]["type"]
-            if kind != MINE and kind != TOGGLE_MINE:
+            if kind != MINE and kind != TOGGLE_MINE and kind != ONE_WAY:
                 continue
             dx, dy = world.entity[base + k]["x"] - x, world.entity[base + k]["y"] - y
             if abs(dx) > REACH or abs(dy) > REACH:
                 continue
+            if kind == ONE_WAY:
+                tx, ty = (
+                    -ONE_WAY_HALF_LENGTH * world.entity[base + k]["y1"],
+                    ONE_WAY_HALF_LENGTH * world.entity[base + k]["x1"],
+                )
+                _draw_line(surroundings[2], dx - tx, dy - ty, dx + tx, dy + ty)
+                continue
             state = entities[k]["state"]
             if state != DORMANT:
                 _splat(deadly, dx, dy)
-            gap = dx * dx + dy * dy
-            if found == NUM_HAZARDS and gap >= gaps[found - 1]:
-                continue
-            place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
-            while place > 0 and gaps[place - 1] > gap:  # insertion into the sorted list
-                gaps[place] = gaps[place - 1]
-                hazards[place] = hazards[place - 1]
-                place -= 1
-            gaps[place] = gap
-            hazards[place, 0], hazards[place, 1] = dx, dy
-            hazards[place, 2], hazards[place, 3] = 0.0, 0.0
-            hazards[place, 4] = _mine_radius(state)
-            found = min(found + 1, NUM_HAZARDS)
+            found = _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, _mine_radius(state))
+    record = world.level[level]
+    for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+        found = _mover(ninja, movers[m], surroundings, hazards, gaps, found)
     hazards[found:] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
+    """Insert into the sorted list, behind what is as near; returns the length of the list."""
+    gap = dx * dx + dy * dy
+    if found == NUM_HAZARDS and gap >= gaps[found - 1]:
+        return found
+    place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
+    while place > 0 and gaps[place - 1] > gap:
+        gaps[place] = gaps[place - 1]
+        hazards[place] = hazards[place - 1]
+        place -= 1
+    gaps[place] = gap
+    hazards[place, 0], hazards[place, 1] = dx, dy
+    hazards[place, 2], hazards[place, 3] = vx, vy
+    hazards[place, 4] = radius
+    return min(found + 1, NUM_HAZARDS)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _mover(ninja, mover, surroundings, hazards, gaps, found):
+    """Draw one mover, and list its deadly part; returns the length of the list."""
+    kind = mover["type"]
+    dx, dy = mover["x"] - ninja["x"], mover["y"] - ninja["y"]
+    if kind == LASER:
+        end_x, end_y = mover["target_x"] - ninja["x"], mover["target_y"] - ninja["y"]
+        _draw_line(surroundings[1], dx, dy, end_x, end_y)
+        wx, wy = end_x - dx, end_y - dy
+        length = wx * wx + wy * wy
+        t = min(max(-(dx * wx + dy * wy) / length, 0.0), 1.0) if length > 0.0 else 0.0
+        dx, dy, radius = dx + t * wx, dy + t * wy, BEAM_RADIUS
+        if abs(dx) > REACH or abs(dy) > REACH:
+            return found
+        return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
+    if abs(dx) > REACH or abs(dy) > REACH:
+        return found
+    if kind == BOUNCE_BLOCK:
+        _draw_square(surroundings[0], dx, dy, BLOCK_HALF)
+        return found
+    if kind == THWUMP:
+        _draw_square(surroundings[0], dx, dy, THWUMP_HALF)
+        ahead = THWUMP_REACH * mover["direction"]
+        if mover["mode"] == 1:
+            dx += ahead
+            _draw_line(surroundings[1], dx, dy - LETHAL_HALF_WIDTH, dx, dy + LETHAL_HALF_WIDTH)
+        else:
+            dy += ahead
+            _draw_line(surroundings[1], dx - LETHAL_HALF_WIDTH, dy, dx + LETHAL_HALF_WIDTH, dy)
+        radius = LETHAL_REACH - RADIUS
+    else:
+        _splat(surroundings[1], dx, dy)
+        if kind == SHOVE_THWUMP:
+            if mover["state"] <= 1:
+                _draw_square(surroundings[0], dx, dy, SHOVE_HALF)
+            radius = SHOVE_CORE
+        elif kind == DEATH_BALL:
+            radius = BALL_RADIUS
+        elif kind == FLOOR_GUARD:
+            radius = GUARD_RADIUS
+        else:
+            radius = MINI_RADIUS if kind == MINI_DRONE else ZAP_RADIUS
+    return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_square(plane, dx, dy, half):
+    """Raise the cells under a square to the share of them that it covers."""
+    left, right = (dx - half + REACH) / HALF_CELL, (dx + half + REACH) / HALF_CELL
+    top, bottom = (dy - half + REACH) / HALF_CELL, (dy + half + REACH) / HALF_CELL
+    for row in range(max(int(np.floor(top)), 0), min(int(np.floor(bottom)) + 1, SURROUNDINGS_SIZE)):
+        for column in range(max(int(np.floor(left)), 0), min(int(np.floor(right)) + 1, SURROUNDINGS_SIZE)):
+            width, height = min(right, column + 1.0) - max(left, column), min(bottom, row + 1.0) - max(top, row)
+            plane[row, column] = max(plane[row, column], int(255 * (width * height)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_line(plane, x1, y1, x2, y2):
+    """Fill the cells under points along a line, at most half a cell apart; px from the ninja."""
+    steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / (HALF_CELL / 2.0)))
+    for step in range(steps + 1):
+        share = step / steps if steps else 0.0
+        column = int(np.floor((x1 + (x2 - x1) * share + REACH) / HALF_CELL))
+        row = int(np.floor((y1 + (y2 - y1) * share + REACH) / HALF_CELL))
+        if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
+            plane[row, column] = 255
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

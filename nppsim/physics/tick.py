@@ -2,6 +2,7 @@
 
 from numba import njit
 
+from nppsim import laps as timing
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
 from nppsim.physics.movers import move_all, think_all
@@ -47,19 +48,24 @@ def start(ninja, entities, movers, world, level):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def tick(ninja, entities, movers, world, input_byte):
+def tick(ninja, entities, movers, world, input_byte, laps=None):
     """Advance one environment by one frame.
 
     input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins), bit 3 self-destruct (in two frames in a row; a
-    completion, section 8.3).
+    completion, section 8.3).  laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim.laps``).
     """
+    since = timing.begin(laps) if laps is not None else 0
     level = ninja["level"]
     h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
     suicide = input_byte >> 3 & 1
     ninja["frame"] += 1
     move_all(ninja, entities, movers, world, level)
+    if laps is not None:
+        since = timing.stamp(laps, timing.MOVE, since)
     think(ninja, entities, world, level)
     think_all(ninja, entities, movers, world, level)
+    if laps is not None:
+        since = timing.stamp(laps, timing.THINK, since)
     if suicide and ninja["suicide_held"]:
         kill(ninja)
     ninja["suicide_held"] = suicide
@@ -72,3 +78,5 @@ def tick(ninja, entities, movers, world, input_byte):
             wall = wall_beside(ninja, segments, world.cell_start[level], first, world.near[level], entities)
         settle_contacts(ninja, wall)
     control(ninja, h, input_byte & 1)
+    if laps is not None:
+        timing.stamp(laps, timing.NINJA, since)
