@@ -1,4 +1,4 @@
-"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | render | generate | plan``."""
+"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | fuzz | render | generate | plan``."""
 
 import argparse
 import json
@@ -53,6 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     source = bench.add_mutually_exclusive_group()
     source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
     source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
+
+    fuzz = command(_fuzz, "fuzz", "load and play random and damaged levels and replays")
+    fuzz.add_argument("--count", type=int, default=100_000, help="cases (default: %(default)s)")
+    fuzz.add_argument("--seed", type=int, default=0)
+    fuzz.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N (default: %(default)s)")
 
     render = command(_render, "render", "draw a level, the way of a replay, or a sheet of levels (extra: video)")
     render.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
@@ -171,6 +176,36 @@ def _bench(arguments) -> int:
     if arguments.json:
         print(json.dumps({"machine": machine, "workloads": workloads}, indent=2))
     return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# fuzz
+
+
+def _fuzz(arguments) -> int:
+    from numba.core import config
+
+    from nppsim.fuzz import GROUP, fuzz
+
+    if arguments.count < 1 or arguments.first < 0:
+        raise CommandError(f"--count {arguments.count} --first {arguments.first}: give at least one case, from 0 on")
+
+    def progress(done):
+        at = arguments.first + done
+        line = f"\r{done} of {arguments.count} cases; next: {at} to {at + GROUP - 1} "
+        print(line, end="", file=sys.stderr, flush=True)
+
+    report = fuzz(arguments.count, arguments.seed, arguments.first, progress)
+    print(file=sys.stderr)
+    print(f"{'kind':<16} {'tried':>8} {'played':>8} {'refused':>8}")
+    for kind, tried in sorted(report.tried.items()):
+        print(f"{kind:<16} {tried:>8} {report.played[kind]:>8} {tried - report.played[kind]:>8}")
+    refused = ", ".join(f"{count} {name}" for name, count in report.refused.most_common()) or "nothing"
+    print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
+    for failure in report.failures:
+        print(f"FAILED: {failure}")
+    print(f"{len(report.failures)} failures; bounds check {'on' if config.BOUNDSCHECK else 'off'}")
+    return 1 if report.failures else 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

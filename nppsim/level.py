@@ -26,6 +26,7 @@ COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
 NUM_COUNTS = 40
 RECORDS_OFFSET = 1230
 RECORD_SIZE = 5
+MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
 
 NINJA, MINE, GOLD, EXIT, EXIT_SWITCH, REGULAR_DOOR = 0, 1, 2, 3, 4, 5
 LOCKED_DOOR, LOCKED_SWITCH, TRAP_DOOR, TRAP_SWITCH = 6, 7, 8, 9
@@ -88,6 +89,10 @@ class Level:
             raise LevelError(
                 f"{self._label}: records have shape {records.shape}; needed is (n, {RECORD_SIZE}) with n >= 1: "
                 "(type, x, y, orientation, mode), the ninja's spawn first"
+            )
+        if len(records) > MAX_RECORDS:
+            raise LevelError(
+                f"{self._label}: {len(records)} records; at most {MAX_RECORDS} can be used: is this an N++ map?"
             )
         if not self.title.isascii() or len(self.title) > TITLE.stop - TITLE.start or "\0" in self.title:
             raise LevelError(

@@ -1,0 +1,168 @@
+"""Fuzzing: random and damaged levels and replays, through loading and some seconds of play.
+
+Case i of seed s is a pure function of (s, i).  Every case must be refused with one LevelError or ReplayError of one line,
+or play on: all numbers stay finite, and observations are made.  With NUMBA_BOUNDSCHECK=1 in the environment a read outside
+an array is found, too.
+"""
+
+import faulthandler
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from nppsim.bank import LevelBank
+from nppsim.batch import NUM_ACTIONS, BatchSimulator
+from nppsim.generate import CATEGORIES, generate
+from nppsim.level import COLUMNS, ENTITY_NAMES, ROWS, Level, LevelError
+from nppsim.observe import layout
+from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
+from nppsim.physics.tick import start, tick
+from nppsim.replay import Replay, ReplayError
+
+FRAMES = 200  # of play, with raw inputs
+DECISIONS = 12  # of play through a BatchSimulator with every observation
+GROUP = 64  # cases played together
+PATIENCE_S = 300  # a group that takes longer hangs
+MAX_RANDOM_BYTES = 4096
+KINDS = ("bytes as level", "bytes as replay", "random level", "damaged level", "damaged replay")
+
+
+@dataclass
+class FuzzReport:
+    """cases tried, of which refused (per kind of error and beginning of the message) and played; failures: descriptions."""
+
+    tried: Counter = field(default_factory=Counter)  # by kind
+    played: Counter = field(default_factory=Counter)
+    refused: Counter = field(default_factory=Counter)
+    frames: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def case(seed: int, index: int) -> tuple[str, bytes]:
+    """(kind, bytes) of one case; kinds are ``KINDS``, the bytes are a level's or a replay's."""
+    rng = np.random.default_rng([seed, index])
+    kind = KINDS[rng.integers(len(KINDS))]
+    if kind.startswith("bytes"):
+        return kind, rng.integers(0, 256, rng.integers(MAX_RANDOM_BYTES), np.uint8).tobytes()
+    if kind == "random level":
+        return kind, _random_level(rng).to_bytes()
+    level = _random_level(rng) if rng.random() < 0.7 else generate(CATEGORIES[0], int(rng.integers(1000)))[0]
+    if kind == "damaged level":
+        return kind, _damaged(level.to_bytes(), rng)
+    replay = Replay(level, rng.integers(0, 8, rng.integers(1, FRAMES), np.uint8), bool(rng.integers(2)))
+    return kind, _damaged(replay.to_bytes(), rng)
+
+
+def _random_level(rng) -> Level:
+    """Any tiles, any records: also types, orientations and places that no editor lets one make."""
+    density = rng.random() * 0.6
+    high = 38 if rng.random() < 0.8 else 256
+    tiles = np.where(rng.random((ROWS, COLUMNS)) < density, rng.integers(0, high, (ROWS, COLUMNS)), 0)
+    count = int(rng.integers(120))
+    common = rng.random() < 0.5  # few types, so that entities of one type meet each other
+    kinds = rng.integers(0, len(ENTITY_NAMES), 3) if common else np.arange(len(ENTITY_NAMES) + 2)
+    records = np.column_stack([rng.choice(kinds, count), rng.integers(0, 256, (count, 4))])
+    inside = rng.random(count) < 0.9
+    records[:, 1] = np.where(inside, records[:, 1] % 177, records[:, 1])
+    records[:, 2] = np.where(inside, records[:, 2] % 101, records[:, 2])
+    records[:, 3] %= 9
+    records[:, 4] %= 5
+    spawn = [0, rng.integers(4, 173), rng.integers(4, 97), 0, 0]
+    return Level(tiles, np.array([spawn, *records.tolist()]), name="random", exit_count=int(rng.integers(4)))
+
+
+def _damaged(data: bytes, rng) -> bytes:
+    """Some bytes changed, or a part cut out, repeated or cut off."""
+    array = np.frombuffer(data, np.uint8).copy()
+    places = rng.integers(0, len(array), rng.integers(0, 12))
+    array[places] = rng.integers(0, 256, len(places))
+    a, b = np.sort(rng.integers(0, len(array) + 1, 2))
+    form = rng.integers(6)
+    if form == 0:
+        array = array[:b]
+    elif form == 1:
+        array = np.concatenate([array[:a], array[b:]])
+    elif form == 2:
+        array = np.concatenate([array[:b], array[a:]])
+    return array.tobytes()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _play(ninjas, entities, movers, world, inputs):
+    """Play every environment on its own level; returns the first whose ninja or movers are nowhere, or -1."""
+    for i in range(len(inputs)):
+        ninja = ninjas[i]
+        start(ninja, entities[i], movers[i], world, i)
+        for f in range(inputs.shape[1]):
+            tick(ninja, entities[i], movers[i], world, inputs[i, f])
+        fine = np.isfinite(ninja["x"] + ninja["y"] + ninja["vx"] + ninja["vy"])
+        for m in range(world.level[i]["mover_end"] - world.level[i]["mover_first"]):
+            fine &= np.isfinite(movers[i, m]["x"] + movers[i, m]["y"] + movers[i, m]["vx"] + movers[i, m]["vy"])
+        if not fine:
+            return i
+    return -1
+
+
+def fuzz(count: int, seed: int = 0, first: int = 0, progress: Callable[[int], None] = lambda done: None) -> FuzzReport:
+    """Try cases ``first`` to ``first + count - 1`` of a seed.  progress: called with the number of cases done.
+
+    A group of cases that hangs ends the program with a traceback, after PATIENCE_S.
+    """
+    report = FuzzReport()
+    for begin in range(first, first + count, GROUP):
+        faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
+        loaded = list(_load(range(begin, min(begin + GROUP, first + count)), seed, report))
+        if loaded:
+            _play_group(loaded, seed, report)
+        progress(min(begin + GROUP, first + count) - first)
+    faulthandler.cancel_dump_traceback_later()
+    return report
+
+
+def _load(indices, seed: int, report: FuzzReport) -> Iterator[tuple[int, Level, np.ndarray]]:
+    """(index, level, inputs uint8[FRAMES]) of the cases that are not refused."""
+    for index in indices:
+        kind, data = case(seed, index)
+        report.tried[kind] += 1
+        name = f"case {index}"
+        rng = np.random.default_rng([seed, index, 1])
+        inputs = np.repeat(rng.integers(0, 16, FRAMES // 10, np.uint8), 10)
+        try:
+            if kind.endswith("replay"):
+                replay = Replay.from_bytes(data, name)
+                level = replay.level
+                inputs[: len(replay.inputs)] = replay.inputs[:FRAMES]
+            else:
+                level = Level.from_bytes(data, name)
+        except (LevelError, ReplayError) as error:
+            message = str(error)
+            if "\n" in message or name not in message:
+                report.failures.append(f"{name} of seed {seed}: the message is not one line with the name: {message!r}")
+            report.refused[type(error).__name__] += 1
+            continue
+        report.played[kind] += 1
+        yield index, level, inputs
+
+
+def _play_group(loaded, seed: int, report: FuzzReport) -> None:
+    bank = LevelBank([level for _, level, _ in loaded])
+    inputs = np.stack([inputs for _, _, inputs in loaded])
+    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    _, (ninjas, entities, movers) = allocate(len(loaded), parts)
+    lost = _play(ninjas, entities, movers, bank.world, inputs)
+    if lost >= 0:
+        report.failures.append(f"case {loaded[lost][0]} of seed {seed}: a position or velocity is no finite number")
+    report.frames += inputs.size
+    simulator = BatchSimulator(bank, len(loaded), observations=layout.ALL, threads=1, profile=False)
+    observations = simulator.reset()
+    actions = np.random.default_rng([seed, loaded[0][0], 2]).integers(NUM_ACTIONS, size=(DECISIONS, len(loaded)))
+    for row in actions:
+        observations = simulator.step(row)
+        report.frames += simulator.frame_skip * len(loaded)
+    for key, values in observations.items():
+        bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        for i in np.flatnonzero(bad[: len(loaded)]):
+            report.failures.append(f"case {loaded[i][0]} of seed {seed}: {key} is not finite")
