@@ -1082,16 +1082,16 @@ class Thwump(Entity):
             near, position, goal = abs(self.x - ninja.x) < 38, self.y, ninja.y
         if not near:
             return
-        goal, k = floor(goal / 12), floor((position - 11 * d) / 12)
-        m = goal - k
+        goal, start = floor(goal / 12), floor((position - 11 * d) / 12)
+        k, m = start, goal - start
         if m * d < 0:
             return
-        for i in range(100):
+        for _ in range(100):
             if not self.stage.passable(self.horizontal, k, *self._across(), d):
                 m = goal - k
                 break
             k += d
-        if i > 0 and m * d <= 0:
+        if k != start and m * d <= 0:
             self.state = 1
 
     def contact(self):
@@ -1423,9 +1423,9 @@ class Laser(Entity):
     def _stand_on(self, px, py, surface):
         """Put the emitter above a point of a surface."""
         self.nx, self.ny = surface.normal(px, py)
-        if isinstance(surface, Line) and not surface.oriented:
-            if (self.x - px) * self.nx + (self.y - py) * self.ny < 0:
-                self.nx, self.ny = -self.nx, -self.ny
+        is_door = isinstance(surface, Line) and not surface.oriented
+        if is_door and (self.x - px) * self.nx + (self.y - py) * self.ny < 0:
+            self.nx, self.ny = -self.nx, -self.ny
         self.x, self.y = px + EMITTER * self.nx, py + EMITTER * self.ny
         self.vertex = None
 
