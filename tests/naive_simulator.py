@@ -394,7 +394,7 @@ class Ninja:
             self.floor_sum_y += ny
 
     def collide_with_entities(self):
-        """6.4.1"""
+        """Contacts with one-ways, bounce blocks, thwumps and shove thwumps (6.4.1)."""
         for entity in self.simulator.entities_near(self.x, self.y):
             if not entity.physical:
                 continue
@@ -419,7 +419,7 @@ class Ninja:
             self._count_contact(ny, nx, ny)
 
     def collide_with_tiles(self):
-        """6.4.2"""
+        """Stop at the first surface on the way, then push out of all of them; closed doors too (6.4.2)."""
         wx, wy = self.x - self.x0, self.y - self.y0
         t = self.stage.sweep(self.x0, self.y0, wx, wy, 5)
         self.x, self.y = self.x0 + t * wx, self.y0 + t * wy
@@ -446,7 +446,7 @@ class Ninja:
             self._count_contact(dy, dx / dist, dy / dist)
 
     def after_collisions(self):
-        """6.5"""
+        """Touch entities, find walls, floor and ceiling, and die of an impact or of being crushed (6.5)."""
         wall = 0
         for entity in self.simulator.entities_near(self.x, self.y):
             if not entity.logical:
@@ -513,7 +513,7 @@ class Ninja:
             self.kill()
 
     def control(self):
-        """6.6"""
+        """Let the inputs act: buffers, jumps, friction and the change of states (6.6)."""
         press = self.jump == 1 and self.previous_jump == 0
         self.previous_jump = self.jump
         self.pad_buffer = advanced(self.pad_buffer, 2)
@@ -687,7 +687,7 @@ def square_overlap(cx, cy, half, x, y):
 
 
 class Entity:
-    """What all entities share; 7.1.
+    """What all entities share (7.1).
 
     type, number: as in the level file, and the count of earlier entities of this type.
     x, y: px.  active: False once used up.  state: the entity's own state machine, 0 if it has none.
@@ -726,7 +726,7 @@ class Entity:
 
 
 class Mine(Entity):
-    """7.2; states: 0 armed, 1 dormant, 2 arming."""
+    """Kills once, and arms itself again (7.2); states: 0 armed, 1 dormant, 2 arming."""
 
     logical = True
 
@@ -784,7 +784,7 @@ class ExitSwitch(Entity):
 
 
 class Door(Entity):
-    """7.4: a surface and two half-cell edges; the entity stands where it is triggered."""
+    """A surface and two half-cell edges; the entity stands where it is triggered (7.4)."""
 
     logical, radius = True, 5
 
@@ -887,7 +887,7 @@ class OneWay(Oriented):
 
 
 class Drone(Entity):
-    """7.7: flies from one grid point to the next, and chooses its way there."""
+    """Flies from one grid point to the next, and chooses its way there (7.7)."""
 
     logical = True
     TURNS = ((1, 0, 3, 2), (3, 0, 1, 2), (0, 1, 3, 2), (0, 3, 1, 2))  # by mode
@@ -958,7 +958,7 @@ class MiniDrone(Drone):
 
 
 class FloorGuard(Entity):
-    """7.8; states: 0 idle, -1 and 1 chasing to the left or right."""
+    """Runs along its floor when the ninja is level with it (7.8); states: 0 idle, -1 and 1 chasing to the left or right."""
 
     logical, radius = True, 6
     SPEED = 3.428571428571428
@@ -996,7 +996,7 @@ class FloorGuard(Entity):
 
 
 class BounceBlock(Entity):
-    """7.9"""
+    """A block on a spring (7.9)."""
 
     logical = physical = True
 
@@ -1034,7 +1034,7 @@ class BounceBlock(Entity):
 
 
 class Thwump(Entity):
-    """7.10; states: 0 waiting, 1 charging, -1 retreating."""
+    """Charges when the ninja comes before it, and goes back slowly (7.10); states: 0 waiting, 1 charging, -1 retreating."""
 
     logical = physical = True
 
@@ -1116,7 +1116,7 @@ class Thwump(Entity):
 
 
 class BoostPad(Entity):
-    """7.11"""
+    """Adds speed once per touch, in the move pass (7.11)."""
 
     radius = 6
 
@@ -1135,7 +1135,7 @@ class BoostPad(Entity):
 
 
 class DeathBall(Entity):
-    """7.12"""
+    """Flies after the ninja, and bounces off surfaces and off other balls (7.12)."""
 
     logical, radius = True, 5
 
@@ -1219,7 +1219,7 @@ class DeathBall(Entity):
 
 
 class ShoveThwump(Entity):
-    """7.13; states: 0 idle, 1 triggered, 2 launching, 3 returning."""
+    """Flies away from a push, and comes back slowly (7.13); states: 0 idle, 1 triggered, 2 launching, 3 returning."""
 
     logical = physical = True
     radius = 8  # of the deadly core
@@ -1320,7 +1320,7 @@ EMITTER = 5.9
 
 
 class ChaserDrone(ZapDrone):
-    """8.1: a zap drone that goes faster towards a ninja in sight."""
+    """A zap drone that goes faster towards a ninja in sight (8.1)."""
 
     def __init__(self, simulator, kind, x, y, orientation, mode):
         super().__init__(simulator, kind, x, y, orientation, mode)
@@ -1364,7 +1364,7 @@ class ChaserDrone(ZapDrone):
 
 
 class Laser(Entity):
-    """8.2: a beam from an emitter; ``angle`` for a spinner, ``nx, ny`` for a laser that creeps along surfaces."""
+    """A beam from an emitter (8.2): at ``angle`` from a spinner, along ``nx, ny`` from a laser that creeps on surfaces."""
 
     def __init__(self, simulator, kind, x, y, orientation, mode):
         super().__init__(simulator, kind, x, y)

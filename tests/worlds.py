@@ -63,8 +63,9 @@ def mixed_level(seed, density=0.1, num_entities=40, kinds=MIXED, doors=3, exits=
     """A random level with entities of all types, a third of them close to the spawn, some in the border.
 
     density: share of tiles that are not empty; none near the spawn.  num_entities: records drawn from ``kinds``, with
-    any orientation and mode.  doors: of each kind with a switch; half of them hang on the edge of a cell, as doors
-    should.  exits: exit doors.  shapes: tile ids are below this number.
+    any orientation and mode; with few kinds the ninja meets more of each, and without killers it lives longer.
+    doors: of each kind with a switch; half of them hang on the edge of a cell, as doors should.  exits: exit doors.
+    shapes: tile ids are below this number.
     """
     rng = np.random.default_rng(seed)
     grid = np.where(rng.random((23, 42)) < density, rng.integers(1, shapes, (23, 42)), 0).astype(np.uint8)
