@@ -54,6 +54,57 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
     return Level.build(grid, (86, 50), exits=pairs, locked_doors=locks(), trap_doors=locks(), entities=others + near)
 
 
+# Types of mixed_level: all that exist but exits, locked doors and trap doors; then the two unfinished in the original.
+MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
+UNFINISHED = (15, 23)
+
+
+def mixed_level(seed, density=0.1, num_entities=40, kinds=MIXED, doors=3, exits=2, shapes=38):
+    """A random level with entities of all types, a third of them close to the spawn, some in the border.
+
+    density: share of tiles that are not empty; none near the spawn.  num_entities: records drawn from ``kinds``, with
+    any orientation and mode; with few kinds the ninja meets more of each, and without killers it lives longer.
+    doors: of each kind with a switch; half of them hang on the edge of a cell, as doors should.  exits: exit doors.
+    shapes: tile ids are below this number.
+    """
+    rng = np.random.default_rng(seed)
+    grid = np.where(rng.random((23, 42)) < density, rng.integers(1, shapes, (23, 42)), 0).astype(np.uint8)
+    spawn = np.array([rng.integers(12, 165), rng.integers(12, 89)])  # bytes, so units of 6 px
+    column, row = spawn // 4 - 1
+    grid[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = 0
+
+    def place():
+        where = rng.integers(6)
+        if where == 0:  # anywhere, the border and its outer edges too
+            xy = rng.integers(0, (177, 101))
+        elif where < 3:
+            xy = spawn + rng.integers(-16, 17, 2)
+        else:
+            xy = rng.integers(4, (173, 97))
+        if rng.integers(2):  # in the middle of a cell
+            xy = xy // 4 * 4 + 2
+        return tuple(int(v) for v in np.clip(xy, 0, (176, 100)))
+
+    def door():
+        x, y = place()
+        orientation = int(rng.integers(8))
+        if rng.integers(2):
+            x, y = (x // 4 * 4, y // 4 * 4 + 2) if orientation in (0, 4) else (x // 4 * 4 + 2, y // 4 * 4)
+        return place(), (x, y), orientation
+
+    entities = [
+        (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4))) for kind in rng.choice(kinds, num_entities)
+    ]
+    return Level.build(
+        grid,
+        tuple(int(v) for v in spawn),
+        exits=[(place(), place()) for _ in range(exits)],
+        locked_doors=[door() for _ in range(doors)],
+        trap_doors=[door() for _ in range(doors)],
+        entities=entities,
+    )
+
+
 def states(sim, i=0):
     """(ninja, entities) of environment i, copied."""
     return sim.state.ninja[i].copy(), sim.state.entities[i].copy()
