@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from nppsim import _cache, paths
-from nppsim import laps as timing
+from nppsim import laps as clock
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.geometry import CELLS_X, CELLS_Y
@@ -177,26 +177,26 @@ def _explore(ninja, visited):
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
     """One decision of one environment: frames, reward terms, end of the episode."""
-    since = timing.begin(laps)
+    since = clock.begin(laps)
     ninja, running, reward, terms = state.ninja[i], state.running[i], static.reward, state.terms[i]
     had_switch = ninja["switch_taken"]
     before = ninja["frame"]
     new_blocks = 0
-    since = timing.stamp(laps, timing.ACTIONS, since)
+    since = clock.stamp(laps, clock.ACTIONS, since)
     for _ in range(frame_skip):
         tick(ninja, state.entities[i], state.movers[i], world, input_byte, laps)
         if reward[8] != 0.0:
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             break
-    since = timing.begin(laps)
+    since = clock.begin(laps)
     running["decisions"] += 1
     level = ninja["level"]
     won, died = ninja["state"] == CELEBRATING, ninja["state"] == DEAD
     terminal = won or died
-    since = timing.stamp(laps, timing.EVENTS, since)
+    since = clock.stamp(laps, clock.EVENTS, since)
     truncated = not terminal and ninja["frame"] >= static.time_limit[level]
-    since = timing.stamp(laps, timing.TRUNCATION, since)
+    since = clock.stamp(laps, clock.TRUNCATION, since)
 
     total = 0.0
     for term in range(len(terms)):
@@ -210,9 +210,9 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
         elif term == 3:
             value = reward[3] * (ninja["frame"] - before)
         elif term == 4:
-            since = timing.stamp(laps, timing.REWARDS, since)
+            since = clock.stamp(laps, clock.REWARDS, since)
             after = 0.0 if terminal else _potential(i, state, world, fields, reward)
-            since = timing.stamp(laps, timing.PATH, since)
+            since = clock.stamp(laps, clock.PATH, since)
             value = gamma * after - running["potential"]
             running["potential"] = after
         elif term == 5 and reward[6] != 0.0:
@@ -233,7 +233,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
             value = reward[8] * new_blocks
         terms[term] += value
         total += value
-    since = timing.stamp(laps, timing.REWARDS, since)
+    since = clock.stamp(laps, clock.REWARDS, since)
     out.rewards[i] = total
     out.terminated[i] = terminal
     out.truncated[i] = truncated
@@ -245,42 +245,42 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
         out.gold[i] = ninja["gold"]
         out.terms[i] = terms
         out.ret[i] = terms.sum()
-    timing.stamp(laps, timing.EVENTS, since)
+    clock.stamp(laps, clock.EVENTS, since)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def _observe(i, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted."""
-    since = timing.begin(laps)
+    since = clock.begin(laps)
     ninja, entities = state.ninja[i], state.entities[i]
     level = ninja["level"]
     if len(views.game_state):
         vectors.game_state(ninja, views.game_state[i])
-        since = timing.stamp(laps, timing.GAME_STATE, since)
+        since = clock.stamp(laps, clock.GAME_STATE, since)
     if len(views.reachability_features):
         distance, hop, onward = _fields_now(i, state, world, fields)
-        since = timing.stamp(laps, timing.PATH, since)
+        since = clock.stamp(laps, clock.PATH, since)
         vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[i])
-        since = timing.stamp(laps, timing.REACHABILITY, since)
+        since = clock.stamp(laps, clock.REACHABILITY, since)
     if len(views.entity_positions):
         vectors.entity_positions(ninja, entities, world, level, views.entity_positions[i])
-        since = timing.stamp(laps, timing.ENTITY_POSITIONS, since)
+        since = clock.stamp(laps, clock.ENTITY_POSITIONS, since)
     if len(views.switch_states):
         vectors.switch_states(entities, world, level, views.switch_states[i])
-        since = timing.stamp(laps, timing.SWITCH_STATES, since)
+        since = clock.stamp(laps, clock.SWITCH_STATES, since)
     if len(views.hazards):
         vectors.hazards_and_surroundings(
             ninja, entities, state.movers[i], world, level, static.solid[level], views.hazards[i], views.surroundings[i]
         )
-        since = timing.stamp(laps, timing.HAZARDS, since)
+        since = clock.stamp(laps, clock.HAZARDS, since)
     if len(views.player_frame):
         images.player_frame(ninja, entities, state.movers[i], world, level, static.stage[level], views.player_frame[i])
-        since = timing.stamp(laps, timing.PLAYER_FRAME, since)
+        since = clock.stamp(laps, clock.PLAYER_FRAME, since)
     if len(views.global_view):
         images.global_view(
             ninja, entities, state.movers[i], world, level, static.background[level], views.global_view[i]
         )
-        timing.stamp(laps, timing.GLOBAL_VIEW, since)
+        clock.stamp(laps, clock.GLOBAL_VIEW, since)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -291,9 +291,9 @@ def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fiel
         if out.terminated[i] or out.truncated[i]:
             if out.truncated[i]:
                 _observe(i, state, world, fields, static, final_views, laps)
-            since = timing.begin(laps)
+            since = clock.begin(laps)
             _restart(i, next_level[i], state, world, fields, static)
-            timing.stamp(laps, timing.RESET, since)
+            clock.stamp(laps, clock.RESET, since)
         _observe(i, state, world, fields, static, views, laps)
 
 
@@ -311,9 +311,9 @@ def _reset(begin, end, levels, state, world, fields, static, out, views):
     for i in range(begin, end):
         laps = _laps_of(i, state, out)
         if levels[i] >= 0:
-            since = timing.begin(laps)
+            since = clock.begin(laps)
             _restart(i, levels[i], state, world, fields, static)
-            timing.stamp(laps, timing.RESET, since)
+            clock.stamp(laps, clock.RESET, since)
         _observe(i, state, world, fields, static, views, laps)
 
 
@@ -390,7 +390,7 @@ class BatchSimulator:
         self.episode = episodes[:num_envs]
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.profile = os.environ.get("NPPSIM_PROFILING") == "1" if profile is None else bool(profile)
-        self._laps = np.zeros((num_envs, timing.NUM_PHASES if self.profile else 0), np.int64)
+        self._laps = np.zeros((num_envs, clock.NUM_PHASES if self.profile else 0), np.int64)
         records = (episodes[name] for name in EPISODE.names)
         self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
@@ -441,7 +441,7 @@ class BatchSimulator:
         if not self.profile:
             return {}
         weight = 1.0 if self.num_envs < PROFILE_ALL_BELOW else float(PROFILE_EVERY)
-        return dict(zip(timing.PHASES, (weight * self._laps.sum(axis=0)).tolist(), strict=True))
+        return dict(zip(clock.PHASES, (weight * self._laps.sum(axis=0)).tolist(), strict=True))
 
     def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.

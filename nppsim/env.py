@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numba import njit
 
 from nppsim import batch
-from nppsim import laps as timing
+from nppsim import laps as clock
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, WON, BatchSimulator
@@ -58,9 +58,9 @@ def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fiel
         batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
         if (out.terminated[i] or out.truncated[i]) and next_level[i] != NO_RESTART:
             batch._observe(i, state, world, fields, static, final_views, laps)
-            since = timing.begin(laps)
+            since = clock.begin(laps)
             batch._restart(i, next_level[i], state, world, fields, static)
-            timing.stamp(laps, timing.RESET, since)
+            clock.stamp(laps, clock.RESET, since)
         batch._observe(i, state, world, fields, static, views, laps)
 
 

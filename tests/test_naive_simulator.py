@@ -48,7 +48,7 @@ def first_difference(case):
 def test_the_excerpt_is_bit_exact():
     with h5py.File(EXCERPT) as file:
         cases = [file[theme][name] for theme in file for name in file[theme]]
-        assert len(cases) == 15
+        assert len(cases) == 30
         assert [difference for case in cases if (difference := first_difference(case))] == []
 
 

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from nppsim import laps as timing
+from nppsim import laps as clock
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
 from nppsim.physics.movers import move_all, think_all
@@ -54,18 +54,18 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
     input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins), bit 3 self-destruct (in two frames in a row; a
     completion, section 8.3).  laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim.laps``).
     """
-    since = timing.begin(laps) if laps is not None else 0
+    since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]
     h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
     suicide = input_byte >> 3 & 1
     ninja["frame"] += 1
     move_all(ninja, entities, movers, world, level)
     if laps is not None:
-        since = timing.stamp(laps, timing.MOVE, since)
+        since = clock.stamp(laps, clock.MOVE, since)
     think(ninja, entities, world, level)
     think_all(ninja, entities, movers, world, level)
     if laps is not None:
-        since = timing.stamp(laps, timing.THINK, since)
+        since = clock.stamp(laps, clock.THINK, since)
     if suicide and ninja["suicide_held"]:
         kill(ninja)
     ninja["suicide_held"] = suicide
@@ -79,4 +79,4 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
         settle_contacts(ninja, wall)
     control(ninja, h, input_byte & 1)
     if laps is not None:
-        timing.stamp(laps, timing.NINJA, since)
+        clock.stamp(laps, clock.NINJA, since)
