@@ -15,7 +15,7 @@ import numpy as np
 
 import nppsim
 from nppsim import planner
-from nppsim.level import Level, LevelError
+from nppsim.level import Level
 from nppsim.replay import Replay, ReplayError, on_grid, to_decisions, to_inputs
 
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
@@ -171,10 +171,7 @@ def _examine(file, frame_skip, simulate, retime) -> Demonstration | LeftOut:
         return leave_out("cannot be read", str(error))
     if replay.success is False:
         return leave_out("recorded as a failure", "the file says that the level was not finished")
-    try:
-        run = simulate(replay.level, replay.inputs)
-    except LevelError as error:
-        return leave_out("level not supported", str(error))
+    run = simulate(replay.level, replay.inputs)
     if run.outcome != "won":
         return leave_out("does not finish", f"{run.outcome} after {run.frames} of {replay.frames} frames")
     inputs, deviation_px, retimed = replay.inputs[: run.frames], 0.0, False

@@ -7,9 +7,23 @@ import numpy as np
 from numba import njit
 
 from nppsim import paths
-from nppsim.geometry import compile_level
-from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, REGULAR_DOOR, TOGGLE_MINE, TRAP_DOOR, Level
+from nppsim.geometry import GRID_SIZE, compile_level
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    EXIT,
+    EXIT_SWITCH,
+    LOCKED_DOOR,
+    ONE_WAY,
+    REGULAR_DOOR,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    TRAP_DOOR,
+    Level,
+)
 from nppsim.observe.layout import MAX_PATH
+from nppsim.physics.lasers import place_lasers
 
 TIME_LIMIT_BASE, TIME_LIMIT_PER_PX, MAX_TIME_LIMIT = 300, 2.0, 6000  # frames; frames per px of path
 
@@ -23,8 +37,15 @@ LEVEL = np.dtype(
         ("exits_first", "i8"), ("exits_end", "i8"),  # types 3 and 4
         ("doors_first", "i8"), ("doors_end", "i8"),  # type 5
         ("switches_first", "i8"), ("switches_end", "i8"),  # types 6 and 8: doors with a switch
+        ("boosts_first", "i8"), ("boosts_end", "i8"),  # type 24
+        ("mover_first", "i8"), ("mover_end", "i8"),  # exits and what moves
+        ("first_moving", "i8"),  # number of exits: they come first among the movers
+        ("grid", "i8"),  # row of the half-cell grid, if anything moves on it
         ("switch_to_exit", "i8"),  # length of the way from the exit switch to the exit, in units of ``paths``
+        ("registrations", "i4"),  # number of entities registered in cells at the start
+        ("ball_count", "i4"),  # death balls, as the file states it
         ("toggle_mines", "u1"),  # there are mines of type 21
+        ("one_ways", "u1"), ("blocks", "u1"),  # there are one-ways; bounce blocks, thwumps or shove thwumps
     ],
     align=True,
 )  # fmt: skip
@@ -32,10 +53,12 @@ LEVEL = np.dtype(
 PLACED = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px; of doors with a switch: the switch
-        ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door
+        ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
+        ("order", "i4"),  # place in the file, which is the order of registration
         ("type", "i2"),
         ("partner", "i2"),  # switch of an exit, exit of a switch, relative to the level's first entity; else -1
-        ("cell", "i2"),
+        ("mover", "i2"),  # relative to the level's first mover; else -1
+        ("edge", "i2"),  # doors: which edges of the half-cell grid they block; else -1
         ("active", "u1"), ("state", "u1"), ("closed", "u1"),
     ],
     align=True,
@@ -44,9 +67,10 @@ PLACED = np.dtype(
 # does not inline (a call that returns at once took 145 ns with 27 arrays, 41 ns with 9).
 World = namedtuple(
     "World",
-    "level entity "  # LEVEL[L], PLACED[E]
+    "level entity mover "  # LEVEL[L], PLACED[E], MOVER[M] (as at the start)
     "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``geometry``
-    "entity_cell_start entity_items",  # int32[L, 1101], int16[I]
+    "entity_cell_start entity_items "  # int32[L, 1101], int16[I]
+    "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
 
 
@@ -57,16 +81,19 @@ class LevelBank:
     world: the physics kernels' arrays.  stage: uint8[L, 44, 25], tile ids, x first.
     nodes uint8[L, 4539], distance uint16[L, 2, 4539], hop uint8[L, 2, 4539]: path fields with the doors as at the start.
     path_length: float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way (``reachable``).
-    time_limit: int32[L], frames after which an episode is truncated.  max_entities: the largest number of any level.
-    Raises LevelError for a level with an entity that is not built yet, ValueError for an empty list.
+    time_limit: int32[L], frames after which an episode is truncated.
+    max_entities, max_movers: the largest number of any level.
+    completions: create chaser drones and lasers too, which the reference simulator leaves out (see ``physics``).
+    Raises ValueError for an empty list.
     """
 
-    def __init__(self, levels: Sequence[Level]):
+    def __init__(self, levels: Sequence[Level], completions: bool = True):
         self.levels = list(levels)
         if not self.levels:
             raise ValueError("a bank needs at least one level")
-        self.compiled = compiled = [compile_level(level) for level in self.levels]
+        self.compiled = compiled = [compile_level(level, completions) for level in self.levels]
         self.max_entities = max(1, *(len(c.entity_type) for c in compiled))
+        self.max_movers = max(1, *(len(c.movers) for c in compiled))
 
         def joined(field):
             return np.ascontiguousarray(np.concatenate([getattr(c, field) for c in compiled]))
@@ -76,14 +103,17 @@ class LevelBank:
 
         self.stage = stacked("stage")
         self.world = World(
-            level=_level_records(compiled),
+            level=_level_records(compiled, self.levels),
             entity=_entity_records(compiled),
+            mover=joined("movers"),
             segments=joined("segments"),
             cell_start=stacked("cell_start"),
             near=stacked("near"),
             entity_cell_start=stacked("entity_cell_start"),
             entity_items=joined("entity_items"),
+            grid=np.stack([c.grid for c in compiled if len(c.grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
         )
+        place_lasers(self.world)
         self.nodes = np.empty((len(compiled), paths.NUM_NODES), np.uint8)
         self.distance = np.empty((len(compiled), 2, paths.NUM_NODES), np.uint16)
         self.hop = np.empty((len(compiled), 2, paths.NUM_NODES), np.uint8)
@@ -104,19 +134,36 @@ class LevelBank:
         return bool((doors | exits).any())
 
 
-def _level_records(compiled) -> np.ndarray:
+def _level_records(compiled, levels) -> np.ndarray:
     records = np.zeros(len(compiled), LEVEL)
     records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
     for name, field in (
         ("segment_first", "segments"),
         ("entity_first", "entity_type"),
         ("items_first", "entity_items"),
+        ("mover_first", "movers"),
     ):
         lengths = [len(getattr(c, field)) for c in compiled]
         records[name] = np.cumsum([0, *lengths[:-1]])
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
-    records["toggle_mines"] = [np.any(c.entity_type == TOGGLE_MINE) for c in compiled]
-    for name, kinds in (("exits", (EXIT,)), ("doors", (REGULAR_DOOR,)), ("switches", (LOCKED_DOOR, TRAP_DOOR))):
+    records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
+    records["first_moving"] = [np.count_nonzero(c.entity_type == EXIT) for c in compiled]
+    records["registrations"] = [len(c.entity_type) for c in compiled]
+    records["ball_count"] = [level.ball_count for level in levels]
+    uses_grid = np.array([len(c.grid) > 0 for c in compiled])
+    records["grid"] = np.where(uses_grid, np.cumsum(uses_grid) - 1, 0)
+    for name, kinds in (
+        ("toggle_mines", (TOGGLE_MINE,)),
+        ("one_ways", (ONE_WAY,)),
+        ("blocks", (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)),
+    ):
+        records[name] = [np.isin(c.entity_type, kinds).any() for c in compiled]
+    for name, kinds in (
+        ("exits", (EXIT,)),
+        ("doors", (REGULAR_DOOR,)),
+        ("switches", (LOCKED_DOOR, TRAP_DOOR)),
+        ("boosts", (BOOST_PAD,)),
+    ):
         for end, kind, side in (("first", kinds[0], "left"), ("end", kinds[-1], "right")):
             rows = [np.searchsorted(_in_order(c.entity_type), kind, side) for c in compiled]
             records[f"{name}_{end}"] = records["entity_first"] + rows
@@ -129,9 +176,10 @@ def _entity_records(compiled) -> np.ndarray:
     for c in compiled:
         part = records[first : first + len(c.entity_type)]
         part["x"], part["y"] = c.entity_xy.T
-        part["x1"], part["y1"], part["x2"], part["y2"] = c.door_rect.T
-        part["type"], part["partner"], part["cell"] = c.entity_type, c.entity_partner, c.entity_cell
-        part["active"], part["state"], part["closed"] = c.initial[:, :3].T
+        part["x1"], part["y1"], part["x2"], part["y2"] = c.entity_shape.T
+        part["type"], part["partner"], part["order"] = c.entity_type, c.entity_partner, c.entity_order
+        part["mover"], part["edge"] = c.entity_mover, c.entity_edge
+        part["active"], part["state"], part["closed"] = c.initial.T
         first += len(part)
     return records
 

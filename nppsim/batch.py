@@ -23,7 +23,7 @@ from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import EXIT, EXIT_SWITCH, Level
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import start, tick
 from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 
@@ -52,7 +52,7 @@ _NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 
 # Arrays of one set of observations, in the order of ``layout.SPECS``; those not wanted have length 0.
 Views = namedtuple("Views", tuple(layout.SPECS))
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
-State = namedtuple("State", "ninja running terms entities visited")
+State = namedtuple("State", "ninja running terms entities movers visited")
 # Path fields: of each level with its doors as at the start, and of environments whose doors are otherwise (a cache:
 # recomputed when the key differs).
 Fields = namedtuple("Fields", "nodes distance hop key own_distance own_hop own_switch_to_exit")
@@ -140,7 +140,7 @@ def _potential(i, state, world, fields, reward):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _restart(i, level, state, world, fields, static):
     ninja, running = state.ninja[i], state.running[i]
-    start(ninja, state.entities[i], world, level)
+    start(ninja, state.entities[i], state.movers[i], world, level)
     running["path_start"] = static.path_length[level]
     running["decisions"] = 0
     running["near"] = 0
@@ -177,7 +177,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out)
     before = ninja["frame"]
     new_blocks = 0
     for _ in range(frame_skip):
-        tick(ninja, state.entities[i], world, input_byte)
+        tick(ninja, state.entities[i], state.movers[i], world, input_byte)
         if reward[8] != 0.0:
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
@@ -355,7 +355,14 @@ class BatchSimulator:
         # At least one byte of each part: a view of nothing counts as contiguous too (see ``allocate``).
         blocks = _NUM_BLOCKS if self.reward_config.exploration else 1
         terms = (np.dtype("f8"), (rewards.NUM_TERMS,))
-        parts = [(NINJA, ()), (RUNNING, ()), terms, (ENTITY, (self.bank.max_entities,)), (np.dtype("u1"), (blocks,))]
+        parts = [
+            (NINJA, ()),
+            (RUNNING, ()),
+            terms,
+            (ENTITY, (self.bank.max_entities,)),
+            (MOVER, (self.bank.max_movers,)),
+        ]
+        parts.append((np.dtype("u1"), (blocks,)))
         self._rows, views = allocate(self.num_envs, parts)
         self.state = State(*views)
         self._fields = make_fields(self.bank, self.num_envs)

@@ -10,21 +10,21 @@ from nppsim.physics.tick import start, tick
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(begin, end, ninjas, entities, world, inputs, lengths, frames):
+def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames):
     """Advance every environment by ``frames`` frames of its play; physics and nothing else."""
     for i in range(begin, end):
         ninja = ninjas[i]
         level = ninja["level"]
         for _ in range(frames):
-            tick(ninja, entities[i], world, inputs[level, ninja["frame"]])
+            tick(ninja, entities[i], movers[i], world, inputs[level, ninja["frame"]])
             if ninja["frame"] == lengths[level] or ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
-                start(ninja, entities[i], world, level)
+                start(ninja, entities[i], movers[i], world, level)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def start_all(ninjas, entities, world, levels):
+def start_all(ninjas, entities, movers, world, levels):
     for i in range(len(ninjas)):
-        start(ninjas[i], entities[i], world, levels[i])
+        start(ninjas[i], entities[i], movers[i], world, levels[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -14,26 +14,55 @@ from numba import njit
 
 from nppsim import tiles
 from nppsim.level import (
-    ENTITY_NAMES,
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    CHASER_DRONE,
+    DEATH_BALL,
     EXIT,
     EXIT_SWITCH,
+    FLOOR_GUARD,
     GOLD,
+    LASER,
+    LAUNCH_PAD,
     LOCKED_DOOR,
     MINE,
+    MINI_DRONE,
+    ONE_WAY,
     REGULAR_DOOR,
+    SHOVE_THWUMP,
+    THWUMP,
     TOGGLE_MINE,
     TRAP_DOOR,
+    ZAP_DRONE,
     Level,
-    LevelError,
 )
+from nppsim.physics.state import MOVER, UNREGISTERED
 
 CELLS_X, CELLS_Y = 44, 25
 NUM_CELLS = CELLS_X * CELLS_Y  # cell (cx, cy) has number cx * CELLS_Y + cy
 STAGE_WIDTH, STAGE_HEIGHT = 1056.0, 600.0
 
-SUPPORTED_TYPES = (MINE, GOLD, EXIT, EXIT_SWITCH, REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR, TOGGLE_MINE)
-_CREATES_NOTHING = {0, 4, 7, 9, 12, 13, 15, 18, 19, 22, 23, 27}
+# Types whose records create something; 15 and 23 are the completions of the specification's section 8.
+COMPLETIONS = (CHASER_DRONE, LASER)
+_CREATING = (
+    MINE,
+    GOLD,
+    EXIT,
+    REGULAR_DOOR,
+    LOCKED_DOOR,
+    TRAP_DOOR,
+    LAUNCH_PAD,
+    ONE_WAY,
+    ZAP_DRONE,
+    CHASER_DRONE,
+    FLOOR_GUARD,
+) + (BOUNCE_BLOCK, THWUMP, TOGGLE_MINE, LASER, BOOST_PAD, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)
+_DRONES = (ZAP_DRONE, CHASER_DRONE, MINI_DRONE)
+_MOVERS = (EXIT, *_DRONES, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)
+_USE_GRID = (*_DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # those that move on the half-cell grid
 _DIAGONAL = np.sqrt(2.0) / 2.0
+_COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)  # of the eight orientations
+_SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
 
 # Kinds of segments.
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = 0, 1, 2, 3
@@ -82,6 +111,7 @@ def _diagonal_table():
 
 _DIAGONAL_OF_TILE = _diagonal_table()
 _HORIZONTAL, _VERTICAL = tiles.HORIZONTAL_SIGNS, tiles.VERTICAL_SIGNS
+_HORIZONTAL_CODES, _VERTICAL_CODES = tiles.HORIZONTAL_CODES, tiles.VERTICAL_CODES
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -173,9 +203,13 @@ class LevelGeometry:
     segments: int16[S, 4]; cell_start: int32[1101]; near: uint8[1100], see above.
     entity_type, entity_number: int16[E], type and index within the type.  entity_xy: float64[E, 2], px (of doors 6 and 8:
         of their switch).  entity_partner: int16[E], switch of an exit door and door of an exit switch, else -1.
-    entity_cell_start: int32[1101], entity_items: int16[...]: entities registered in each cell from the start, file order.
-    entity_cell: int16[E].  door_rect: float64[E, 4], (x1, y1, x2, y2) of the segment of doors, else 0.
-    initial: uint8[E, 4], the state of each entity at the start (see ``physics.state.ENTITY``).
+    entity_order: int16[E], place in the file.  entity_mover: int16[E], index in ``movers``, else -1.
+    entity_cell_start: int32[1101], entity_items: int16[...]: entities that stay in one cell from the start, file order.
+    entity_shape: float64[E, 4], (x1, y1, x2, y2) of the segment of doors, normal (x, y, 0, 0) of launch pads and one-ways.
+    entity_edge: int16[E], which edges of the half-cell grid a door blocks (see ``DOOR_EDGE``), else -1.
+    initial: uint8[E, 3], active, state and closed of each entity at the start (see ``physics.state.ENTITY``).
+    movers: MOVER[M], the moving entities and exits at the start.
+    grid: uint8[GRID_SIZE], half-cell edges (see ``half_cell_grid``), or empty if nothing moves on them.
     """
 
     stage: np.ndarray
@@ -187,11 +221,15 @@ class LevelGeometry:
     entity_number: np.ndarray
     entity_xy: np.ndarray
     entity_partner: np.ndarray
+    entity_order: np.ndarray
+    entity_mover: np.ndarray
     entity_cell_start: np.ndarray
     entity_items: np.ndarray
-    entity_cell: np.ndarray
-    door_rect: np.ndarray
+    entity_shape: np.ndarray
+    entity_edge: np.ndarray
     initial: np.ndarray
+    movers: np.ndarray
+    grid: np.ndarray
 
 
 def stage_of(level: Level) -> np.ndarray:
@@ -201,9 +239,57 @@ def stage_of(level: Level) -> np.ndarray:
     return stage
 
 
-def _created_entities(level: Level) -> list[dict]:
-    """Entities in file order; refuses types that are not built yet."""
+# The half-cell grid as one vector: vertical edges V(i, j) at 51 i + j, i = 0..88, then horizontal ones H(i, j) at
+# HORIZONTAL_EDGES + 89 j + i, j = 0..50.  Rows V(., 50) and columns H(88, .), which do not exist, are solid.
+HORIZONTAL_EDGES = 89 * 51
+GRID_SIZE = 2 * HORIZONTAL_EDGES
+OPEN_EDGE, SLOPE_EDGE, SOLID_EDGE, DOOR_EDGE = 0, 1, 2, 4  # DOOR_EDGE is a bit: a door may block here too
+
+
+def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
+    """uint8[GRID_SIZE]: the edges on which drones, guards and thwumps move (specification, section 3.6, rule P).
+
+    stage: uint8[44, 25].  door_edges: twice the door's cell, plus 1 if the door is horizontal.
+    """
+    grid = np.zeros(GRID_SIZE, np.uint8)
+    vertical, horizontal = grid[:HORIZONTAL_EDGES].reshape(89, 51), grid[HORIZONTAL_EDGES:].reshape(51, 89).T
+    vertical[[0, 88]] = 1
+    horizontal[:, [0, 50]] = 1
+    _merge_edges(stage, vertical, horizontal)
+    vertical[:, 50] = SOLID_EDGE
+    horizontal[88] = SOLID_EDGE
+    for edge in door_edges:
+        cx, cy = divmod(edge >> 1, CELLS_Y)
+        if edge & 1:
+            horizontal[2 * cx : 2 * cx + 2, 2 * cy + 2] |= DOOR_EDGE
+        else:
+            vertical[2 * cx + 2, 2 * cy : 2 * cy + 2] |= DOOR_EDGE
+    return grid
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _merge_edges(stage, vertical, horizontal):
+    """Of two codes that meet on an edge, one that stands against nothing stays; two wipe each other out."""
+    for cx in range(CELLS_X):
+        for cy in range(CELLS_Y):
+            tile = stage[cx, cy]
+            if tile == 0 or tile >= 38:
+                continue
+            for k in range(6):
+                i, j = 2 * cx + k % 2, 2 * cy + k // 2
+                code = _HORIZONTAL_CODES[tile, k]
+                if code:
+                    horizontal[i, j] = 0 if horizontal[i, j] else code
+                i, j = 2 * cx + k // 2, 2 * cy + k % 2
+                code = _VERTICAL_CODES[tile, k]
+                if code:
+                    vertical[i, j] = 0 if vertical[i, j] else code
+
+
+def _created_entities(level: Level, completions: bool) -> list[dict]:
+    """Entities in file order."""
     entities, counts = [], {}
+    creating = set(_CREATING) - (set() if completions else set(COMPLETIONS))
 
     def create(kind, x, y, **more):
         number = counts.get(kind, 0)
@@ -211,14 +297,9 @@ def _created_entities(level: Level) -> list[dict]:
         entities.append({"type": kind, "number": number, "x": 6.0 * x, "y": 6.0 * y, "active": 1, **more})
 
     records = level.records.astype(int)
-    for i, (kind, x, y, orientation, _mode) in enumerate(records):
-        if kind in _CREATES_NOTHING or kind >= len(ENTITY_NAMES):
+    for i, (kind, x, y, orientation, mode) in enumerate(records):
+        if kind not in creating:
             continue
-        if kind not in SUPPORTED_TYPES:
-            raise LevelError(
-                f"{level.name or 'level'}: record {i} (byte {1230 + 5 * i}) is a {ENTITY_NAMES[kind]} (type {kind}), which "
-                "this version of the simulator does not know yet; leave this level out"
-            )
         if kind == EXIT:
             switch = i + level.exit_count
             found = switch < len(records)
@@ -231,24 +312,42 @@ def _created_entities(level: Level) -> list[dict]:
         elif kind == REGULAR_DOOR:
             create(kind, x, y, door=(6.0 * x, 6.0 * y, orientation))
         else:
-            create(kind, x, y)
+            create(kind, x, y, orientation=orientation, mode=mode)
     return entities
 
 
 def _door_segment(x: float, y: float, orientation: int):
-    """Segment (int16[4], entity still -1), its cell, and (x1, y1, x2, y2) of a door; specification, section 7.4."""
+    """Segment (int16[4], entity still -1), its cell, its grid edge and (x1, y1, x2, y2) of a door; section 7.4."""
     angle = orientation % 8
-    a = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)[angle]
-    b = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)[angle]
-    cell = cell_of(x - 12 * a, y - 12 * b)
+    cell = cell_of(x - 12 * _COS[angle], y - 12 * _SIN[angle])
     if angle in (0, 4):
-        return [x, y - 12, _SHAPE_OF[DOOR_LINE, 0, 24], -1], cell, (x, y - 12, x, y + 12)
-    return [x - 12, y, _SHAPE_OF[DOOR_LINE, 24, 0], -1], cell, (x - 12, y, x + 12, y)
+        return [x, y - 12, _SHAPE_OF[DOOR_LINE, 0, 24], -1], cell, 2 * cell, (x, y - 12, x, y + 12)
+    return [x - 12, y, _SHAPE_OF[DOOR_LINE, 24, 0], -1], cell, 2 * cell + 1, (x - 12, y, x + 12, y)
 
 
-def compile_level(level: Level) -> LevelGeometry:
-    """Compile one level.  Raises LevelError, naming the record, for entity types that are not built yet."""
-    in_file_order = _created_entities(level)
+def _mover(entity: dict, place: int, order: int) -> tuple:
+    """One MOVER record at the start."""
+    kind, x, y = entity["type"], entity["x"], entity["y"]
+    row = np.zeros(1, MOVER)[0]
+    row["x"], row["y"], row["target_x"], row["target_y"] = x, y, x, y
+    row["order"], row["entity"], row["type"] = order, place, kind
+    row["cell_x"], row["cell_y"] = divmod(cell_of(x, y), CELLS_Y)
+    if kind in (EXIT, LASER):  # an exit enters its cell when it opens; nothing ever looks for a laser in cells
+        row["cell_x"] = row["cell_y"] = UNREGISTERED
+    row["wish"] = -1
+    orientation, mode = entity.get("orientation", 0), entity.get("mode", 0)
+    if kind in _DRONES:
+        row["direction"], row["mode"] = orientation // 2, mode
+    elif kind == THWUMP:
+        row["direction"], row["mode"] = (1 if orientation in (0, 2) else -1), orientation in (0, 4)
+    elif kind == LASER:
+        row["direction"], row["angle"] = (-1 if mode == 1 else 1), np.arctan2(_SIN[orientation], _COS[orientation])
+    return row
+
+
+def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
+    """Compile one level.  completions: with chaser drones and lasers, which the reference simulator leaves out."""
+    in_file_order = _created_entities(level, completions)
     # Type order; an exit switch (4, i) directly follows its exit (3, i).
     order = sorted(
         range(len(in_file_order)),
@@ -261,22 +360,27 @@ def compile_level(level: Level) -> LevelGeometry:
     place = {old: new for new, old in enumerate(order)}
     entities = [in_file_order[i] for i in order]
     count = len(entities)
-    door_rect = np.zeros((count, 4))
-    door_segments, door_cells = [], []
-    partner = np.full(count, -1, np.int16)
-    initial = np.zeros((count, 4), np.uint8)
+    shape = np.zeros((count, 4))
+    door_segments, door_cells, edge = [], [], np.full(count, -1, np.int16)
+    partner, mover = np.full(count, -1, np.int16), np.full(count, -1, np.int16)
+    initial = np.zeros((count, 3), np.uint8)
     for old, entity in enumerate(in_file_order):
         new, kind = place[old], entity["type"]
         if "door" in entity:
-            segment, cell, door_rect[new] = _door_segment(*entity["door"])
+            segment, cell, edge[new], shape[new] = _door_segment(*entity["door"])
             segment[SEG_ENTITY] = new
             door_segments.append(segment)
             door_cells.append(cell)
+        elif kind in (LAUNCH_PAD, ONE_WAY):
+            shape[new, :2] = _COS[entity["orientation"]], _SIN[entity["orientation"]]
         if kind == EXIT:
             partner[new], partner[new + 1] = new + 1, new
-        initial[new] = entity["active"], int(kind == TOGGLE_MINE), int(kind in (REGULAR_DOOR, LOCKED_DOOR)), 0
+        initial[new] = entity["active"], int(kind == TOGGLE_MINE), int(kind in (REGULAR_DOOR, LOCKED_DOOR))
+    moving = [new for new in range(count) if entities[new]["type"] in _MOVERS]
+    mover[moving] = np.arange(len(moving))
+    movers = np.array([_mover(entities[new], new, order[new]) for new in moving], MOVER)
     cells = np.array([cell_of(e["x"], e["y"]) for e in entities], np.int16)
-    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] != EXIT]
+    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] not in (*_MOVERS, BOOST_PAD)]
     registered.sort(key=lambda i: cells[i])  # stable: file order within a cell
     entity_cell_start = np.searchsorted(cells[registered], np.arange(NUM_CELLS + 1)).astype(np.int32)
 
@@ -285,6 +389,7 @@ def compile_level(level: Level) -> LevelGeometry:
     segments = np.empty((NUM_CELLS * 13 + len(doors), 4), np.int16)
     cell_start = np.empty(NUM_CELLS + 1, np.int32)
     used = _tile_segments(stage, doors, np.array(door_cells, np.int32), segments, cell_start)
+    uses_grid = any(e["type"] in _USE_GRID for e in entities)
     return LevelGeometry(
         stage=stage,
         spawn=tuple(float(v) for v in level.spawn),
@@ -295,9 +400,13 @@ def compile_level(level: Level) -> LevelGeometry:
         entity_number=np.array([e["number"] for e in entities], np.int16),
         entity_xy=np.array([(e["x"], e["y"]) for e in entities]).reshape(-1, 2),
         entity_partner=partner,
+        entity_order=np.array(order, np.int16),
+        entity_mover=mover,
         entity_cell_start=entity_cell_start,
         entity_items=np.array(registered, np.int16),
-        entity_cell=cells,
-        door_rect=door_rect,
+        entity_shape=shape,
+        entity_edge=edge,
         initial=initial,
+        movers=movers,
+        grid=half_cell_grid(stage, edge[edge >= 0].tolist()) if uses_grid else np.zeros(0, np.uint8),
     )

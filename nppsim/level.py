@@ -29,15 +29,16 @@ RECORD_SIZE = 5
 
 NINJA, MINE, GOLD, EXIT, EXIT_SWITCH, REGULAR_DOOR = 0, 1, 2, 3, 4, 5
 LOCKED_DOOR, LOCKED_SWITCH, TRAP_DOOR, TRAP_SWITCH = 6, 7, 8, 9
-DEATH_BALL, TOGGLE_MINE = 25, 21
+LAUNCH_PAD, ONE_WAY, ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, BOUNCE_BLOCK = 10, 11, 14, 15, 16, 17
+THWUMP, TOGGLE_MINE, LASER, BOOST_PAD, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP = 20, 21, 23, 24, 25, 26, 28
 ENTITY_NAMES = (
     ("ninja", "mine", "gold", "exit door", "exit switch", "regular door", "locked door", "locked-door switch")
     + ("trap door", "trap-door switch", "launch pad", "one-way platform", "chaingun drone", "laser drone", "zap drone")
     + ("chaser drone", "floor guard", "bounce block", "rocket turret", "gauss turret", "thwump", "toggle mine")
     + ("evil ninja", "laser turret", "boost pad", "death ball", "mini drone", "alternative death ball", "shove thwump")
 )
-_ORIENTED = (5, 6, 8, 10, 11, 14, 20, 26)  # types whose orientation byte counts
-_DRONES = (14, 26)  # types whose mode byte counts
+_ORIENTED = (5, 6, 8, 10, 11, 14, 15, 20, 23, 26)  # types whose orientation byte counts
+_DRONES = (14, 15, 26)  # types whose mode byte says how they turn
 _WITHOUT_EFFECT = (12, 13, 18, 19, 22, 27)  # known to the file format, created by nobody
 _SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
 

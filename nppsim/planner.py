@@ -13,7 +13,7 @@ from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, State, _fields_now, make_fields
 from nppsim.level import Level
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import start, tick
 from nppsim.replay import Replay
 from nppsim.simulate import simulate
@@ -67,7 +67,7 @@ def _expand(
             ninja, entities = children.ninja[c], children.entities[c]
             frames[c] = 0
             for _ in range(frame_skip):
-                tick(ninja, entities, world, ACTION_INPUT[a])
+                tick(ninja, entities, children.movers[c], world, ACTION_INPUT[a])
                 frames[c] += 1
                 if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
                     break
@@ -113,21 +113,21 @@ def _cell_key(ninja, entities, world, frame_skip):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _begin(state, world):
     state.ninja[0]["level"] = 0
-    start(state.ninja[0], state.entities[0], world, 0)
+    start(state.ninja[0], state.entities[0], state.movers[0], world, 0)
 
 
-def _states(count: int, entities: int) -> tuple[np.ndarray, State]:
-    """Rows of bytes and views for states that need no episode: ninja and entities only."""
-    rows, (ninja, entity) = allocate(count, [(NINJA, ()), (ENTITY, (entities,))])
+def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
+    """Rows of bytes and views for states that need no episode: ninja, entities and movers only."""
+    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    rows, (ninja, entities, movers) = allocate(count, parts)
     nothing = rows[:, :0]
-    return rows, State(ninja, ninja, nothing, entity, nothing)
+    return rows, State(ninja, ninja, nothing, entities, movers, nothing)
 
 
 def _search(bank, frame_skip, beam, max_decisions, budget, mode, route, rng, noise_px):
     """Beam search; (actions, inputs, simulated) of the first win, or (None, None, simulated)."""
-    entities = bank.max_entities
-    rows, states = _states(beam, entities)
-    child_rows, children = _states(beam * NUM_ACTIONS, entities)
+    rows, states = _states(beam, bank)
+    child_rows, children = _states(beam * NUM_ACTIONS, bank)
     fields = make_fields(bank, beam * NUM_ACTIONS)
     scores, keys = np.empty(beam * NUM_ACTIONS), np.empty(beam * NUM_ACTIONS, np.int64)
     frames = np.empty(beam * NUM_ACTIONS, np.int64)

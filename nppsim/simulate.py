@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from nppsim.bank import LevelBank
-from nppsim.level import MINE, TOGGLE_MINE, Level
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, NINJA, allocate
+from nppsim.level import FLOOR_GUARD, MINE, SHOVE_THWUMP, THWUMP, TOGGLE_MINE, Level
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import start, tick
 
 
@@ -19,7 +19,8 @@ class Run:
     position, velocity, floor_normal: float64[F, 2], px and px per frame, after each frame.  ninja_state: int8[F], 0..9.
     airborne, walled: bool[F].  gold: int32[F], taken so far.  win_fraction: part of the last frame elapsed at the exit.
     entities: int16[E, 2], (type, index within the type).  entity_position: float64[F, E, 2] px (doors with a switch: the
-    switch).  entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, bit 4 closed door.
+    switch).  entity_state: uint8[F, E], bit 0 active, bits 1 to 3 state of mines, floor guards and thwumps (its low three
+    bits), bit 4 closed door.
     """
 
     frames: int
@@ -38,13 +39,14 @@ class Run:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _play(ninja, entities, world, inputs, frames, entity_state):
-    """Fill ``frames`` (float64[F, 10], the columns of the conformance traces) and ``entity_state``; returns F simulated."""
-    start(ninja, entities, world, ninja["level"])
+def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_xy):
+    """Fill ``frames`` (float64[F, 10], the columns of the conformance traces), ``entity_state`` and ``entity_xy``; returns
+    the number of frames simulated."""
+    start(ninja, entities, movers, world, ninja["level"])
     base = world.level[ninja["level"]]["entity_first"]
     count = world.level[ninja["level"]]["entity_end"] - base
     for f in range(len(inputs)):
-        tick(ninja, entities, world, inputs[f])
+        tick(ninja, entities, movers, world, inputs[f])
         frames[f, 0], frames[f, 1] = ninja["x"], ninja["y"]
         frames[f, 2], frames[f, 3] = ninja["vx"], ninja["vy"]
         frames[f, 4] = ninja["state"]
@@ -53,9 +55,14 @@ def _play(ninja, entities, world, inputs, frames, entity_state):
         frames[f, 9] = ninja["gold"]
         for k in range(count):
             kind = world.entity[base + k]["type"]
-            bits = entities[k]["active"] | entities[k]["closed"] << 4
+            bits = np.int64(entities[k]["active"]) | np.int64(entities[k]["closed"]) << 4
             if kind == MINE or kind == TOGGLE_MINE:
-                bits |= entities[k]["state"] << 1
+                bits |= np.int64(entities[k]["state"]) << 1
+            m = world.entity[base + k]["mover"]
+            if m >= 0:
+                if kind == FLOOR_GUARD or kind == THWUMP or kind == SHOVE_THWUMP:
+                    bits |= (np.int64(movers[m]["state"]) & 7) << 1
+                entity_xy[f, k, 0], entity_xy[f, k, 1] = movers[m]["x"], movers[m]["y"]
             entity_state[f, k] = bits
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             return f + 1
@@ -63,15 +70,16 @@ def _play(ninja, entities, world, inputs, frames, entity_state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _run(ninjas, entities, world, inputs, frames, entity_state):
-    return _play(ninjas[0], entities[0], world, inputs, frames, entity_state)
+def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_xy):
+    return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
 
 
-def simulate(level: Level, inputs: np.ndarray) -> Run:
+def simulate(level: Level, inputs: np.ndarray, completions: bool = True) -> Run:
     """Play ``level`` from its spawn.
 
-    inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right), one a frame.
-    Raises LevelError for a level that cannot be simulated, ValueError for inputs that are not one byte a frame.
+    inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right; 8 self-destruct), one a frame.
+    completions: with chaser drones and lasers, which the reference simulator leaves out.
+    Raises ValueError for inputs that are not one byte a frame.
     """
     inputs = np.ascontiguousarray(inputs)
     whole = np.issubdtype(inputs.dtype, np.integer) or inputs.size == 0
@@ -79,15 +87,17 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
         raise ValueError(
             f"inputs must be one byte per frame, a vector of whole numbers 0..255; got {inputs.dtype}{list(inputs.shape)}"
         )
-    bank = LevelBank([level])
-    _, (ninjas, entities) = allocate(1, [(NINJA, ()), (ENTITY, (bank.max_entities,))])
+    bank = LevelBank([level], completions)
+    compiled = bank.compiled[0]
+    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    _, (ninjas, entities, movers) = allocate(1, parts)
     count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), 10)), np.zeros((len(inputs), count), np.uint8)
-    n = _run(ninjas, entities, bank.world, inputs.astype(np.uint8), frames, entity_state)
-    frames, entity_state = frames[:n], entity_state[:n]
+    entity_xy = np.tile(compiled.entity_xy, (len(inputs), 1, 1))
+    n = _run(ninjas, entities, movers, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
+    frames, entity_state, entity_xy = frames[:n], entity_state[:n], entity_xy[:n]
     state = frames[:, 4].astype(np.int8)
     outcome = "running" if n == 0 else {DEAD: "died", CELEBRATING: "won"}.get(int(state[-1]), "running")
-    compiled = bank.compiled[0]
     return Run(
         frames=n,
         outcome=outcome,
@@ -101,5 +111,5 @@ def simulate(level: Level, inputs: np.ndarray) -> Run:
         win_fraction=float(ninjas[0]["win_fraction"]),
         entities=np.stack([compiled.entity_type, compiled.entity_number], axis=1),
         entity_state=entity_state,
-        entity_position=np.broadcast_to(compiled.entity_xy, (n, count, 2)),
+        entity_position=entity_xy,
     )

@@ -117,3 +117,22 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
         return inside if convex else ~inside
     (x1, y1), (x2, y2) = DIAGONALS[tile]
     return (y - y1) * (x2 - x1) - (x - x1) * (y2 - y1) < 0
+
+
+def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
+    """Codes of the half-edges in the grid that drones, guards and thwumps move on (section 3.4).
+
+    2 where there is a segment; else 1 where a half-cell with something solid in it meets one without, or the outside.
+    """
+    horizontal, vertical = 2 * np.abs(HORIZONTAL_SIGNS), 2 * np.abs(VERTICAL_SIGNS)
+    for tile in range(34):  # the one-sided faces have nothing but their segments
+        solid = np.zeros((4, 4), bool)  # half-cells, row first, with the outside around them
+        solid[1:3, 1:3] = solid_mask(tile, 24).reshape(2, 12, 2, 12).any(axis=(1, 3))
+        crossed_down = (solid[1:] != solid[:-1])[:, 1:3].ravel()  # row by row
+        crossed_right = (solid[:, 1:] != solid[:, :-1])[1:3].T.ravel()  # column by column
+        horizontal[tile] = np.maximum(horizontal[tile], crossed_down)
+        vertical[tile] = np.maximum(vertical[tile], crossed_right)
+    return horizontal.astype(np.uint8), vertical.astype(np.uint8)
+
+
+HORIZONTAL_CODES, VERTICAL_CODES = _grid_codes()  # uint8[38, 6], in the order of the signs: 0 open, 1 slope, 2 solid

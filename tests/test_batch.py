@@ -10,7 +10,6 @@ import nppsim
 from nppsim import bank, batch
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, DIED, TIMEOUT, WON, BatchSimulator
-from nppsim.level import LevelError
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, NINJA
 from nppsim.simulate import _run as simulate_kernel
@@ -351,5 +350,3 @@ def test_misuse_is_refused_with_what_was_expected():
         BatchSimulator([room()], 1, frame_skip=0)
     with pytest.raises(ValueError, match="at least one level"):
         LevelBank([])
-    with pytest.raises(LevelError, match="thwump"):
-        LevelBank([room(entities=[(20, 40, 40)])])

@@ -103,7 +103,6 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
 
     won = winning_inputs(level())
     off_grid = [0, *won]
-    unsupported = Level.build(np.zeros((23, 42), np.uint8), (20, 94), entities=[(20, 50, 50)])
     files = [
         file("good", won),
         file("longer than needed", [*won, 4, 4, 4]),
@@ -111,15 +110,9 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
         file("failed", won, success=False),
         file("off the grid", off_grid),
         ReplayFile("broken", "broken", "simple", b"\1"),
-        file("unsupported", [0], of=unsupported),
     ]
 
-    def simulate(level, inputs):
-        if level == unsupported:
-            raise nppsim.LevelError("type 20 is a thwump")
-        return nppsim.simulate(level, inputs)
-
-    found = load_demonstrations(files, 4, simulate=simulate, retime=lambda replay, frame_skip: None)
+    found = load_demonstrations(files, 4, retime=lambda replay, frame_skip: None)
     assert [d.name for d in found.demonstrations] == ["good"]
     assert [(item.name, item.reason) for item in found.left_out] == [
         ("longer than needed", "duplicate"),
@@ -127,12 +120,10 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
         ("failed", "recorded as a failure"),
         ("off the grid", "cannot be re-timed"),
         ("broken", "cannot be read"),
-        ("unsupported", "level not supported"),
     ]
     table = found.table()
     assert "left out, cannot be re-timed: 1" in table
     assert "idle: running after 3 of 3 frames" in table
-    assert "unsupported: type 20 is a thwump" in table
     nothing = load_demonstrations(files[2:3], 4, folder="demos")
     with pytest.raises(DemonstrationError, match="demos: none of 1 replays can be used"):
         nothing.require_some()

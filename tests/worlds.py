@@ -5,7 +5,7 @@ from numba import njit
 
 from nppsim.bank import LevelBank
 from nppsim.level import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE, Level
-from nppsim.physics.state import ENTITY, NINJA
+from nppsim.physics.state import ENTITY, MOVER, NINJA
 from nppsim.physics.tick import start, tick
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
@@ -60,13 +60,13 @@ def states(sim, i=0):
 
 
 @njit(cache=True)
-def _start(ninjas, entities, world):
-    start(ninjas[0], entities[0], world, 0)
+def _start(ninjas, entities, movers, world):
+    start(ninjas[0], entities[0], movers[0], world, 0)
 
 
 @njit(cache=True)
-def _tick(ninjas, entities, world, input_byte):
-    tick(ninjas[0], entities[0], world, input_byte)
+def _tick(ninjas, entities, movers, world, input_byte):
+    tick(ninjas[0], entities[0], movers[0], world, input_byte)
 
 
 class Walk:
@@ -75,9 +75,10 @@ class Walk:
     def __init__(self, level):
         self.bank = LevelBank([level])
         self.ninjas, self.entities = np.zeros(1, NINJA), np.zeros((1, self.bank.max_entities), ENTITY)
-        _start(self.ninjas, self.entities, self.bank.world)
+        self.movers = np.zeros((1, self.bank.max_movers), MOVER)
+        _start(self.ninjas, self.entities, self.movers, self.bank.world)
 
     def frame(self, input_byte):
         """(ninja, entities) after one more frame, copied."""
-        _tick(self.ninjas, self.entities, self.bank.world, np.uint8(input_byte))
+        _tick(self.ninjas, self.entities, self.movers, self.bank.world, np.uint8(input_byte))
         return self.ninjas[0].copy(), self.entities[0].copy()

@@ -95,7 +95,7 @@ def entity_positions(ninja, entities, world, level, out):
             continue
         switch = base + world.entity[k]["partner"]
         is_open = entities[k - base]["clock"] > 0
-        if is_open or (ninja["exits_open"] == 0 and entities[switch - base]["active"]):
+        if is_open or (ninja["switch_taken"] == 0 and entities[switch - base]["active"]):
             out[2], out[3] = world.entity[switch]["x"], world.entity[switch]["y"]
             out[4], out[5] = world.entity[k]["x"], world.entity[k]["y"]
             return

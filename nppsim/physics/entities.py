@@ -1,6 +1,7 @@
-"""Mines, gold, exits and doors: thinking and touching (physics specification, sections 7.1 to 7.4).
+"""The think pass of mines and doors, and what touching an entity does (physics specification, section 7).
 
-``entities``: ENTITY[E], the changing part; ``world``: the level bank's arrays; ``base``: where the level's entities begin.
+``entities``: ENTITY[E], the changing part; ``movers``: MOVER[M]; ``world``: the level bank's arrays; ``base``: where the
+level's entities begin.
 """
 
 import math
@@ -8,8 +9,37 @@ import math
 from numba import njit
 
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import EXIT, EXIT_SWITCH, GOLD, LOCKED_DOOR, MINE, REGULAR_DOOR, TOGGLE_MINE, TRAP_DOOR
+from nppsim.level import (
+    BOUNCE_BLOCK,
+    DEATH_BALL,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    GOLD,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    REGULAR_DOOR,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    TRAP_DOOR,
+)
 from nppsim.physics import state as s
+from nppsim.physics.bodies import (
+    BLOCK_HALF,
+    FEELING,
+    SHOVE_HALF,
+    THWUMP_HALF,
+    gather_key,
+    next_mover,
+    one_way_depth,
+    point_in_square,
+)
+from nppsim.physics.grid import register
+from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.ninja import is_valid_target, kill, win
 from nppsim.physics.segments import clamped_cell, impact_point
 
@@ -18,6 +48,9 @@ GOLD_RADIUS, EXIT_RADIUS, EXIT_SWITCH_RADIUS = 6.0, 12.0, 6.0
 REGULAR_DOOR_RADIUS, DOOR_SWITCH_RADIUS = 10.0, 5.0
 REGULAR_DOOR_OPEN_FRAMES = 5
 ARMED_RADIUS, DORMANT_RADIUS, ARMING_RADIUS = 4.0, 3.5, 4.5  # of mines
+PAD_RADIUS, PAD_SPEED = 6.0, 36.0 / 7.0
+LETHAL_HALF_WIDTH, LETHAL_REACH = 7.0, 12.0  # of a thwump's face
+BALL_KICK = 10.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -36,6 +69,7 @@ def think(ninja, entities, world, level):
             door["clock"] += 1
             if door["clock"] > REGULAR_DOOR_OPEN_FRAMES:
                 door["closed"] = 1
+                door["blocking"] += 1
     if world.level[level]["toggle_mines"] == 0 and ninja["arming"] == 0:
         return
     # A dormant mine wakes only when touched, so that only those around the ninja can; one that is arming was touched
@@ -71,43 +105,52 @@ def think(ninja, entities, world, level):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def interact(ninja, entities, world, level):
+def interact(ninja, entities, movers, world, level):
     """Touch the entities around the ninja, in gather order: x-major cells, in each in order of registration.
 
-    Exit doors are registered when their switch is hit, behind all others of their cell; one registered in this very
-    pass is met from the next frame on.
+    Returns the normal x of the first wall felt on a body, 0.0 if there is none.  What is registered during this pass
+    (an exit whose switch is hit) is met from the next frame on.
     """
     x, y = ninja["x"], ninja["y"]
     cell_x, cell_y = clamped_cell(x, CELLS_X), clamped_cell(y, CELLS_Y)
-    base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
-    cell_start = world.entity_cell_start[level]
-    open_exits = ninja["exits_open"]
+    record = world.level[level]
+    base, items = record["entity_first"], record["items_first"]
+    cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
+    cx1, cx2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
-    for cx in range(max(cell_x - 1, 0), min(cell_x + 2, CELLS_X)):
-        if open_exits == 0:
+    limit = ninja["registrations"]
+    wall = 0.0
+    m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, -1, limit)
+    if m < 0:
+        for cx in range(cx1, cx2 + 1):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-                _touch(ninja, entities, world, base, world.entity_items[i])
-            continue
+                felt = _touch(ninja, entities, movers, world, base, world.entity_items[i])
+                wall = felt if wall == 0.0 else wall
+        return wall
+    for cx in range(cx1, cx2 + 1):
         for cy in range(cy1, cy2 + 1):
             cell = cx * CELLS_Y + cy
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
-                _touch(ninja, entities, world, base, world.entity_items[i])
-            for place in range(1, open_exits + 1):
-                for k in range(world.level[level]["exits_first"] - base, world.level[level]["exits_end"] - base):
-                    if (
-                        world.entity[base + k]["type"] == EXIT
-                        and entities[k]["clock"] == place
-                        and world.entity[base + k]["cell"] == cell
-                    ):
-                        _touch(ninja, entities, world, base, k)
+                k = world.entity_items[i]
+                while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
+                    felt = _touch_mover(ninja, entities, movers[m])
+                    wall = felt if wall == 0.0 else wall
+                    m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
+                felt = _touch(ninja, entities, movers, world, base, k)
+                wall = felt if wall == 0.0 else wall
+    while m >= 0:
+        felt = _touch_mover(ninja, entities, movers[m])
+        wall = felt if wall == 0.0 else wall
+        m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
+    return wall
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _touch(ninja, entities, world, base, k):
-    """The logical interaction of one entity with the ninja."""
+def _touch(ninja, entities, movers, world, base, k):
+    """The logical interaction of one entity that stays in its cell; returns the normal x of the wall felt, or 0.0."""
     entity = entities[k]
     if entity["active"] == 0:
-        return
+        return 0.0
     kind = world.entity[base + k]["type"]
     x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
     if kind == MINE or kind == TOGGLE_MINE:
@@ -118,22 +161,124 @@ def _touch(ninja, entities, world, base, k):
         if ninja["state"] != s.CELEBRATING and _touches(ninja, x, y, GOLD_RADIUS):
             ninja["gold"] += 1
             entity["active"] = 0
-    elif kind == EXIT:
+    elif kind == EXIT_SWITCH:
+        if _touches(ninja, x, y, EXIT_SWITCH_RADIUS):
+            entity["active"] = 0
+            ninja["switch_taken"] = 1
+            door = world.entity[base + k]["partner"]
+            entities[door]["clock"] = 1
+            mover = movers[world.entity[base + door]["mover"]]
+            register(ninja, mover, clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y))
+    elif kind == REGULAR_DOOR:
+        if _touches(ninja, x, y, REGULAR_DOOR_RADIUS):
+            entity["closed"] = 0
+            entity["clock"] = 0
+            entity["blocking"] -= 1
+    elif kind == LOCKED_DOOR or kind == TRAP_DOOR:
+        if _touches(ninja, x, y, DOOR_SWITCH_RADIUS):
+            entity["closed"] = 1 if kind == TRAP_DOOR else 0
+            entity["blocking"] += 1 if kind == TRAP_DOOR else -1
+            entity["active"] = 0
+    elif kind == LAUNCH_PAD:
+        if is_valid_target(ninja) and _touches(ninja, x, y, PAD_RADIUS):
+            _launch(ninja, x, y, world.entity[base + k]["x1"], world.entity[base + k]["y1"])
+    elif kind == ONE_WAY:
+        nx = world.entity[base + k]["x1"]
+        if abs(nx) == 1.0 and one_way_depth(ninja, x, y, nx, world.entity[base + k]["y1"]) >= 0.0:
+            return nx
+    return 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _launch(ninja, x, y, nx, ny):
+    """A launch pad's boost, if the ninja is in front of it or behind (sections 7.5 and 6.5 A)."""
+    if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= -0.1:
+        return
+    boost_x = nx * PAD_SPEED * 2.0 / 3.0
+    boost_y = ny * PAD_SPEED * (1.0 - ny if ny < 0.0 else 1.0) * 2.0 / 3.0
+    ninja["x"] += boost_x
+    ninja["y"] += boost_y
+    ninja["vx"], ninja["vy"] = boost_x, boost_y
+    ninja["floor_count"] = 0
+    ninja["floor_buffer"] = -1
+    length = math.sqrt(boost_x * boost_x + boost_y * boost_y)
+    ninja["pad_x"], ninja["pad_y"] = boost_x / length, boost_y / length
+    ninja["pad_buffer"] = 0
+    if ninja["state"] == s.JUMPING:
+        ninja["gravity"] = s.GRAVITY_FALL
+    ninja["state"] = s.FALLING
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _touch_mover(ninja, entities, mover):
+    """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
+    kind = mover["type"]
+    x, y = mover["x"], mover["y"]
+    if kind == EXIT:
         if _touches(ninja, x, y, EXIT_RADIUS):
             win(ninja)
             px, py = ninja["start_x"], ninja["start_y"]
             wx, wy = ninja["x"] - px, ninja["y"] - py
             ninja["win_fraction"] = impact_point(px, py, wx, wy, x, y, EXIT_RADIUS + s.RADIUS)
-    elif kind == EXIT_SWITCH:
-        if _touches(ninja, x, y, EXIT_SWITCH_RADIUS):
-            entity["active"] = 0
-            ninja["exits_open"] += 1
-            ninja["switch_taken"] = 1
-            entities[world.entity[base + k]["partner"]]["clock"] = ninja["exits_open"]
-    elif kind == REGULAR_DOOR:
-        if _touches(ninja, x, y, REGULAR_DOOR_RADIUS):
-            entity["closed"] = 0
-            entity["clock"] = 0
-    elif (kind == LOCKED_DOOR or kind == TRAP_DOOR) and _touches(ninja, x, y, DOOR_SWITCH_RADIUS):
-        entity["closed"] = 1 if kind == TRAP_DOOR else 0
-        entity["active"] = 0
+    elif kind == BOUNCE_BLOCK:
+        return point_in_square(ninja["x"], ninja["y"], x, y, BLOCK_HALF + FEELING + s.RADIUS)[1]
+    elif kind == SHOVE_THWUMP:
+        return _touch_shove(ninja, mover)
+    elif is_valid_target(ninja):
+        if kind == THWUMP:
+            return _touch_thwump(ninja, mover)
+        if kind == DEATH_BALL:
+            if _touches(ninja, x, y, BALL_RADIUS):
+                dx, dy = x - ninja["x"], y - ninja["y"]
+                distance = math.sqrt(dx * dx + dy * dy)
+                if distance > 0.0:
+                    mover["vx"] += dx / distance * BALL_KICK
+                    mover["vy"] += dy / distance * BALL_KICK
+                kill(ninja)
+        else:
+            radius = MINI_RADIUS if kind == MINI_DRONE else (GUARD_RADIUS if kind == FLOOR_GUARD else ZAP_RADIUS)
+            if _touches(ninja, x, y, radius):
+                kill(ninja)
+    return 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _touch_thwump(ninja, thwump):
+    """A thwump's lethal face and its walls (section 7.10)."""
+    x, y = thwump["x"], thwump["y"]
+    inside, nx, _ny, _depth, _other = point_in_square(ninja["x"], ninja["y"], x, y, THWUMP_HALF + FEELING + s.RADIUS)
+    if not inside:
+        return 0.0
+    ahead = THWUMP_REACH * thwump["direction"]
+    if thwump["mode"] == 1:
+        x1, y1, dx, dy = x + ahead, y - LETHAL_HALF_WIDTH, 0.0, 2.0 * LETHAL_HALF_WIDTH
+    else:
+        x1, y1, dx, dy = x - LETHAL_HALF_WIDTH, y + ahead, 2.0 * LETHAL_HALF_WIDTH, 0.0
+    u = ((ninja["x"] - x1) * dx + (ninja["y"] - y1) * dy) / (dx * dx + dy * dy)
+    u = min(max(u, 0.0), 1.0)
+    off_x, off_y = ninja["x"] - (x1 + u * dx), ninja["y"] - (y1 + u * dy)
+    if off_x * off_x + off_y * off_y < LETHAL_REACH * LETHAL_REACH:
+        kill(ninja)
+    return nx
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _touch_shove(ninja, thwump):
+    """A shove thwump's trigger, walls and lethal core (section 7.13)."""
+    inside, nx, ny, _depth, other = point_in_square(
+        ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + FEELING + s.RADIUS
+    )
+    if inside and thwump["state"] == 0:
+        thwump["flag"] = 1
+        if other > 0.2:
+            thwump["push_x"], thwump["push_y"] = int(nx), int(ny)
+            thwump["state"] = 1
+        return nx
+    if inside and thwump["state"] == 1:
+        if thwump["push_x"] * nx + thwump["push_y"] * ny >= 0.01:
+            thwump["flag"] = 1
+            return nx
+        return 0.0
+    if _touches(ninja, thwump["x"], thwump["y"], SHOVE_CORE):
+        kill(ninja)
+    return 0.0

@@ -9,12 +9,14 @@ from numba import njit
 
 from nppsim.geometry import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 from nppsim.physics import state as s
+from nppsim.physics.bodies import MARGIN, bodies_near, touch_bodies
 from nppsim.physics.segments import clamped_cell, closest_point, nearest_surface, sweep
 
 SWEEP_RADIUS = 5.0
 WALL_REACH = 10.1
 MAX_PUSHES = 32  # depenetration steps per substep
 SUBSTEPS = 4
+CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -62,12 +64,23 @@ def integrate(ninja):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def collide(ninja, segments, cell_start, first, near, entities):
-    """Four substeps of contacts with tiles and closed doors (section 6.4.2)."""
+def collide(ninja, entities, movers, world, level):
+    """Four substeps of contacts with bodies (section 6.4.1), tiles and closed doors (section 6.4.2)."""
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
+    segments, first = world.segments, world.level[level]["segment_first"]
+    cell_start, near = world.cell_start[level], world.near[level]
+    has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
+    bodies = False
+    if has_bodies:
+        ninja["crushable"] = 0
+        ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
+        checked_x, checked_y = x, y
+        bodies = bodies_near(x, y, movers, world, level)
+    else:
+        checked_x, checked_y = 0.0, 0.0
     cell = clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
-    if near[cell] == 0 and abs(x - start_x) < 14.0 and abs(y - start_y) < 14.0:
+    if not bodies and near[cell] == 0 and abs(x - start_x) < 14.0 and abs(y - start_y) < 14.0:
         # No segment within a cell's width: sweep and depenetration would find nothing.
         for _ in range(SUBSTEPS):
             x = start_x + (x - start_x)
@@ -77,6 +90,14 @@ def collide(ninja, segments, cell_start, first, near, entities):
     for _ in range(SUBSTEPS):
         before_x, before_y = x, y
         contacts = 0
+        if has_bodies:
+            if abs(x - checked_x) > MARGIN or abs(y - checked_y) > MARGIN:
+                checked_x, checked_y = x, y
+                bodies = bodies_near(x, y, movers, world, level)
+            if bodies:
+                ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
+                contacts = touch_bodies(ninja, movers, world, level)
+                x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
         wx, wy = x - start_x, y - start_y
         t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, segments, cell_start, first, entities)
         x = start_x + t * wx
@@ -94,6 +115,10 @@ def collide(ninja, segments, cell_start, first, near, entities):
                 break
             x += dx / distance * depth
             y += dy / distance * depth
+            if has_bodies:
+                ninja["crush_x"] += dx / distance * depth
+                ninja["crush_y"] += dy / distance * depth
+                ninja["crush_length"] += depth
             if vx * dx + vy * dy < 0.0:
                 c = (vx * dy - vy * dx) / (distance * distance)
                 vx, vy = c * dy, c * -dx
@@ -142,7 +167,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def settle_contacts(ninja, wall):
-    """Contact flags, averaged normals and death by impact (section 6.5 C to E)."""
+    """Contact flags, averaged normals, death by impact or crushing (section 6.5 C to F)."""
     ninja["airborne_before"] = ninja["airborne"]
     ninja["airborne"] = 1
     ninja["walled"] = 0
@@ -166,6 +191,10 @@ def settle_contacts(ninja, wall):
             _impact(ninja, 0.0, 1.0)
         else:
             _impact(ninja, sx / length, sy / length)
+    if ninja["crushable"] and ninja["crush_length"] > 0.0:
+        sx, sy = ninja["crush_x"], ninja["crush_y"]
+        if math.sqrt(sx * sx + sy * sy) / ninja["crush_length"] < CRUSH_RATIO:
+            kill(ninja)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -42,9 +42,12 @@ NINJA = np.dtype(
         ("airborne", "i1"), ("airborne_before", "i1"), ("walled", "i1"),
         ("jump_held", "i1"),  # jump input of the previous frame
         ("jump_buffer", "i1"), ("floor_buffer", "i1"), ("wall_buffer", "i1"), ("pad_buffer", "i1"),  # -1: inactive
-        ("exits_open", "i1"),  # exit doors registered so far
         ("switch_taken", "i1"),  # an exit switch has been hit
         ("arming", "i1"),  # a mine is in its arming state
+        ("suicide_held", "i1"),  # self-destruct input of the previous frame
+        ("crushable", "i1"),  # a thwump touches the ninja in this frame
+        ("crush_x", "f8"), ("crush_y", "f8"), ("crush_length", "f8"),  # sum of this frame's pushes, and of their lengths
+        ("registrations", "i4"),  # next number in the order of registration in cells
     ],
     align=True,
 )  # fmt: skip
@@ -55,9 +58,33 @@ ENTITY = np.dtype(
         ("active", "u1"),
         ("state", "i1"),  # mines: 0 armed, 1 dormant, 2 arming
         ("closed", "u1"),  # doors
-        ("clock", "u1"),  # regular doors: frames since the last touch; open exits: their place in the order of opening
-    ]
+        ("clock", "u1"),  # regular doors: frames since the last touch; exits: 1 when open; boost pads: 1 while touched
+        ("blocking", "i4"),  # doors: what they add to their edges of the half-cell grid; any sum but 0 blocks
+    ],
+    align=True,
 )
+
+# An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
+UNREGISTERED = 255
+MOVER = np.dtype(
+    [
+        ("x", "f8"), ("y", "f8"),  # px
+        ("vx", "f8"), ("vy", "f8"),  # px per frame: bounce blocks and death balls; of others the motion of the last frame
+        ("target_x", "f8"), ("target_y", "f8"),  # drones: the cell centre they move to; lasers: the end of the beam
+        ("angle", "f8"),  # of a laser's beam
+        ("order", "i4"),  # place in the order of registration: within a cell, lower numbers come first
+        ("entity", "i2"),  # index in the level's list of entities
+        ("type", "u1"),
+        ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration; UNREGISTERED: in none
+        ("mode", "u1"),  # drones: how they turn; thwumps: 1 if horizontal; lasers: 1 on a surface
+        ("state", "i1"),  # floor guards, thwumps, shove thwumps: section 7; chasers: 1 while chasing
+        ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
+        ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none
+        ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed
+        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: turning around a corner
+    ],
+    align=True,
+)  # fmt: skip
 
 
 def allocate(count: int, parts: list[tuple[np.dtype, tuple[int, ...]]]) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -4,11 +4,12 @@ from numba import njit
 
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
-from nppsim.physics.ninja import collide, control, integrate, settle_contacts, wall_beside
+from nppsim.physics.movers import move_all, think_all
+from nppsim.physics.ninja import collide, control, integrate, kill, settle_contacts, wall_beside
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def start(ninja, entities, world, level):
+def start(ninja, entities, movers, world, level):
     """Put one environment at the start of a level."""
     ninja["x"], ninja["y"] = world.level[level]["spawn_x"], world.level[level]["spawn_y"]
     ninja["vx"], ninja["vy"] = 0.0, 0.0
@@ -29,27 +30,45 @@ def start(ninja, entities, world, level):
     ninja["state"] = s.STANDING
     ninja["airborne"], ninja["airborne_before"], ninja["walled"], ninja["jump_held"] = 0, 0, 0, 0
     ninja["jump_buffer"], ninja["floor_buffer"], ninja["wall_buffer"], ninja["pad_buffer"] = -1, -1, -1, -1
-    ninja["exits_open"], ninja["switch_taken"], ninja["arming"] = 0, 0, 0
+    ninja["switch_taken"], ninja["arming"], ninja["suicide_held"] = 0, 0, 0
+    ninja["crushable"] = 0
+    ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
+    ninja["registrations"] = world.level[level]["registrations"]
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["entity_end"] - base):
         entities[k]["active"] = world.entity[base + k]["active"]
         entities[k]["state"] = world.entity[base + k]["state"]
         entities[k]["closed"] = world.entity[base + k]["closed"]
         entities[k]["clock"] = 0
+        entities[k]["blocking"] = world.entity[base + k]["closed"]
+    first = world.level[level]["mover_first"]
+    for m in range(world.level[level]["mover_end"] - first):
+        movers[m] = world.mover[first + m]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def tick(ninja, entities, world, input_byte):
-    """Advance one environment by one frame.  input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins)."""
+def tick(ninja, entities, movers, world, input_byte):
+    """Advance one environment by one frame.
+
+    input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins), bit 3 self-destruct (in two frames in a row; a
+    completion, section 8.3).
+    """
     level = ninja["level"]
     h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
+    suicide = input_byte >> 3 & 1
     ninja["frame"] += 1
+    move_all(ninja, entities, movers, world, level)
     think(ninja, entities, world, level)
+    think_all(ninja, entities, movers, world, level)
+    if suicide and ninja["suicide_held"]:
+        kill(ninja)
+    ninja["suicide_held"] = suicide
     if ninja["state"] != s.DEAD:
-        segments, first = world.segments, world.level[level]["segment_first"]
-        cell_start, near = world.cell_start[level], world.near[level]
         integrate(ninja)
-        collide(ninja, segments, cell_start, first, near, entities)
-        interact(ninja, entities, world, level)
-        settle_contacts(ninja, wall_beside(ninja, segments, cell_start, first, near, entities))
+        collide(ninja, entities, movers, world, level)
+        wall = interact(ninja, entities, movers, world, level)
+        if wall == 0.0:
+            segments, first = world.segments, world.level[level]["segment_first"]
+            wall = wall_beside(ninja, segments, world.cell_start[level], first, world.near[level], entities)
+        settle_contacts(ninja, wall)
     control(ninja, h, input_byte & 1)

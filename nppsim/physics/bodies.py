@@ -1,0 +1,190 @@
+"""Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (physics specification, section 6.4.1)."""
+
+import numpy as np
+from numba import njit
+
+from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.level import BOUNCE_BLOCK, ONE_WAY, SHOVE_THWUMP, THWUMP
+from nppsim.physics import state as s
+from nppsim.physics.segments import clamped_cell
+
+ONE_WAY_HALF_LENGTH = 12.0
+BLOCK_HALF, THWUMP_HALF, SHOVE_HALF = 9.0, 9.0, 12.0
+FEELING = 0.1  # px by which the square in which a wall is felt is larger than the one that pushes
+BLOCK_SHARE = 0.2  # of a contact's depth, that the ninja gets; the block gets the rest
+# A body farther than REACH + MARGIN along an axis cannot touch the ninja before one of them has moved by MARGIN.
+REACH, MARGIN = 24.0, 12.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def point_in_square(px, py, x, y, half):
+    """(inside, normal x, normal y, depth, other depth) of a point and a square around (x, y); section 4.7."""
+    depth_x = half - abs(px - x)
+    depth_y = half - abs(py - y)
+    if not (depth_x > 0.0 and depth_y > 0.0):
+        return False, 0.0, 0.0, 0.0, 0.0
+    if depth_y <= depth_x:
+        return True, 0.0, -1.0 if py - y < 0.0 else 1.0, depth_y, depth_x
+    return True, -1.0 if px - x < 0.0 else 1.0, 0.0, depth_x, depth_y
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def one_way_depth(ninja, x, y, nx, ny):
+    """Depth, at least 0, of the ninja's contact with a one-way; -1.0 without contact (section 7.6)."""
+    ex, ey = ninja["x"] - x, ninja["y"] - y
+    lateral = ey * nx - ex * ny
+    drift = (ninja["vy"] * nx - ninja["vx"] * ny) * lateral
+    share = 0.90 if drift < 0.0 else 0.51
+    if not abs(lateral) < share * s.RADIUS + ONE_WAY_HALF_LENGTH:
+        return -1.0
+    distance = ex * nx + ey * ny
+    if not 0.0 < distance <= s.RADIUS:
+        return -1.0
+    if not ninja["vx"] * nx + ninja["vy"] * ny <= 0.0:
+        return -1.0
+    before = (ninja["start_x"] - x) * nx + (ninja["start_y"] - y) * ny
+    if not s.RADIUS - before <= 1.1:
+        return -1.0
+    return s.RADIUS - distance
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def next_mover(movers, count, x1, x2, y1, y2, after, limit):
+    """The mover that follows in gather order: (index or -1, its key).
+
+    Among those registered in cells x1..x2, y1..y2 with a key above ``after`` and an order below ``limit``, that of the
+    smallest key.  A key is the number of the cell, then the order within it.
+    """
+    best, best_key = -1, 0
+    for m in range(count):
+        cell_x, cell_y = movers[m]["cell_x"], movers[m]["cell_y"]
+        if x1 <= cell_x <= x2 and y1 <= cell_y <= y2 and movers[m]["order"] < limit:
+            key = gather_key(np.int64(cell_x) * CELLS_Y + np.int64(cell_y), movers[m]["order"])
+            if key > after and (best < 0 or key < best_key):
+                best, best_key = m, key
+    return best, best_key
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def gather_key(cell, order):
+    """Sorts what is gathered: cells x-major, within one by order of registration."""
+    return (np.int64(cell) << 32) + order
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def bodies_near(x, y, movers, world, level):
+    """Whether any body may touch a ninja within MARGIN of (x, y)."""
+    reach = REACH + MARGIN
+    record = world.level[level]
+    base, items = record["entity_first"], record["items_first"]
+    if record["blocks"]:
+        for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
+            kind = movers[m]["type"]
+            is_body = kind == BOUNCE_BLOCK or kind == THWUMP or kind == SHOVE_THWUMP
+            if is_body and abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach:
+                return True
+    if record["one_ways"]:
+        cell_start = world.entity_cell_start[level]
+        cy1, cy2 = clamped_cell(y - reach, CELLS_Y), clamped_cell(y + reach, CELLS_Y)
+        for cx in range(clamped_cell(x - reach, CELLS_X), clamped_cell(x + reach, CELLS_X) + 1):
+            for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
+                k = base + world.entity_items[i]
+                near = abs(world.entity[k]["x"] - x) <= reach and abs(world.entity[k]["y"] - y) <= reach
+                if near and world.entity[k]["type"] == ONE_WAY:
+                    return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def touch_bodies(ninja, movers, world, level):
+    """Contacts of one substep, in gather order, each seeing what the one before did; returns their number."""
+    x1 = max(clamped_cell(ninja["x"], CELLS_X) - 1, 0)
+    y1 = max(clamped_cell(ninja["y"], CELLS_Y) - 1, 0)
+    x2 = min(clamped_cell(ninja["x"], CELLS_X) + 1, CELLS_X - 1)
+    y2 = min(clamped_cell(ninja["y"], CELLS_Y) + 1, CELLS_Y - 1)
+    record = world.level[level]
+    base, items = record["entity_first"], record["items_first"]
+    cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
+    limit = ninja["registrations"]
+    contacts = 0
+    m, key = next_mover(movers, count, x1, x2, y1, y2, -1, limit)
+    if record["one_ways"]:
+        for cx in range(x1, x2 + 1):
+            for cy in range(y1, y2 + 1):
+                cell = cx * CELLS_Y + cy
+                for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
+                    k = base + world.entity_items[i]
+                    if world.entity[k]["type"] != ONE_WAY:
+                        continue
+                    while m >= 0 and key < gather_key(cell, world.entity[k]["order"]):
+                        contacts += _touch_mover(ninja, movers[m])
+                        m, key = next_mover(movers, count, x1, x2, y1, y2, key, limit)
+                    nx, ny = world.entity[k]["x1"], world.entity[k]["y1"]
+                    depth = one_way_depth(ninja, world.entity[k]["x"], world.entity[k]["y"], nx, ny)
+                    if depth >= 0.0:
+                        _push(ninja, nx, ny, depth)
+                        c = ninja["vx"] * ny - ninja["vy"] * nx
+                        ninja["vx"], ninja["vy"] = c * ny, c * -nx
+                        contacts += 1
+    while m >= 0:
+        contacts += _touch_mover(ninja, movers[m])
+        m, key = next_mover(movers, count, x1, x2, y1, y2, key, limit)
+    return contacts
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _touch_mover(ninja, mover):
+    """The contact, if any, with one bounce block, thwump or shove thwump; returns 1 if there was one."""
+    kind = mover["type"]
+    if kind == BOUNCE_BLOCK:
+        inside, nx, ny, depth, _other = point_in_square(
+            ninja["x"], ninja["y"], mover["x"], mover["y"], BLOCK_HALF + s.RADIUS
+        )
+        if not inside:
+            return 0
+        mover["x"] -= nx * depth * (1.0 - BLOCK_SHARE)
+        mover["y"] -= ny * depth * (1.0 - BLOCK_SHARE)
+        mover["vx"] -= nx * depth * (1.0 - BLOCK_SHARE)
+        mover["vy"] -= ny * depth * (1.0 - BLOCK_SHARE)
+        depth = depth * BLOCK_SHARE
+        ninja["x"] += nx * depth
+        ninja["y"] += ny * depth
+        _classify(ninja, nx, ny)
+    elif kind == THWUMP or (kind == SHOVE_THWUMP and mover["state"] <= 1):
+        half = THWUMP_HALF if kind == THWUMP else SHOVE_HALF
+        inside, nx, ny, depth, _other = point_in_square(ninja["x"], ninja["y"], mover["x"], mover["y"], half + s.RADIUS)
+        if not inside:
+            return 0
+        if kind == SHOVE_THWUMP and mover["state"] == 1 and mover["push_x"] * nx + mover["push_y"] * ny < 0.01:
+            return 0
+        if kind == THWUMP:
+            ninja["crushable"] = 1
+        _push(ninja, nx, ny, depth)
+    else:
+        return 0
+    ninja["vx"] += nx * depth
+    ninja["vy"] += ny * depth
+    return 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _push(ninja, nx, ny, depth):
+    ninja["x"] += nx * depth
+    ninja["y"] += ny * depth
+    ninja["crush_x"] += nx * depth
+    ninja["crush_y"] += ny * depth
+    ninja["crush_length"] += depth
+    _classify(ninja, nx, ny)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _classify(ninja, nx, ny):
+    """Count a contact as ceiling (walls are) or floor (section 6.4.1)."""
+    if ny >= -0.0001:
+        ninja["ceiling_count"] += 1
+        ninja["ceiling_sum_x"] += nx
+        ninja["ceiling_sum_y"] += ny
+    else:
+        ninja["floor_count"] += 1
+        ninja["floor_sum_x"] += nx
+        ninja["floor_sum_y"] += ny
