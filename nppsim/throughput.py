@@ -11,6 +11,7 @@ What is timed for a result is never profiled and never validated: those run on s
 import inspect
 import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -201,7 +202,7 @@ def profile_rows(
     """Rows (phase, µs per decision, share of the step, share of the wall time) and the names of phases left out.
 
     phases: nanoseconds, summed over threads.  core_seconds: wall time times threads.  The last two rows are the whole
-    step, and what passed outside of it: Python, and threads that waited.  Raises TimingError if nothing was timed.
+    step, and what passed outside of it (share of the step: NaN): Python, and threads that waited.  Raises TimingError if nothing was timed.
     """
     step = sum(phases.values())
     if not step > 0:
@@ -210,7 +211,7 @@ def profile_rows(
     outside = core_seconds - step / 1e9
     shown = [row for row in rows if row[2] >= SMALLEST_SHARE]
     shown.append(("the step, all phases", step / 1e3 / decisions, 1.0, step / 1e9 / core_seconds))
-    shown.append(("outside of the step", outside * 1e6 / decisions, outside * 1e9 / step, outside / core_seconds))
+    shown.append(("outside of the step", outside * 1e6 / decisions, math.nan, outside / core_seconds))
     return shown, [row[0] for row in rows if row[2] < SMALLEST_SHARE]
 
 
