@@ -165,8 +165,12 @@ class SideBySide:
         """Mean µs per decision, share of the step (all phases) and of the wall time (times threads), per phase."""
         rows, left_out = profile_rows(self.phases, self.decisions, self.seconds * self.threads)
         header = ("phase", "µs per decision", "% of step", "% of wall time")
+
+        def percent(share):
+            return "" if math.isnan(share) else f"{share:.1%}"
+
         text = timing.table(
-            header, [(name, f"{us:.3f}", f"{step:.1%}", f"{wall:.1%}") for name, us, step, wall in rows]
+            header, [(name, f"{us:.3f}", percent(step), percent(wall)) for name, us, step, wall in rows]
         )
         if left_out:
             text += f"\nbelow {SMALLEST_SHARE:.0%} of the step, left out: {', '.join(left_out)}"
@@ -202,7 +206,8 @@ def profile_rows(
     """Rows (phase, µs per decision, share of the step, share of the wall time) and the names of phases left out.
 
     phases: nanoseconds, summed over threads.  core_seconds: wall time times threads.  The last two rows are the whole
-    step, and what passed outside of it (share of the step: NaN): Python, and threads that waited.  Raises TimingError if nothing was timed.
+    step, and what passed outside of it: Python, and threads that waited (share of the step: NaN).
+    Raises TimingError if nothing was timed.
     """
     step = sum(phases.values())
     if not step > 0:
