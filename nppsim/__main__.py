@@ -149,9 +149,9 @@ def _simulate(arguments) -> int:
 
 
 def _bench(arguments) -> int:
-    from nppsim import bench
+    from nppsim import bench, timing
 
-    machine = bench.machine()
+    machine = timing.machine() | timing.versions()
     threads = arguments.threads or range(1, min(machine["cores"], 2) + 1)
     if not arguments.json:
         print(f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, Numba {machine['numba']}")

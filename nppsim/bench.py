@@ -5,8 +5,6 @@ several rounds.  Shared machines change their speed from hour to hour, so beside
 pure-Python loop and a fixed Numba loop did in the same second: compare figures only where these agree.
 """
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numba
 import numpy as np
 
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, BatchSimulator
-from nppsim.bench_kernels import advance, spin, start_all
+from nppsim.bench_kernels import advance, start_all
 from nppsim.generate import CATEGORIES, generate
 from nppsim.level import MINE, TOGGLE_MINE, Level
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.timing import calibrate, machine, rate_of
 from nppsim.verify import cases
 
 NUM_ENVS = 1024  # environments stepped together: enough to make the cost of a call, and of waiting for a thread, small
@@ -95,37 +93,8 @@ def benchmark(
             yield f"{name}/{count}", _measured(run, unit, observations, count, rounds, seconds)
 
 
-def calibrate() -> dict[str, float]:
-    """Million iterations per second of a fixed pure-Python loop and of a fixed Numba loop, about 0.05 s in all."""
-    return {"python": _rate(lambda: _python_loop(200_000)) / 1e6, "numba": _rate(lambda: spin(5_000_000)) / 1e6}
-
-
-def machine() -> dict[str, str | int]:
-    """What the figures belong to."""
-    cpu = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {
-        "cpu": cpu,
-        "cores": cores,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-    }
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # The clock
-
-
-def _rate(run: Callable[[], int]) -> float:
-    begin = time.perf_counter()
-    count = run()
-    return count / (time.perf_counter() - begin)
 
 
 def _measured(run, unit, observations, threads, rounds, seconds) -> dict:
@@ -136,7 +105,7 @@ def _measured(run, unit, observations, threads, rounds, seconds) -> dict:
     calls = max(round(seconds / rounds / (time.perf_counter() - begin)), 1)
     rates, calibrations = [], [calibrate()]
     for _ in range(rounds):
-        rates.append(_rate(lambda: sum(run() for _ in range(calls))))
+        rates.append(rate_of(lambda: sum(run() for _ in range(calls))))
         calibrations.append(calibrate())
     per_s = statistics.median(rates)
     result = {"unit": unit, "per_s": per_s, "per_s_per_core": per_s / threads, "threads": threads}
@@ -149,14 +118,6 @@ def _measured(run, unit, observations, threads, rounds, seconds) -> dict:
     result["observations"] = list(observations)
     result["calibration"] = {name: statistics.median(c[name] for c in calibrations) for name in calibrations[0]}
     return result
-
-
-def _python_loop(n: int) -> int:
-    x = 1
-    for _ in range(n):
-        x = (x * 1103515245 + 12345) & 0x7FFFFFFF
-    assert x
-    return n
 
 
 # ---------------------------------------------------------------------------------------------------------------------

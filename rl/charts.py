@@ -74,6 +74,16 @@ def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[Sequence, Seque
     return _png(figure, axes)
 
 
+def band_chart(title: str, unit: str, x: Sequence, bands: Mapping[str, tuple], x_label: str) -> bytes:
+    """PNG of lines with a band around each; bands: name -> (mean, low, high), each at the places ``x``."""
+    figure, axes = _figure(title, unit)
+    for colour, (name, (mean, low, high)) in zip(_colours(len(bands)), bands.items(), strict=True):
+        axes.plot(x, mean, color=colour, label=name)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    _steps_axis(axes, x_label)
+    return _png(figure, axes)
+
+
 def data_uri(content: bytes, kind: str = "image/png") -> str:
     """The content as a URI to put into a page."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

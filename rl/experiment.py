@@ -7,7 +7,6 @@ Layout of the folder: ``docs/file_formats.md``.  Everything that can be checked 
 
 import hashlib
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.level import Level
 from nppsim.levelset import LevelSet, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.timing import git_state
 from rl import checkpoint
 from rl.architectures import get_architecture
 from rl.config import ConfigError, ExperimentConfig
@@ -76,7 +76,8 @@ def run(config: ExperimentConfig, log: Callable[[str], None] = print) -> Path:
     folder = config.resume_from or config.output_dir / f"{config.experiment_name}_{datetime.now():%Y%m%d_%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
     uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
-    facts = {"machine": machine.name, "versions": {name: version(name) for name in _VERSIONS} | source_state()}
+    versions = {name: version(name) for name in _VERSIONS} | {"python": platform.python_version()} | git_state()
+    facts = {"machine": machine.name, "versions": versions}
     write_json(folder / "config.json", config.to_dict() | {"data": fingerprints(data)} | facts)
     log(f"experiment folder: {folder}")
 
@@ -333,18 +334,3 @@ def fingerprints(data: Data) -> dict[str, str]:
         name: hashlib.sha256("".join(sorted(level.fingerprint for level, _ in pairs)).encode()).hexdigest()[:16]
         for name, pairs in (("train", data.train), ("test", data.test))
     }
-
-
-def source_state() -> dict[str, str]:
-    """Commit of the sources and whether they were changed since, where they are a git checkout."""
-    here = Path(__file__).parent
-
-    def git(*arguments):
-        done = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")
-    state = {"python": platform.python_version()}
-    if commit:
-        state |= {"commit": commit, "changed_files": str(len((git("status", "--porcelain") or "").splitlines()))}
-    return state

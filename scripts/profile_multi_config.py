@@ -1,0 +1,130 @@
+"""Which phase of a step takes how long, on several kinds of levels; and what the profiling itself costs.
+
+python scripts/profile_multi_config.py [--json FILE.json] [--strict]
+
+For each configuration the same random play runs on two simulators, with profiling and without, in alternating rounds.
+Exit status: 0; 1 with --strict if anything was skipped; 2 bad input; 130 after Ctrl-C.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nppsim import timing
+from nppsim.generate import FAMILIES
+from nppsim.level import Level, LevelError
+from nppsim.observe import layout
+from nppsim.throughput import profile_rows, side_by_side
+from nppsim.timing import TimingError
+from nppsim.workload import Settings, built_kinds, random_levels, random_play
+from rl.results import write_json
+
+NUM_LEVELS = 40  # of each configuration
+ROUNDS = 10  # with profiling, and as many without
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """levels: makes them from seed and number; observations: keys."""
+
+    name: str
+    levels: Callable[[int, int], list[Level]]
+    observations: tuple[str, ...] = layout.VISION_FREE
+
+
+def family(name: str, **parameters) -> Callable[[int, int], list[Level]]:
+    return lambda seed, count: [FAMILIES[name](seed + k, **parameters) for k in range(count)]
+
+
+def mixed(seed: int, count: int) -> list[Level]:
+    """Random levels with every entity type that is built, and doors."""
+    return random_levels(count, seed, density=0.2, entity_density=0.04, kinds=built_kinds()[0])
+
+
+CONFIGURATIONS = (
+    Configuration("tiny corridor", family("minimal", width=(3, 8), height=(1, 2))),
+    Configuration("maze without entities", family("maze", width=(20, 30), height=(13, 19))),
+    Configuration("mixed entities", mixed),
+    Configuration("mixed entities, both images", mixed, layout.ALL),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit status, see above."""
+    arguments = parse(argv)
+    try:
+        skipped = run(arguments)
+    except (TimingError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    return 1 if skipped and arguments.strict else 0
+
+
+def run(arguments: argparse.Namespace) -> list[str]:
+    """Profile every configuration; returns what was skipped, in words."""
+    if arguments.steps < ROUNDS or arguments.steps % ROUNDS:
+        raise TimingError(f"--steps {arguments.steps} must be a multiple of {ROUNDS}, for as many rounds")
+    settings = replace(
+        Settings(), envs=arguments.envs, threads=arguments.threads, warmup=arguments.warmup, seed=arguments.seed,
+        rounds=ROUNDS, iterations=arguments.steps // ROUNDS,
+    )  # fmt: skip
+    machine, versions = timing.machine(), timing.versions()
+    print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
+    print(f"{settings.envs} environments, {settings.threads} threads, {settings.warmup:,} + {arguments.steps:,} steps")
+    skipped = [f"entity type {name}: not built" for name in built_kinds()[1]]
+    stored = {}
+    for configuration in CONFIGURATIONS:
+        wanted = replace(settings, observations=configuration.observations)
+        try:
+            levels = configuration.levels(settings.seed, NUM_LEVELS)
+            work = random_play(levels, wanted, configuration.name)
+        except LevelError as error:
+            skipped.append(f"configuration {configuration.name}: {error}")
+            continue
+        measured = side_by_side(work, "profile")
+        entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
+        print(f"\n## {configuration.name}\n\n{NUM_LEVELS} levels with {entities}\n\n{measured.profile_table()}")
+        print(f"time with profiling / without: {measured.ratio}", flush=True)
+        rows, left_out = profile_rows(measured.phases, measured.decisions, measured.seconds * measured.threads)
+        columns = ("phase", "us_per_decision", "share_of_step", "share_of_wall")
+        stored[configuration.name] = {
+            "settings": work.key,
+            "coverage": work.coverage,
+            "phases": [dict(zip(columns, row, strict=True)) for row in rows],
+            "left_out": left_out,
+            "overhead": vars(measured.ratio),
+        }
+    for what in skipped:
+        print(f"skipped: {what}")
+    print(f"\n{len(stored)} of {len(CONFIGURATIONS)} configurations profiled, {len(skipped)} things skipped")
+    if arguments.json:
+        facts = {"machine": machine, "versions": versions, "build": timing.build(), "skipped": skipped}
+        write_json(arguments.json, facts | {"configurations": stored})
+        print(f"written: {arguments.json}")
+    return skipped
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    for option, default, text in (
+        ("--envs", 64, "environments stepped together"),
+        ("--threads", 1, "threads of the simulator"),
+        ("--warmup", 5_000, "steps before the first round"),
+        ("--steps", 15_000, "steps with profiling, and as many without"),
+        ("--seed", 42, "of levels and actions"),
+    ):
+        parser.add_argument(option, type=int, default=default, metavar="N", help=f"{text} (default: {default:,})")
+    parser.add_argument("--json", type=Path, metavar="FILE.json", help="store the figures")
+    parser.add_argument("--strict", action="store_true", help="fail if anything was skipped")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
