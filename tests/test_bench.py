@@ -46,13 +46,14 @@ def test_the_physics_kernel_plays_what_was_recorded():
     plays = bench.trace_plays(EXCERPT)[:3]
     bank = bench.LevelBank([play.level for play in plays])
     ninjas, entities = np.zeros(3, bench.NINJA), np.zeros((3, bank.max_entities), bench.ENTITY)
+    movers = np.zeros((3, bank.max_movers), bench.MOVER)
     lengths = np.array([len(play.inputs) for play in plays])
     inputs = np.zeros((3, lengths.max() + 1), np.uint8)
     for row, play in zip(inputs, plays, strict=True):
         row[: len(play.inputs)] = play.inputs
-    bench.start_all(ninjas, entities, bank.world, np.arange(3))
+    bench.start_all(ninjas, entities, movers, bank.world, np.arange(3))
     frames = int(lengths.max()) + 30
-    bench.advance(0, 3, ninjas, entities, bank.world, inputs, lengths, frames)
+    bench.advance(0, 3, ninjas, entities, movers, bank.world, inputs, lengths, frames)
     for ninja, play in zip(ninjas, plays, strict=True):
         lasted = simulate(play.level, play.inputs).frames
         left = frames % lasted

@@ -238,7 +238,7 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
         dx, dy, radius = dx + t * wx, dy + t * wy, BEAM_RADIUS
         if abs(dx) > REACH or abs(dy) > REACH:
             return found
-        return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
+        return _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, radius)
     if abs(dx) > REACH or abs(dy) > REACH:
         return found
     if kind == BOUNCE_BLOCK:

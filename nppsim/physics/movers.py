@@ -101,7 +101,7 @@ def think_all(ninja, entities, movers, world, level):
             if target and mover["state"] == 0:
                 _think_chaser(ninja, mover, entities, world, level)
         elif kind == LASER:
-            think_laser(ninja, mover, target, entities, world, level)
+            think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
 
 
 # ------------------------------------------------------------------------------------------------------ drones (7.7)
@@ -133,7 +133,6 @@ def _move_drone(ninja, mover, entities, world, level):
     mover["x"], mover["y"] = x, y
     if mover["type"] == CHASER_DRONE:
         _settle_chase(mover, entities, world, level)
-        speed = CHASE_SPEED if mover["state"] == 1 else ZAP_SPEED
     for n in range(4):
         direction = (mover["direction"] + TURNS[mover["mode"], n]) & 3
         if mover["state"] == 1:
@@ -163,11 +162,9 @@ def _settle_chase(mover, entities, world, level):
         if not _drone_passes(x, y, mover["direction"], False, entities, world, level):
             mover["state"] = 0
             mover["wish"] = -1
-    elif mover["wish"] >= 0:
-        if _drone_passes(x, y, mover["wish"], False, entities, world, level):
-            mover["direction"] = mover["wish"]
-            mover["state"] = 1
-        mover["wish"] = -1
+    elif mover["wish"] >= 0 and _drone_passes(x, y, mover["wish"], False, entities, world, level):
+        mover["direction"] = mover["wish"]
+        mover["state"] = 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -177,21 +174,31 @@ def _think_chaser(ninja, mover, entities, world, level):
     for turn in (3, 0, 1):
         direction = (mover["direction"] + turn) & 3
         ux, uy = _step_x(direction), _step_y(direction)
-        if dx * ux + dy * uy > 0.0 and abs(dx * uy - dy * ux) <= CHASE_LATERAL:
-            end = ninja["y"] if direction & 1 else ninja["x"]
-            # No farther than the ninja's half-cell: the body's front starts ahead of the drone's own.
-            if _sees(mover["x"], mover["y"], end, direction, entities, world, level):
-                mover["wish"] = direction
-                return
+        aligned = dx * ux + dy * uy > 0.0 and abs(dx * uy - dy * ux) <= CHASE_LATERAL
+        if aligned and _sees(ninja, mover, direction, entities, world, level):
+            mover["wish"] = direction
+            return
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sees(x, y, end, direction, entities, world, level):
-    sign = 1.0 if direction < 2 else -1.0
-    along = y if direction & 1 else x
-    if half_cell(along + sign * ZAP_RADIUS) * sign >= half_cell(end) * sign:
-        return True
-    return way_free(x, y, end - sign * ZAP_RADIUS, ZAP_RADIUS, direction, entities, world, level)
+def _sees(ninja, chaser, direction, entities, world, level):
+    """Whether a chaser's body could pass from its front to the half-cell of the ninja's centre."""
+    sign = 1 if direction < 2 else -1
+    if direction & 1:
+        front, end, across = chaser["y"] + sign * ZAP_RADIUS, ninja["y"], chaser["x"]
+    else:
+        front, end, across = chaser["x"] + sign * ZAP_RADIUS, ninja["x"], chaser["y"]
+    k, last = half_cell(front), half_cell(end)
+    low, high = half_cell(across - ZAP_RADIUS), half_cell(across + ZAP_RADIUS)
+    while (last - k) * sign > 0:
+        if direction & 1:
+            free = row_free(k, low, high, sign, entities, world, level)
+        else:
+            free = column_free(k, low, high, sign, entities, world, level)
+        if not free:
+            return False
+        k += sign
+    return True
 
 
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)

@@ -69,9 +69,11 @@ UNREGISTERED = 255
 MOVER = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px
-        ("vx", "f8"), ("vy", "f8"),  # px per frame: bounce blocks and death balls; of others the motion of the last frame
+        # px per frame: of bounce blocks and death balls their velocity, of others the motion of the last frame; lasers: the
+        # unit vector of the beam
+        ("vx", "f8"), ("vy", "f8"),
         ("target_x", "f8"), ("target_y", "f8"),  # drones: the cell centre they move to; lasers: the end of the beam
-        ("angle", "f8"),  # of a laser's beam
+        ("angle", "f8"),  # of a spinning laser's beam
         ("order", "i4"),  # place in the order of registration: within a cell, lower numbers come first
         ("entity", "i2"),  # index in the level's list of entities
         ("type", "u1"),
@@ -81,7 +83,7 @@ MOVER = np.dtype(
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
         ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed
-        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: turning around a corner
+        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: at a vertex
     ],
     align=True,
 )  # fmt: skip
