@@ -297,6 +297,7 @@ class BatchSimulator:
     levels: a LevelBank or a sequence of levels.  num_envs: N.  frame_skip: frames per decision, at least 1.
     observations: names or keys of ``layout``.  reward: a preset's name or a RewardConfig.  gamma: discount per decision,
     used by the shaping term; give PPO the same.  threads: CPU threads; all usable ones if None.
+    shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
     obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
@@ -315,6 +316,7 @@ class BatchSimulator:
         reward: str | rewards.RewardConfig = "default",
         gamma: float = 0.995,
         threads: int | None = None,
+        shadow: bool | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
             raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
@@ -350,6 +352,11 @@ class BatchSimulator:
         self._out = Output(self.rewards, self.terminated, self.truncated, *(episodes[name] for name in EPISODE.names))
         self.finished = np.empty(0, np.int64)
         self._started = False
+        self.shadow = None
+        if os.environ.get("NPPSIM_SHADOW") == "1" if shadow is None else shadow:
+            from nppsim import shadow as twins  # which build on this module
+
+            self.shadow = twins.Shadow(self)
 
     def _allocate_state(self):
         # At least one byte of each part: a view of nothing counts as contiguous too (see ``allocate``).
@@ -389,6 +396,8 @@ class BatchSimulator:
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
         self._run(_reset, levels, self.state, self.bank.world, self._fields, self._static, self._views)
+        if self.shadow:
+            self.shadow.after_reset(levels)
         return self.obs
 
     def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
@@ -401,11 +410,15 @@ class BatchSimulator:
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
+        if self.shadow:
+            self.shadow.before(actions)
         self._run(
             _step, actions, next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
             self._static, self._out, self._views, self._final_views,
         )  # fmt: skip
         self.finished = np.flatnonzero(self.terminated | self.truncated)
+        if self.shadow:
+            self.shadow.after(self.truncated)
         return self.obs
 
     def _run(self, kernel, *arguments) -> None:
