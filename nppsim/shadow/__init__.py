@@ -146,7 +146,7 @@ class Shadow:
         self._check("reward", simulator.rewards[i], sum_in_order(values))
         self._check("terminated", simulator.terminated[i], won or died)
         self._check("truncated", simulator.truncated[i], truncated)
-        ended = won or died or truncated
+        ended = bool(simulator.terminated[i] or simulator.truncated[i])  # one wrong flag is reported once
         if ended:
             outcome = WON if won else (DIED if died else TIMEOUT)
             values = (
