@@ -8,16 +8,21 @@ kernels and all that they import from this package.
 import ast
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
+_COMPILED = re.compile(r"^@(njit|kernel|inlined)\b", re.MULTILINE)  # the decorators of compiled functions
 
 
 def source_digest() -> str:
     """Digest (16 hex characters) of the sources that kernels are compiled from."""
     sources = {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
-    needed, pending = set(), [path for path, text in sources.items() if "njit" in text and path != Path(__file__)]
+    needed, pending = (
+        set(),
+        [path for path, text in sources.items() if _COMPILED.search(text) and path != Path(__file__)],
+    )
     while pending:
         path = pending.pop()
         if path not in needed:

@@ -338,6 +338,7 @@ class BatchSimulator:
     observations: names or keys of ``layout``.  reward: a preset's name or a RewardConfig.  gamma: discount per decision,
     used by the shaping term; give PPO the same.  threads: CPU threads; all usable ones if None.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
+    shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
     obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
@@ -357,6 +358,7 @@ class BatchSimulator:
         gamma: float = 0.995,
         threads: int | None = None,
         profile: bool | None = None,
+        shadow: bool | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
             raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
@@ -395,6 +397,11 @@ class BatchSimulator:
         self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
         self._started = False
+        self.shadow = None
+        if os.environ.get("NPPSIM_SHADOW") == "1" if shadow is None else shadow:
+            from nppsim import shadow as twins  # which build on this module
+
+            self.shadow = twins.Shadow(self)
 
     def _allocate_state(self):
         # At least one byte of each part: a view of nothing counts as contiguous too (see ``allocate``).
@@ -453,6 +460,8 @@ class BatchSimulator:
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
         self._run(_reset, levels, self.state, self.bank.world, self._fields, self._static, self._out, self._views)
+        if self.shadow:
+            self.shadow.after_reset(levels)
         return self.obs
 
     def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
@@ -465,11 +474,15 @@ class BatchSimulator:
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
+        if self.shadow:
+            self.shadow.before(actions)
         self._run(
             _step, actions, next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
             self._static, self._out, self._views, self._final_views,
         )  # fmt: skip
         self.finished = np.flatnonzero(self.terminated | self.truncated)
+        if self.shadow:
+            self.shadow.after(self.truncated)
         return self.obs
 
     def _run(self, kernel, *arguments) -> None:

@@ -3,13 +3,13 @@
 """
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames):
     """Advance every environment by ``frames`` frames of its play; physics and nothing else."""
     for i in range(begin, end):
@@ -21,13 +21,13 @@ def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames
                 start(ninja, entities[i], movers[i], world, level)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def start_all(ninjas, entities, movers, world, levels):
     for i in range(len(ninjas)):
         start(ninjas[i], entities[i], movers[i], world, levels[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def spin(n):
     """n iterations that no compiler can shorten; the calibration loop."""
     x = np.uint64(88172645463325252)

@@ -77,11 +77,15 @@ class _Simulator(BatchSimulator):
         actions = np.ascontiguousarray(actions, np.int64)
         if actions.shape != (self.num_envs,) or ((actions < 0) | (actions >= NUM_ACTIONS)).any():
             raise ValueError(f"actions are {actions!r}; needed are {self.num_envs} integers 0..{NUM_ACTIONS - 1}")
+        if self.shadow:
+            self.shadow.before(actions)
         self._run(
             _step, actions, self.next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
             self._static, self._out, self._views, self._final_views,
         )  # fmt: skip
         self.finished = np.flatnonzero(self.terminated | self.truncated)
+        if self.shadow:
+            self.shadow.after((self.terminated | self.truncated) & (self.next_level != NO_RESTART))
         return self.obs
 
     def row(self, observations: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:

@@ -5,9 +5,11 @@ or empty to measure nothing; where it is None, nothing of all this is compiled.
 """
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from nppsim._kernel import inlined
 
 PHASES = (
     (
@@ -50,13 +52,13 @@ def clock_ns(typing_context):
     return types.int64(), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def begin(laps):
     """Time of the first stamp, 0 if nothing is measured."""
     return clock_ns() if len(laps) else 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def stamp(laps, phase, since):
     """Add the time since ``since`` to a phase; returns the present time."""
     if len(laps) == 0:

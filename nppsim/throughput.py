@@ -8,7 +8,6 @@
 What is timed for a result is never profiled and never validated: those run on simulators of their own.
 """
 
-import inspect
 import itertools
 import json
 import math
@@ -39,11 +38,6 @@ KEY = ("machine", "versions", "settings")  # parts of a result in which compared
 SMALLEST_SHARE = 0.01  # of the step; phases below it are left out of tables
 
 
-def _known(switches):
-    """TEMPORARY, until BatchSimulator has both arguments: those that are off and that it does not know are left out."""
-    return {name: on for name, on in switches.items() if on or name in inspect.signature(BatchSimulator).parameters}
-
-
 class Player:
     """A simulator and its place in a workload.  switches: ``profile`` or ``shadow`` of the BatchSimulator."""
 
@@ -57,7 +51,7 @@ class Player:
             frame_skip=settings.frame_skip,
             observations=settings.observations,
             threads=settings.threads,
-            **_known({"profile": False, "shadow": False} | switches),
+            **({"profile": False, "shadow": False} | switches),
         )
         self.simulator.reset(workload.start)
 

@@ -1,6 +1,5 @@
 """Ways through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +9,10 @@ from worlds import corridor, random_level, tiles
 from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.level import LOCKED_DOOR, TRAP_DOOR, Level
+from nppsim.level import Level
 from nppsim.observe.layout import MAX_PATH
+from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.paths import NO_HOP, follow
 
 
 def compiled_fields(bank, closed=None, index=0):
@@ -27,62 +28,56 @@ def compiled_fields(bank, closed=None, index=0):
     return distance, hop, int(units)
 
 
-def as_dict(distance):
-    """{(column, row): units} of the lattice points that are reached."""
-    return {divmod(int(n), paths.NODES_Y): int(distance[n]) for n in np.flatnonzero(distance < paths.WALL)}
-
-
 def switched(level):
-    return [k for k, e in enumerate(naive.entities(level)) if e.kind in (LOCKED_DOOR, TRAP_DOOR)]
+    """Indices of the doors with switches."""
+    return [e.index for e in LevelTwin(level).doors]
 
 
-@given(seed=st.integers(0, 2**32 - 1), density=st.sampled_from([0.1, 0.3, 0.45]))
-@settings(max_examples=12, deadline=None)
-def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density):
-    level = random_level(seed, density)
-    bank = LevelBank([level])
+@given(seed=st.integers(0, 2**32 - 1), density=st.sampled_from([0.1, 0.3, 0.45]), exits=st.integers(0, 3))
+@settings(max_examples=16, deadline=None)
+def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits):
+    level = random_level(seed, density, exits=exits)
+    bank, twin = LevelBank([level]), LevelTwin(level)
     rng = np.random.default_rng(seed)
-    start = [k for k in switched(level) if naive.entities(level)[k].closed]
-    for closed in (None, [k for k in switched(level) if rng.integers(2)]):
-        distance, _, units = compiled_fields(bank, closed)
-        to_switch, to_exit, onward = naive.fields(level, start if closed is None else closed)
-        assert as_dict(distance[1]) == to_exit.distance
-        assert as_dict(distance[0]) == to_switch.distance
-        assert units == (paths.UNREACHABLE if onward is None else onward)
-    way, _ = naive.fields(level, start)[0].way(*level.spawn)
-    assert bank.path_length[0] == pytest.approx(way, rel=1e-6)
-    assert bool(bank.reachable[0]) == (way < MAX_PATH)
+    for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
+        distance, hop, units = compiled_fields(bank, closed)
+        ways = twin.ways_for(*(twin.at_start if closed is None else (closed, ())))
+        np.testing.assert_array_equal(distance, ways.distances)
+        assert len(ways.wrong_hops(hop)) == 0
+        assert units == (paths.UNREACHABLE if ways.onward is None else ways.onward)
+    assert bank.path_length[0] == twin.path_start
+    assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
+
+
+def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
+    level = corridor(20, 60, 120)
+    ways = LevelTwin(level).ways_for((), ())
+    hop = LevelBank([level]).hop[0].copy()
+    assert len(ways.wrong_hops(hop)) == 0
+    goal = next(point for point, length in ways.to_switch.seeds.items() if ways.to_switch.distance[point] == length)
+    beside = (15, 23)  # in the corridor, 180 px left of the switch
+    for (column, row), wrong in ((beside, 1), (beside, 7), (beside, NO_HOP), (goal, 0), ((5, 5), 0)):
+        broken = hop.copy()
+        broken[0, column * paths.NODES_Y + row] = wrong
+        assert ways.wrong_hops(broken).tolist() == [[0, column, row]]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=10, deadline=None)
-def test_each_hop_goes_down_a_shortest_way_to_a_goal(seed):
-    level = random_level(seed, 0.2)
-    bank = LevelBank([level])
-    _, hop, _ = compiled_fields(bank)
-    field = naive.fields(level, [k for k in switched(level) if naive.entities(level)[k].closed])[1]
-    rng = np.random.default_rng(seed)
-    reached = sorted(field.distance)
-    for p in [reached[i] for i in rng.integers(0, len(reached), 20)] if reached else ():
-        for steps in (0, 1, 3, 10):
-            got = paths.waypoint(hop[1], p[0] * paths.NODES_Y + p[1], steps)
-            assert divmod(int(got), paths.NODES_Y) in naive.descents(field, p, steps)
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
-def test_the_way_from_a_place_leads_over_the_best_lattice_point_around_it(seed):
+def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
     level = random_level(seed, 0.3)
-    bank = LevelBank([level])
-    distance, _, _ = compiled_fields(bank)
-    fields = naive.fields(level, [k for k in switched(level) if naive.entities(level)[k].closed])
+    bank, twin = LevelBank([level]), LevelTwin(level)
+    distance, hop, _ = compiled_fields(bank)
+    ways = twin.ways_for(*twin.at_start)
     rng = np.random.default_rng(seed)
     for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
-        for phase in (0, 1):
+        for phase, field in enumerate((ways.to_switch, ways.to_exit)):
             length, node = paths.nearest_node(distance[phase], x, y)
-            way, point = fields[phase].way(x, y)
-            assert length == pytest.approx(way, abs=1e-9)
-            assert node == (-1 if point is None else point[0] * paths.NODES_Y + point[1])
+            way, point = field.way(x, y)
+            assert (length, node) == (way, -1 if point is None else point[0] * paths.NODES_Y + point[1])
+            for steps in (0, 1, 3, 10) if point else ():
+                got = divmod(int(paths.waypoint(hop[phase], node, steps)), paths.NODES_Y)
+                assert got == follow(hop[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
 
 
 def test_the_way_along_a_corridor_is_its_length():

@@ -1,7 +1,6 @@
 """The performance tools at tiny sizes: statistics, keys, every exit status, profiles, A/B of training."""
 
 import importlib.util
-import inspect
 import itertools
 import json
 import re
@@ -23,11 +22,6 @@ from rl.results import ResultsError, write_json
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Settings(envs=4, iterations=20, rounds=3, warmup=5)
 SMALL = ["--envs", "4", "--iterations", "20", "--rounds", "3", "--warmup", "5"]
-# TEMPORARY: until BatchSimulator has both arguments.
-needs_switches = pytest.mark.skipif(
-    not {"profile", "shadow"} <= set(inspect.signature(BatchSimulator).parameters),
-    reason="BatchSimulator has no profile= and shadow= yet",
-)
 
 
 def script(name):
@@ -415,7 +409,6 @@ def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, c
     assert "multiple of 10" in capsys.readouterr().err
 
 
-@needs_switches
 def test_real_phases_and_real_validation(capsys, monkeypatch):
     monkeypatch.setattr(throughput, "summarise", lambda seconds: timing.summarise([1.0] * len(seconds)))
     assert perf_benchmark.main([*SMALL, "--density", "0.2", "--profile", "--shadow"]) == 0

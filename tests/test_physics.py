@@ -6,7 +6,6 @@ Scenarios (V1 to V18) and pseudo-random levels: appendices A and B of the physic
 
 from dataclasses import dataclass, field
 
-import naive
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from worlds import FLOOR, Walk, corridor, random_level, room, tiles
 import nppsim
 from nppsim.level import Level, mirror
 from nppsim.physics import state as s
+from nppsim.shadow.geometry import clamped_cell, solid, stage
 
 
 @dataclass
@@ -338,10 +338,10 @@ def test_a_wall_jump_works_up_to_four_frames_after_the_wall_was_touched(late):
 def test_the_ninja_never_gets_into_solid_tiles(seed):
     level = random_level(seed, 0.35, num_entities=0, shapes=34)
     run = nppsim.simulate(level, random_inputs(np.random.default_rng(seed), 400))
-    grid = naive.stage(level)
+    grid = stage(level)
     for x, y in run.position[::3]:
-        cell = naive.clamped_cell(x, y)
-        assert not naive.solid(grid[cell], np.array(x - 24 * cell[0]), np.array(y - 24 * cell[1]))
+        cell = clamped_cell(x, y)
+        assert not solid(grid[cell], np.array(x - 24 * cell[0]), np.array(y - 24 * cell[1]))
 
 
 @pytest.mark.parametrize("seed", range(12))

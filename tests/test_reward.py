@@ -1,20 +1,19 @@
 """Rewards: each term against a slow ledger, shaping that telescopes, and the audit that names bad presets."""
 
-import functools
-
-import naive
-import naive_views
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import Walk, corridor, random_level, room, states
+from worlds import Walk, corridor, random_level, room
 
 from nppsim import reward
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, DIED, TIMEOUT, WON, BatchSimulator
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.reward import PATH, STRAIGHT_LINE, TERMS, RewardConfig, audit
+from nppsim.reward import PATH, STRAIGHT_LINE, RewardConfig, audit
+from nppsim.shadow.geometry import moment
+from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.rewards import Ledger, sum_in_order
 
 GAMMA = 0.97
 ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH, closest=0.01, proximity=0.3, exploration=0.05)
@@ -31,10 +30,8 @@ WORLDS = {
 }
 
 
-def twin_of(level, config, bank, sim):
-    listed = naive.entities(level)
-    fields_of = functools.cache(lambda closed: naive.fields(level, list(closed)))
-    return naive_views.Ledger(config, sim.gamma, listed, fields_of, float(bank.path_length[0]), *states(sim))
+def twin_of(level, config, sim):
+    return Ledger(config, sim.gamma, LevelTwin(level), moment(sim.state.ninja[0], sim.state.entities[0]))
 
 
 def biased_actions(rng, steps):
@@ -55,20 +52,18 @@ def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip
     bank.time_limit[:] = 160
     sim = BatchSimulator(bank, 1, frame_skip=frame_skip, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    walk, twin = Walk(WORLDS[world]), twin_of(WORLDS[world], config, bank, sim)
-    ledger = np.zeros(len(TERMS))
+    walk, twin = Walk(WORLDS[world]), twin_of(WORLDS[world], config, sim)
     for action in biased_actions(np.random.default_rng(seed), 160):
         sim.step(np.array([action]))
         frames = []
-        while len(frames) < frame_skip and not (frames and frames[-1][0]["state"] in (DEAD, CELEBRATING)):
-            frames.append(walk.frame(ACTION_INPUT[action]))
-        terms = twin.decide(frames)
-        ledger += terms
-        assert sim.rewards[0] == pytest.approx(sum(terms), abs=1e-5)
+        while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
+            frames.append(moment(*walk.frame(ACTION_INPUT[action])))
+        assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
         if sim.finished.size:
-            np.testing.assert_allclose(sim.episode["terms"][0], ledger, atol=1e-6)
+            assert sim.episode["terms"][0].tolist() == twin.terms
+            assert sim.episode["ret"][0] == sum_in_order(twin.terms)
             return
-        np.testing.assert_allclose(sim.state.terms[0], ledger, atol=1e-6)
+        assert sim.state.terms[0].tolist() == twin.terms
 
 
 def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
@@ -77,12 +72,12 @@ def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
     bank.time_limit[:] = time_limit
     sim = BatchSimulator(bank, 1, reward=config, gamma=GAMMA, observations=("state",))
     sim.reset()
-    twin, walk = twin_of(level, config, bank, sim), Walk(level)
+    twin, walk = twin_of(level, config, sim), Walk(level)
     first, total = twin.potential, 0.0
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([walk.frame(ACTION_INPUT[action]) for _ in range(4)])
+        twin.decide([moment(*walk.frame(ACTION_INPUT[action])) for _ in range(4)])
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
             return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome

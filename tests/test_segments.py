@@ -2,7 +2,7 @@
 
 import math
 
-import naive
+import naive_segments as naive
 import numpy as np
 import pytest
 from hypothesis import given, settings

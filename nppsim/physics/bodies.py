@@ -1,8 +1,8 @@
 """Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (physics specification, section 6.4.1)."""
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import inlined, kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import BOUNCE_BLOCK, ONE_WAY, SHOVE_THWUMP, THWUMP
 from nppsim.physics import state as s
@@ -16,7 +16,7 @@ BLOCK_SHARE = 0.2  # of a contact's depth, that the ninja gets; the block gets t
 REACH, MARGIN = 24.0, 12.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def point_in_square(px, py, x, y, half):
     """(inside, normal x, normal y, depth, other depth) of a point and a square around (x, y); section 4.7."""
     depth_x = half - abs(px - x)
@@ -28,7 +28,7 @@ def point_in_square(px, py, x, y, half):
     return True, -1.0 if px - x < 0.0 else 1.0, 0.0, depth_x, depth_y
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def one_way_depth(ninja, x, y, nx, ny):
     """Depth, at least 0, of the ninja's contact with a one-way; -1.0 without contact (section 7.6)."""
     ex, ey = ninja["x"] - x, ninja["y"] - y
@@ -48,7 +48,7 @@ def one_way_depth(ninja, x, y, nx, ny):
     return s.RADIUS - distance
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def next_mover(movers, count, x1, x2, y1, y2, after, limit):
     """The mover that follows in gather order: (index or -1, its key).
 
@@ -65,13 +65,13 @@ def next_mover(movers, count, x1, x2, y1, y2, after, limit):
     return best, best_key
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def gather_key(cell, order):
     """Sorts what is gathered: cells x-major, within one by order of registration."""
     return (np.int64(cell) << 32) + order
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def bodies_near(x, y, movers, world, level):
     """Whether any body may touch a ninja within MARGIN of (x, y)."""
     reach = REACH + MARGIN
@@ -95,7 +95,7 @@ def bodies_near(x, y, movers, world, level):
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def touch_bodies(ninja, movers, world, level):
     """Contacts of one substep, in gather order, each seeing what the one before did; returns their number."""
     x1 = max(clamped_cell(ninja["x"], CELLS_X) - 1, 0)
@@ -132,7 +132,7 @@ def touch_bodies(ninja, movers, world, level):
     return contacts
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touch_mover(ninja, mover):
     """The contact, if any, with one bounce block, thwump or shove thwump; returns 1 if there was one."""
     kind = mover["type"]
@@ -167,7 +167,7 @@ def _touch_mover(ninja, mover):
     return 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _push(ninja, nx, ny, depth):
     ninja["x"] += nx * depth
     ninja["y"] += ny * depth
@@ -177,7 +177,7 @@ def _push(ninja, nx, ny, depth):
     _classify(ninja, nx, ny)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _classify(ninja, nx, ny):
     """Count a contact as ceiling (walls are) or floor (section 6.4.1)."""
     if ny >= -0.0001:

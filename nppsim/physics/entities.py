@@ -6,8 +6,7 @@ level's entities begin.
 
 import math
 
-from numba import njit
-
+from nppsim._kernel import inlined, kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import (
     BOUNCE_BLOCK,
@@ -53,13 +52,13 @@ LETHAL_HALF_WIDTH, LETHAL_REACH = 7.0, 12.0  # of a thwump's face
 BALL_KICK = 10.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touches(ninja, x, y, radius):
     dx, dy = ninja["x"] - x, ninja["y"] - y
     return math.sqrt(dx * dx + dy * dy) < radius + s.RADIUS
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def think(ninja, entities, world, level):
     """Doors that close by themselves and mines that arm: the think pass."""
     base = world.level[level]["entity_first"]
@@ -104,7 +103,7 @@ def think(ninja, entities, world, level):
                 ninja["arming"] = 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def interact(ninja, entities, movers, world, level):
     """Touch the entities around the ninja, in gather order: x-major cells, in each in order of registration.
 
@@ -145,7 +144,7 @@ def interact(ninja, entities, movers, world, level):
     return wall
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touch(ninja, entities, movers, world, base, k):
     """The logical interaction of one entity that stays in its cell; returns the normal x of the wall felt, or 0.0."""
     entity = entities[k]
@@ -189,7 +188,7 @@ def _touch(ninja, entities, movers, world, base, k):
     return 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _launch(ninja, x, y, nx, ny):
     """A launch pad's boost, if the ninja is in front of it or behind (sections 7.5 and 6.5 A)."""
     if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= -0.1:
@@ -209,7 +208,7 @@ def _launch(ninja, x, y, nx, ny):
     ninja["state"] = s.FALLING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touch_mover(ninja, entities, mover):
     """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
     kind = mover["type"]
@@ -242,7 +241,7 @@ def _touch_mover(ninja, entities, mover):
     return 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touch_thwump(ninja, thwump):
     """A thwump's lethal face and its walls (section 7.10)."""
     x, y = thwump["x"], thwump["y"]
@@ -262,7 +261,7 @@ def _touch_thwump(ninja, thwump):
     return nx
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _touch_shove(ninja, thwump):
     """A shove thwump's trigger, walls and lethal core (section 7.13)."""
     inside, nx, ny, _depth, other = point_in_square(

@@ -6,20 +6,19 @@ do not exist are solid.
 
 import math
 
-from numba import njit
-
+from nppsim._kernel import inlined, kernel
 from nppsim.geometry import CELLS_Y, DOOR_EDGE, HORIZONTAL_EDGES, SLOPE_EDGE, SOLID_EDGE
 
 TILE_EDGE = SLOPE_EDGE | SOLID_EDGE
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def half_cell(value):
     """Index of the half-cell of a coordinate in pixels."""
     return int(math.floor(value / 12.0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _doors_block(cx, cy, horizontal, entities, world, level):
     """Whether the doors on the far edges of cell (cx, cy) add up to anything but 0."""
     edge = 2 * (cx * CELLS_Y + cy) + horizontal
@@ -31,7 +30,7 @@ def _doors_block(cx, cy, horizontal, entities, world, level):
     return total != 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def column_free(hx, hy1, hy2, direction, entities, world, level):
     """Whether motion along x, from half-cell column hx to the next, is free in rows hy1 to hy2.  direction: -1 or +1."""
     edges = world.grid[world.level[level]["grid"]]
@@ -46,7 +45,7 @@ def column_free(hx, hy1, hy2, direction, entities, world, level):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def row_free(hy, hx1, hx2, direction, entities, world, level):
     """Whether motion along y, from half-cell row hy to the next, is free in columns hx1 to hx2."""
     edges = world.grid[world.level[level]["grid"]]
@@ -61,7 +60,7 @@ def row_free(hy, hx1, hx2, direction, entities, world, level):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def is_floor(hx, hy, world, level):
     """Whether the upper edge of half-cell (hx, hy) is a solid part of a tile; neither slopes nor doors are."""
     edges = world.grid[world.level[level]["grid"]]
@@ -69,7 +68,7 @@ def is_floor(hx, hy, world, level):
     return edges[HORIZONTAL_EDGES + 89 * j + i] & TILE_EDGE == SOLID_EDGE
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def way_free(x, y, target, radius, direction, entities, world, level):
     """Whether a square body (half-side radius) at (x, y) can move along an axis until it stands at ``target``.
 
@@ -90,7 +89,7 @@ def way_free(x, y, target, radius, direction, entities, world, level):
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def register(ninja, mover, cell_x, cell_y):
     """Enter a cell behind all that is in it."""
     mover["cell_x"], mover["cell_y"] = cell_x, cell_y

@@ -11,8 +11,7 @@ spinners from surface lasers; flag is set at a vertex, which is then EMITTER_RAD
 
 import math
 
-from numba import njit
-
+from nppsim._kernel import kernel
 from nppsim.geometry import (
     CELLS_X,
     CELLS_Y,
@@ -46,7 +45,7 @@ HALF_STEP = 0.0052359875  # rad: aiming this closely always hits
 SPINNER, SURFACE = 0, 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def place_lasers(world):
     """Decide which lasers of the bank are spinners, and put the others on their surface."""
     for level in range(len(world.level)):
@@ -66,7 +65,7 @@ def place_lasers(world):
                 _stand_on(laser, k, x, y, world)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def think_laser(ninja, laser, target, entities, world, level):
     """Shine, kill, then turn or creep on.  target: the ninja is a valid target."""
     x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
@@ -81,7 +80,7 @@ def think_laser(ninja, laser, target, entities, world, level):
         _creep(laser, entities, world, level)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _hits(ninja, laser, length):
     """Whether the beam comes closer than RADIUS to the ninja's centre, or a spinner is aimed at it."""
     ex, ey = ninja["x"] - laser["x"], ninja["y"] - laser["y"]
@@ -92,7 +91,7 @@ def _hits(ninja, laser, length):
     return laser["mode"] == SPINNER and abs(laser["angle"] - math.atan2(ey, ex)) % (2.0 * math.pi) <= HALF_STEP
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _sees(ninja, x, y, world, level):
     """Whether nothing stands between the emitter and the ninja."""
     dx, dy = ninja["x"] - x, ninja["y"] - y
@@ -100,7 +99,7 @@ def _sees(ninja, x, y, world, level):
     return distance < RADIUS or beam_length(x, y, dx / distance, dy / distance, world, level) > distance - RADIUS
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def beam_length(x, y, ux, uy, world, level):
     """Length in px of a ray of unit direction (ux, uy) up to the first segment of the first cell in which it meets one.
 
@@ -125,7 +124,7 @@ def beam_length(x, y, ux, uy, world, level):
     return 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _nearest_segment(x, y, entities, world, level):
     """(segment, result, x, y of its closest point) by the rule of ``nearest_surface``; result 0: none near."""
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
@@ -142,7 +141,7 @@ def _nearest_segment(x, y, entities, world, level):
     return found, result, best_x, best_y
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _stand_on(laser, k, x, y, world):
     """Put the emitter above the point (x, y) of segment k, on its open side; of a door, on the side where it is."""
     shape = world.segments[k, SEG_SHAPE]
@@ -159,7 +158,7 @@ def _stand_on(laser, k, x, y, world):
     laser["flag"] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _is_beside(x, y, k, world):
     """Whether the closest point of segment k to (x, y) is inside the segment, not past one of its ends."""
     shape = world.segments[k, SEG_SHAPE]
@@ -170,7 +169,7 @@ def _is_beside(x, y, k, world):
     return ex * dx > 0.0 and ey * dy > 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _creep(laser, entities, world, level):
     """Move along the surface, or turn at a vertex; then the nearest surface decides what comes next."""
     nx, ny = laser["vx"], laser["vy"]

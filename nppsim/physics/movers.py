@@ -7,8 +7,8 @@ completion (section 8.1): the reference simulator leaves them out, and the detai
 import math
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import (
     BOUNCE_BLOCK,
@@ -40,7 +40,7 @@ BALL_ACCELERATION, BALL_SPEED, BALL_DRAG = 0.04, 0.85, 0.95
 SHOVE_CORE, SHOVE_LAUNCH, SHOVE_RETURN = 8.0, 4.0, 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _reregister(ninja, mover):
     """Change to the cell of the present position, if it is another one."""
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
@@ -48,7 +48,7 @@ def _reregister(ninja, mover):
         register(ninja, mover, cell_x, cell_y)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def move_all(ninja, entities, movers, world, level):
     """The move pass."""
     record = world.level[level]
@@ -76,7 +76,7 @@ def move_all(ninja, entities, movers, world, level):
         _boost(ninja, entities[k - base], world.entity[k]["x"], world.entity[k]["y"])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def think_all(ninja, entities, movers, world, level):
     """The think pass of everything that moves."""
     record = world.level[level]
@@ -105,17 +105,17 @@ def think_all(ninja, entities, movers, world, level):
 
 
 # ------------------------------------------------------------------------------------------------------ drones (7.7)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _step_x(direction):
     return 1.0 if direction == 0 else (-1.0 if direction == 2 else 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _step_y(direction):
     return 1.0 if direction == 1 else (-1.0 if direction == 3 else 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _move_drone(ninja, mover, entities, world, level):
     mini = mover["type"] == MINI_DRONE
     speed = MINI_SPEED if mini else (CHASE_SPEED if mover["state"] == 1 else ZAP_SPEED)
@@ -146,7 +146,7 @@ def _move_drone(ninja, mover, entities, world, level):
             return
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _drone_passes(x, y, direction, mini, entities, world, level):
     """Whether a drone can move on to the next point of its grid."""
     radius, step = (MINI_RADIUS, MINI_STEP) if mini else (ZAP_RADIUS, ZAP_STEP)
@@ -154,7 +154,7 @@ def _drone_passes(x, y, direction, mini, entities, world, level):
     return way_free(x, y, end, radius, direction, entities, world, level)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _settle_chase(mover, entities, world, level):
     """At a cell centre: start a chase in the wished direction, or end one that is blocked.  Completion, section 8.1."""
     x, y = mover["x"], mover["y"]
@@ -167,7 +167,7 @@ def _settle_chase(mover, entities, world, level):
         mover["state"] = 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _think_chaser(ninja, mover, entities, world, level):
     """Look left, ahead and right for the ninja.  Completion, section 8.1."""
     dx, dy = ninja["x"] - mover["x"], ninja["y"] - mover["y"]
@@ -180,7 +180,7 @@ def _think_chaser(ninja, mover, entities, world, level):
             return
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _sees(ninja, chaser, direction, entities, world, level):
     """Whether a chaser's body could pass from its front to the half-cell of the ninja's centre."""
     sign = 1 if direction < 2 else -1
@@ -202,7 +202,7 @@ def _sees(ninja, chaser, direction, entities, world, level):
 
 
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _move_guard(ninja, mover, entities, world, level):
     sign = mover["state"]
     x, y = mover["x"], mover["y"]
@@ -220,7 +220,7 @@ def _move_guard(ninja, mover, entities, world, level):
     _reregister(ninja, mover)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _think_guard(ninja, mover, entities, world, level):
     x, y = mover["x"], mover["y"]
     if not (y + GUARD_RADIUS - 24.0 <= ninja["y"] <= y + GUARD_RADIUS):
@@ -233,7 +233,7 @@ def _think_guard(ninja, mover, entities, world, level):
 
 
 # ----------------------------------------------------------------------------------------------- bounce blocks (7.9)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _move_block(ninja, mover, home):
     if mover["vx"] == 0.0 and mover["vy"] == 0.0 and mover["x"] == home["x"] and mover["y"] == home["y"]:
         return  # at rest
@@ -246,7 +246,7 @@ def _move_block(ninja, mover, home):
 
 
 # ---------------------------------------------------------------------------------------------------- thwumps (7.10)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _move_thwump(ninja, mover, home_x, home_y, entities, world, level):
     horizontal = mover["mode"] == 1
     along, across, home = (mover["x"], mover["y"], home_x) if horizontal else (mover["y"], mover["x"], home_y)
@@ -277,7 +277,7 @@ def _move_thwump(ninja, mover, home_x, home_y, entities, world, level):
     _reregister(ninja, mover)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _think_thwump(ninja, mover, entities, world, level):
     horizontal = mover["mode"] == 1
     if horizontal:
@@ -308,7 +308,7 @@ def _think_thwump(ninja, mover, entities, world, level):
 
 
 # ------------------------------------------------------------------------------------------------- boost pads (7.11)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _boost(ninja, pad, x, y):
     dx, dy = ninja["x"] - x, ninja["y"] - y
     if not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < BOOST_RADIUS + 10.0:
@@ -324,7 +324,7 @@ def _boost(ninja, pad, x, y):
 
 
 # ------------------------------------------------------------------------------------------------ death balls (7.12)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _think_ball(ninja, m, entities, movers, world, level):
     ball = movers[m]
     x, y, vx, vy = ball["x"], ball["y"], ball["vx"], ball["vy"]
@@ -380,7 +380,7 @@ def _think_ball(ninja, m, entities, movers, world, level):
     _reregister(ninja, ball)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _part_balls(m, movers, world, level):
     """Push apart this ball and those after it that it overlaps."""
     record = world.level[level]
@@ -406,7 +406,7 @@ def _part_balls(m, movers, world, level):
 
 
 # ---------------------------------------------------------------------------------------------- shove thwumps (7.13)
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _think_shove(ninja, mover, home_x, home_y, entities, world, level):
     if mover["state"] == 1:
         if mover["flag"]:
@@ -425,7 +425,7 @@ def _think_shove(ninja, mover, home_x, home_y, entities, world, level):
     mover["vx"], mover["vy"] = mover["x"] - x, mover["y"] - y
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _travel(ninja, mover, step_x, step_y, speed, entities, world, level):
     """Move, or turn back when the wall is reached."""
     x, y = mover["x"], mover["y"]

@@ -5,8 +5,7 @@
 
 import math
 
-from numba import njit
-
+from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 from nppsim.physics import state as s
 from nppsim.physics.bodies import MARGIN, bodies_near, touch_bodies
@@ -19,7 +18,7 @@ SUBSTEPS = 4
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def kill(ninja):
     """Start dying, from any cause; nothing happens to a ninja that is dead, dying or has won."""
     if ninja["state"] < s.DEAD:
@@ -28,7 +27,7 @@ def kill(ninja):
         ninja["state"] = s.DYING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def win(ninja):
     """Start celebrating."""
     if ninja["state"] < s.DEAD:
@@ -37,13 +36,13 @@ def win(ninja):
         ninja["state"] = s.CELEBRATING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def is_valid_target(ninja):
     """Whether hazards care about the ninja; one that is dying in this very frame still counts."""
     return ninja["state"] < s.DEAD or ninja["state"] == s.DYING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def integrate(ninja):
     """Drag, gravity, motion (section 6.2), and fresh contact sums (section 6.3)."""
     ninja["vx"] = ninja["vx"] * ninja["drag"]
@@ -63,7 +62,7 @@ def integrate(ninja):
     ninja["ceiling_sum_y"] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def collide(ninja, entities, movers, world, level):
     """Four substeps of contacts with bodies (section 6.4.1), tiles and closed doors (section 6.4.2)."""
     start_x, start_y = ninja["start_x"], ninja["start_y"]
@@ -136,7 +135,7 @@ def collide(ninja, entities, movers, world, level):
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def wall_beside(ninja, segments, cell_start, first, near, entities):
     """Normal x of the first wall within reach, in gather order; 0.0 if there is none (section 6.5 B)."""
     x, y = ninja["x"], ninja["y"]
@@ -165,7 +164,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
     return 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def settle_contacts(ninja, wall):
     """Contact flags, averaged normals, death by impact or crushing (section 6.5 C to F)."""
     ninja["airborne_before"] = ninja["airborne"]
@@ -197,7 +196,7 @@ def settle_contacts(ninja, wall):
             kill(ninja)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _impact(ninja, nx, ny):
     """Death by hitting a surface of normal (nx, ny) too fast; the speed before the collisions counts."""
     if ninja["state"] != s.CELEBRATING:
@@ -207,13 +206,13 @@ def _impact(ninja, nx, ny):
             kill(ninja)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _advance(buffer, last):
     """A buffer's next value: counts up to ``last`` + 1, then becomes inactive (-1)."""
     return buffer + 1 if 0 <= buffer <= last else -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def control(ninja, h, j):
     """Inputs and states: running, friction, jumps, wall slides (section 6.6).  h: -1, 0 or +1; j: 0 or 1."""
     press = j == 1 and ninja["jump_held"] == 0
@@ -247,7 +246,7 @@ def control(ninja, h, j):
         _control_on_floor(ninja, h, press or jump_usable)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _control_on_floor(ninja, h, jump):
     vx = ninja["vx"]
     u = vx + s.ACCELERATION_GROUND * h
@@ -293,7 +292,7 @@ def _control_on_floor(ninja, h, jump):
         ninja["state"] = s.BRAKING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _control_in_air(ninja, h, j, press, jump_usable, wall_usable, floor_usable, pad_usable):
     u = ninja["vx"] + s.ACCELERATION_AIR * h
     if abs(u) < s.MAX_SPEED:
@@ -333,7 +332,7 @@ def _control_in_air(ninja, h, j, press, jump_usable, wall_usable, floor_usable, 
         ninja["state"] = s.WALL_SLIDING
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _floor_jump(ninja, h):
     ninja["jump_buffer"] = -1
     ninja["floor_buffer"] = -1
@@ -362,7 +361,7 @@ def _floor_jump(ninja, h):
     ninja["hold"] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _wall_jump(ninja, h):
     wall = ninja["wall_normal"]
     if h * wall < 0.0 and ninja["state"] == s.WALL_SLIDING:
@@ -385,7 +384,7 @@ def _wall_jump(ninja, h):
     ninja["hold"] = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _pad_jump(ninja):
     ninja["jump_buffer"] = -1
     ninja["floor_buffer"] = -1

@@ -7,8 +7,8 @@ A segment is a row (x, y, shape, entity) of ``geometry``; doors that are open ar
 import math
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.geometry import (
     CELLS_X,
     CELLS_Y,
@@ -33,13 +33,13 @@ ARC_RADIUS = 24.0
 _SHAPES = np.ascontiguousarray(SHAPES)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+@kernel
 def clamped_cell(value, limit):
     """Index of the cell of a coordinate in pixels, clamped to 0 .. limit - 1."""
     return min(max(int(math.floor(value / 24.0)), 0), limit - 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def closest_point(px, py, x, y, shape):
     """Closest point of a segment to (px, py): (x, y, back-facing).  Specification, section 4.3."""
     kind = _SHAPES[shape, KIND]
@@ -61,7 +61,7 @@ def closest_point(px, py, x, y, shape):
     return x, y + ARC_RADIUS * dy, False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """Nearest surface point: (result, x, y); result 1 front-facing, -1 back-facing, 0 nothing there.
 
@@ -92,7 +92,7 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     return result, best_x, best_y
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def impact_point(x, y, wx, wy, ax, ay, radius):
     """Time of impact of a point moving by (wx, wy) with a circle around (ax, ay): 0 if touching, 1 if none, maybe above 1."""
     ex, ey = x - ax, y - ay
@@ -108,7 +108,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
     return 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact with the interior of a line segment."""
     nx, ny, length = _SHAPES[shape, UNIT_X], _SHAPES[shape, UNIT_Y], _SHAPES[shape, LENGTH]
@@ -125,7 +125,7 @@ def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
     return 0.0 if 0.0 <= s <= length else 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact with the interior of an arc."""
     hor, ver = _SHAPES[shape, DX], _SHAPES[shape, DY]
@@ -150,7 +150,7 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
     return 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact of a circle moving by (wx, wy) with one segment: both end points and the interior."""
     dx, dy = _SHAPES[shape, DX], _SHAPES[shape, DY]
@@ -164,7 +164,7 @@ def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
     return min(min(first, second), _impact_arc(x, y, wx, wy, ax, ay, shape, radius))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
     """Fraction of the move (wx, wy) after which a circle first touches a segment, in [0, 1]; 1: the way is free.
 

@@ -1,15 +1,14 @@
 """One frame, in the order of the game (physics specification, section 5)."""
 
-from numba import njit
-
 from nppsim import laps as clock
+from nppsim._kernel import inlined, kernel
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
 from nppsim.physics.movers import move_all, think_all
 from nppsim.physics.ninja import collide, control, integrate, kill, settle_contacts, wall_beside
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def start(ninja, entities, movers, world, level):
     """Put one environment at the start of a level."""
     ninja["x"], ninja["y"] = world.level[level]["spawn_x"], world.level[level]["spawn_y"]
@@ -47,7 +46,7 @@ def start(ninja, entities, movers, world, level):
         movers[m] = world.mover[first + m]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def tick(ninja, entities, movers, world, input_byte, laps=None):
     """Advance one environment by one frame.
 

@@ -1,0 +1,187 @@
+"""Tiles as outlines, entities in type order, and a moment of an environment, as plain Python values.
+
+Source: physics specification, sections 2.3, 3.3 and 7.4.
+"""
+
+import math
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nppsim.level import EXIT, EXIT_SWITCH, GOLD, LOCKED_DOOR, MINE, REGULAR_DOOR, TOGGLE_MINE, TRAP_DOOR, Level
+from nppsim.physics.state import ENTITY, NINJA
+
+WIDTH, HEIGHT = 44, 25  # cells
+
+# ---------------------------------------------------------------------------------------------------------------- tiles
+CORNERS = {(1, 1): (0, 0), (-1, 1): (24, 0), (-1, -1): (24, 24), (1, -1): (0, 24)}  # direction inwards -> corner
+# Solid polygons, as listed in section 3.3 of the physics specification.
+_OUTLINES = {
+    1: "0,0 24,0 24,24 0,24",
+    2: "0,0 24,0 24,12 0,12",
+    3: "12,0 24,0 24,24 12,24",
+    4: "0,12 24,12 24,24 0,24",
+    5: "0,0 12,0 12,24 0,24",
+    6: "0,0 24,0 0,24",
+    7: "0,0 24,0 24,24",
+    8: "24,0 24,24 0,24",
+    9: "0,0 24,24 0,24",
+    18: "0,0 24,0 0,12",
+    19: "0,0 24,0 24,12",
+    20: "24,12 24,24 0,24",
+    21: "0,12 24,24 0,24",
+    22: "0,0 24,0 24,12 0,24",
+    23: "0,0 24,0 24,24 0,12",
+    24: "24,0 24,24 0,24 0,12",
+    25: "0,0 24,12 24,24 0,24",
+    26: "0,0 12,0 0,24",
+    27: "12,0 24,0 24,24",
+    28: "24,0 24,24 12,24",
+    29: "0,0 12,24 0,24",
+    30: "0,0 24,0 12,24 0,24",
+    31: "0,0 24,0 24,24 12,24",
+    32: "12,0 24,0 24,24 0,24",
+    33: "0,0 12,0 24,24 0,24",
+}
+OUTLINES = {t: [tuple(map(int, p.split(","))) for p in text.split()] for t, text in _OUTLINES.items()}
+QUARTER_DISCS = dict(zip((10, 11, 12, 13), CORNERS, strict=True))
+FILLETS = dict(zip((14, 15, 16, 17), CORNERS, strict=True))
+ONE_FACED = range(34, 38)
+
+
+def solid(tile: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which points of a tile (px from its corner) are solid: bool of their shape; one-faced tiles count as full."""
+    if tile == 0 or tile > 37:
+        return np.zeros(np.shape(x), bool)
+    if tile in QUARTER_DISCS or tile in FILLETS:
+        inwards = QUARTER_DISCS.get(tile) or FILLETS[tile]
+        if tile in QUARTER_DISCS:
+            cx, cy = CORNERS[inwards]
+            return (x - cx) ** 2 + (y - cy) ** 2 < 24**2
+        cx, cy = (24 - c for c in CORNERS[inwards])
+        return (x - cx) ** 2 + (y - cy) ** 2 >= 24**2
+    outline = OUTLINES[1 if tile in ONE_FACED else tile]
+    inside = np.ones(np.shape(x), bool)
+    for (x1, y1), (x2, y2) in zip(outline, outline[1:] + outline[:1], strict=True):
+        inside &= (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1) > 0
+    return inside
+
+
+def stage(level: Level) -> dict[tuple[int, int], int]:
+    """{(cx, cy): tile} with the border of full tiles."""
+    inner = {(c + 1, r + 1): int(t) for (r, c), t in np.ndenumerate(level.tiles)}
+    return {(x, y): inner.get((x, y), 1) for x in range(WIDTH) for y in range(HEIGHT)}
+
+
+def raster(level: Level, points: int) -> np.ndarray:
+    """bool[25 * points, 44 * points], y first: which of points x points samples of each tile are solid."""
+    centre = (np.arange(points) + 0.5) * 24 / points
+    x, y = np.meshgrid(centre, centre)
+    tiles = stage(level)
+    samples = {tile: solid(tile, x, y) for tile in set(tiles.values())}
+    out = np.zeros((HEIGHT * points, WIDTH * points), bool)
+    for (cx, cy), tile in tiles.items():
+        out[cy * points : (cy + 1) * points, cx * points : (cx + 1) * points] = samples[tile]
+    return out
+
+
+def averaged(image: np.ndarray, size: int) -> np.ndarray:
+    """Means of size x size blocks."""
+    h, w = image.shape
+    return image.reshape(h // size, size, w // size, size).mean(axis=(1, 3))
+
+
+# ------------------------------------------------------------------------------------------------------------- entities
+@dataclass
+class Entity:
+    """One entity of a level, as it is at the start.
+
+    index: place in type order.  place: place in file order.  x, y: px; of doors with a switch, of the switch.
+    door: (x1, y1, x2, y2) of its segment, px; door_cell: where it is registered.  partner: index of an exit's switch,
+    and of a switch's exit.
+    """
+
+    kind: int
+    number: int
+    x: float
+    y: float
+    place: int
+    index: int = -1
+    active: int = 1
+    closed: int = 0
+    door: tuple | None = None
+    door_cell: tuple | None = None
+    partner: int | None = None
+
+
+def clamped_cell(x: float, y: float) -> tuple[int, int]:
+    """Cell of a point in px, inside the stage."""
+    return min(max(math.floor(x / 24), 0), WIDTH - 1), min(max(math.floor(y / 24), 0), HEIGHT - 1)
+
+
+def entities(level: Level) -> list[Entity]:
+    """The level's entities in type order; an exit's switch directly follows it.
+
+    A switch that the file lacks is at (0, 0) and never active.
+    """
+    records = [tuple(int(v) for v in r) for r in level.records]
+    found, counts = [], {}
+
+    def add(kind, x, y, **more):
+        found.append(Entity(kind, counts.get(kind, 0), 6.0 * x, 6.0 * y, len(found), **more))
+        counts[kind] = counts.get(kind, 0) + 1
+
+    def add_switched(kind, switch, **more):
+        x, y = records[switch][1:3] if switch < len(records) else (0, 0)
+        add(kind, x, y, active=int(switch < len(records)), **more)
+
+    for i, (kind, x, y, orientation, _) in enumerate(records):
+        if kind in (MINE, GOLD, TOGGLE_MINE):
+            add(kind, x, y)
+        elif kind == EXIT:
+            add(EXIT, x, y)
+            add_switched(EXIT_SWITCH, i + level.exit_count)
+        elif kind in (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR):
+            px, py, turn = 6.0 * x, 6.0 * y, orientation * math.pi / 4
+            ux, uy = round(math.cos(turn), 12), round(math.sin(turn), 12)
+            door = (px, py - 12, px, py + 12) if orientation in (0, 4) else (px - 12, py, px + 12, py)
+            cell = clamped_cell(px - 12 * ux, py - 12 * uy)
+            more = {"door": door, "door_cell": cell, "closed": int(kind != TRAP_DOOR)}
+            if kind == REGULAR_DOOR:
+                add(kind, x, y, **more)
+            else:
+                add_switched(kind, i + 1, **more)
+    ordered = sorted(found, key=lambda e: (EXIT if e.kind == EXIT_SWITCH else e.kind, e.number, e.kind))
+    for i, e in enumerate(ordered):
+        e.index = i
+        if e.kind == EXIT:
+            ordered[i].partner, ordered[i + 1].partner = i + 1, i
+    return ordered
+
+
+# --------------------------------------------------------------------------------------------------------------- moment
+EntityState = namedtuple("EntityState", ENTITY.names)
+
+
+class Moment(NamedTuple):
+    """One environment after a frame.  ninja: name -> value of the fields of NINJA; states: EntityState per entity."""
+
+    ninja: dict[str, Any]
+    states: list[EntityState]
+
+
+def moment(ninja: np.void, states: np.ndarray) -> Moment:
+    """A Moment of the simulator's records: one of NINJA, and ENTITY[E] in type order."""
+    return Moment(dict(zip(NINJA.names, ninja.item(), strict=True)), [EntityState(*s) for s in states.tolist()])
+
+
+def position(entity: Entity, now: Moment) -> tuple[float, float]:
+    """(x, y) of an entity at a moment, px; of doors with a switch, of the switch."""
+    return entity.x, entity.y
+
+
+def velocity(entity: Entity, now: Moment) -> tuple[float, float]:
+    """Motion of an entity in the last frame, px per frame."""
+    return 0.0, 0.0

@@ -1,0 +1,67 @@
+"""What the twins know of one level, computed once: entities, pictures, ways for each state of its doors."""
+
+import functools
+
+import numpy as np
+
+from nppsim.level import EXIT, LOCKED_DOOR, TRAP_DOOR, Level
+from nppsim.observe import layout
+from nppsim.shadow import paths
+from nppsim.shadow.geometry import Entity, Moment, averaged, entities, raster
+from nppsim.shadow.paths import Ways
+
+MARGIN = 30  # half-cells of solid around ``halves``
+KEPT_WAYS = 32  # states of the doors of a level that are remembered
+
+
+class LevelTwin:
+    """One level.
+
+    listed: its entities in type order.  exits: the exit doors among them, doors: the doors with switches.
+    ways_for: (closed doors, open exits) -> Ways, both tuples of indices.
+    """
+
+    def __init__(self, level: Level):
+        self.level = level
+        self.listed: list[Entity] = entities(level)
+        self.exits = [e for e in self.listed if e.kind == EXIT]
+        self.doors = [e for e in self.listed if e.kind in (LOCKED_DOOR, TRAP_DOOR)]
+        lattice = paths.lattice(level, self.listed)
+        self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
+        self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
+
+    def touched(self, now: Moment) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What the ways depend on: indices of the closed doors, and of the open exits where there are several exits."""
+        opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
+        return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
+
+    def ways(self, now: Moment) -> Ways:
+        """For doors and exits as they are now."""
+        return self.ways_for(*self.touched(now))
+
+    def way(self, now: Moment) -> tuple[float, tuple[int, int] | None]:
+        """(px, lattice point) of the way that is left from the ninja over the objective to the exit."""
+        ways = self.ways(now)
+        field = ways.to_exit if now.ninja["switch_taken"] else ways.to_switch
+        return field.way(now.ninja["x"], now.ninja["y"])
+
+    @functools.cached_property
+    def path_start(self) -> float:
+        """Length of the way from the spawn over a switch to the exit in px, rounded to float32 as in a LevelBank."""
+        return float(np.float32(self.ways_for(*self.at_start).to_switch.way(*self.level.spawn)[0]))
+
+    @functools.cached_property
+    def halves(self) -> np.ndarray:
+        """uint8: share of each half-cell that is solid, 0..255, y first, with a margin of solid."""
+        return np.pad((averaged(raster(self.level, 16), 8) * 255).astype(np.uint8), MARGIN, constant_values=255)
+
+    @functools.cached_property
+    def frame_picture(self) -> np.ndarray:
+        """uint8, y first: grey tiles at 2 px a pixel, with a margin of solid as wide as ``player_frame``."""
+        grey = np.round(64 + 191 * averaged(raster(self.level, 24), 2)).astype(np.uint8)
+        return np.pad(grey, layout.PLAYER_FRAME_SIZE, constant_values=255)
+
+    @functools.cached_property
+    def view_picture(self) -> np.ndarray:
+        """uint8[100, 176], y first: grey tiles at 6 px a pixel."""
+        return np.round(64 + 191 * averaged(raster(self.level, 24), 6)).astype(np.uint8)

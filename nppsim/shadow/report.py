@@ -1,0 +1,57 @@
+"""The summary of a process: what every Shadow in it has counted, as a JSON file that a script can judge."""
+
+import atexit
+import json
+import os
+from pathlib import Path
+
+VARIABLE = "NPPSIM_SHADOW_REPORT"  # path of the file; read when a Shadow is made
+_shadows: list = []
+
+
+class ReportError(ValueError):
+    """A summary that is missing, or that does not show what was promised."""
+
+
+def register(shadow) -> None:
+    """Make a Shadow part of the summary that is written at the end of the process, if the environment asks for one."""
+    path = os.environ.get(VARIABLE)
+    if path:
+        if not _shadows:
+            atexit.register(write, Path(path))
+        _shadows.append(shadow)
+
+
+def write(path: Path) -> None:
+    """Write the summary of all registered Shadows; the file appears whole or not at all."""
+    simulators = [shadow.summary() for shadow in _shadows]
+    totals = {name: sum(part[name] for part in simulators) for name in ("comparisons", "mismatches")}
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(totals | {"simulators": simulators}, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def judge(path: Path, environments: int, comparisons: int) -> str:
+    """One line that says what was compared.
+
+    Raises ReportError unless there was no mismatch at all and one simulator with at least ``environments`` environments
+    made at least ``comparisons`` in each of them.
+    """
+    if not path.exists():
+        raise ReportError(f"{path}: there is no summary; the run did not come to its end")
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    if summary["mismatches"]:
+        kinds = [part["mismatches_of_kind"] for part in summary["simulators"] if part["mismatches"]]
+        raise ReportError(f"{summary['mismatches']:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")
+    enough = [part for part in summary["simulators"] if part["environments"] >= environments]
+    least = max((min(part["comparisons_of_environment"]) for part in enough), default=0)
+    if least < comparisons:
+        raise ReportError(
+            f"{least:,} comparisons in the environment with the fewest, of {environments} environments; {comparisons:,} were "
+            "promised: run longer"
+        )
+    cost = max(enough, key=lambda part: part["comparisons"])
+    return (
+        f"{summary['comparisons']:,} comparisons, at least {least:,} in each of {environments} environments, no mismatch; "
+        f"{cost['ms_per_comparison']:.2f} ms each, {cost['slow_to_fast']:.0f} times the simulator's own time"
+    )

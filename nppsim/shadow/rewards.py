@@ -1,0 +1,126 @@
+"""The reward ledger of an episode, decision by decision, from the frames that were played."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nppsim.level import EXIT_SWITCH
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE, RewardConfig
+from nppsim.shadow.geometry import Moment, clamped_cell, position
+from nppsim.shadow.level_twin import LevelTwin
+
+# Cells and blocks of 4, 8 and 16 cells as (size, column, row), in the order of the simulator's ``visited``.
+BLOCKS = [
+    (size, column, row)
+    for size, columns, rows in ((1, 44, 25), (4, 11, 7), (8, 6, 4), (16, 3, 2))
+    for column in range(columns)
+    for row in range(rows)
+]
+
+
+def sum_in_order(values: Sequence[float]) -> float:
+    """Sum from left to right, rounded at each step (Python's own ``sum`` of floats may carry the rounding along)."""
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+class Ledger:
+    """The rewards of one running episode.
+
+    config, gamma: as the simulator's.  twin: the level.  now: the Moment at the start.
+    potential: phi of the present state.  path_start: px, length of the level's way.  best: px, smallest straight distance
+    to the objective so far.  given: phases (switch taken) whose proximity was rewarded.  visited: set of BLOCKS.
+    decisions: so far.  terms: list of the sums of ``reward.TERMS``.
+    """
+
+    def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: Moment):
+        self.config, self.gamma, self.twin = config, gamma, twin
+        self.path_start = twin.path_start
+        self.taken, self.frame = bool(now.ninja["switch_taken"]), now.ninja["frame"]
+        self.best = self._straight(now)
+        self.given: set[bool] = set()
+        self.visited = set(self._blocks(now)) if config.exploration else set()
+        self.potential = self._potential(now)
+        self.decisions = 0
+        self.terms = [0.0] * NUM_TERMS
+
+    def resume(self, running: np.void, terms: np.ndarray, visited: np.ndarray) -> "Ledger":
+        """Take over what the state does not say from the simulator's rows; returns itself.
+
+        The potential and the path's length are not taken over: they follow from the state.
+        """
+        self.best, self.decisions = float(running["best"]), int(running["decisions"])
+        self.given = {bool(phase) for phase in (0, 1) if running["near"] >> phase & 1}
+        self.visited = {BLOCKS[k] for k in np.flatnonzero(visited)}
+        self.terms = terms.tolist()
+        return self
+
+    def running(self) -> dict[str, float]:
+        """Name -> value of the fields of ``batch.RUNNING``."""
+        near = sum(1 << phase for phase in self.given)
+        values = {"potential": self.potential, "path_start": self.path_start, "best": self.best}
+        return values | {"decisions": self.decisions, "near": near}
+
+    def visited_flags(self, size: int) -> np.ndarray:
+        """uint8[size]: the simulator's ``visited``; it has one entry, 0, where exploration is not rewarded."""
+        return np.array([block in self.visited for block in BLOCKS[:size]], np.uint8)
+
+    @staticmethod
+    def _blocks(now):
+        cx, cy = clamped_cell(now.ninja["x"], now.ninja["y"])
+        return [(size, cx // size, cy // size) for size in (1, 4, 8, 16)]
+
+    def _straight(self, now):
+        """px to the nearest open exit once a switch is taken, to the nearest switch before; the diagonal at most."""
+        if now.ninja["switch_taken"]:
+            goals = [e for e in self.twin.exits if now.states[e.index].clock]
+        else:
+            goals = [e for e in self.twin.listed if e.kind == EXIT_SWITCH]
+        offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
+        # Not math.hypot, which rounds otherwise than the root of the sum of squares.
+        return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [DIAGONAL])
+
+    def _potential(self, now):
+        c = self.config
+        if not c.shaping or now.ninja["state"] in (CELEBRATING, DEAD):
+            return 0.0
+        if c.potential == STRAIGHT_LINE:
+            return c.shaping * (1 - self._straight(now) / DIAGONAL)
+        way, _ = self.twin.way(now)
+        return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
+
+    def decide(self, frames: Sequence[Moment]) -> list[float]:
+        """The terms of one decision, in the order of ``reward.TERMS``; frames: the Moment after each of its frames."""
+        c, now = self.config, frames[-1]
+        first_touch = bool(now.ninja["switch_taken"]) and not self.taken
+        self.taken |= first_touch
+        before, self.potential = self.potential, self._potential(now)
+        gained, near = 0.0, False
+        if c.closest:
+            straight = self._straight(now)
+            gained = 0.0 if first_touch else max(self.best - straight, 0.0)
+            self.best = straight if first_touch else min(self.best, straight)
+        if c.proximity and self.taken not in self.given and self._straight(now) < PROXIMITY_REACH:
+            near = True
+            self.given.add(self.taken)
+        known = len(self.visited)
+        for frame in frames if c.exploration else ():
+            self.visited.update(self._blocks(frame))
+        elapsed, self.frame = now.ninja["frame"] - self.frame, now.ninja["frame"]
+        values = [
+            c.win if now.ninja["state"] == CELEBRATING else 0.0,
+            c.death if now.ninja["state"] == DEAD else 0.0,
+            c.switch if first_touch else 0.0,
+            c.time * elapsed,
+            self.gamma * self.potential - before,
+            c.closest * gained,
+            c.proximity if near else 0.0,
+            c.exploration * (len(self.visited) - known),
+        ]
+        self.terms = [term + value for term, value in zip(self.terms, values, strict=True)]
+        self.decisions += 1
+        return values

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Real training under shadow validation: every step of every environment is computed a second time by slow twins.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+    cat <<'END'
+usage: scripts/run_training_validation.sh smoke|soak|N [flags of scripts/train_and_compare.py ...]
+
+  smoke   under a minute:    32 environments, at least 576 comparisons in each
+  soak    about 12 minutes: 128 environments, at least 10,000 comparisons in each
+  N       N environment steps in all, in 32 environments, at least N / 32 comparisons in each
+
+Trains vision_free by PPO on the CPU with NPPSIM_SHADOW=1. Exit status 0: no mismatch, and at least as many comparisons as
+promised; anything else is a failure. Log, summary and run: runs/validation/MODE_DATE_TIME(.log, .json, /).
+What is compared: docs/validation.md. PYTHON=... chooses the interpreter (default: .venv/bin/python).
+END
+}
+
+fail() {
+    echo "error: $*" >&2
+    exit 2
+}
+
+mode=${1:-}
+case $mode in
+    -h | --help) usage && exit 0 ;;
+    smoke) environments=32 promise=576 ;;
+    soak) environments=128 promise=10000 ;;
+    *)
+        [[ $mode =~ ^[1-9][0-9]*$ ]] || { usage >&2 && fail "the first argument is '$mode'; needed is smoke, soak or a number"; }
+        environments=32 promise=$((mode / 32))
+        ((promise > 0)) || fail "$mode steps are less than one for each of 32 environments; use at least 32"
+        ;;
+esac
+shift
+python=${PYTHON:-.venv/bin/python}
+command -v "$python" >/dev/null || fail "there is no $python; run 'make setup', or name an interpreter with PYTHON=..."
+
+rollout=64
+updates=$(((promise + rollout - 1) / rollout))
+name=runs/validation/${mode}_$(date +%Y%m%d_%H%M%S)
+mkdir -p "$name"
+rm -f "$name.json"
+export NPPSIM_SHADOW=1 NPPSIM_SHADOW_REPORT=$name.json
+{
+    echo "validation: $mode, $environments environments, $promise comparisons promised for each; started $(date -Is)"
+    "$python" scripts/train_and_compare.py --experiment-name training --architectures vision_free \
+        --total-timesteps $((updates * rollout * environments)) --num-envs $environments --rollout-length $rollout \
+        --minibatch-size 1024 --device cpu --eval-freq 0 --skip-final-eval --output-dir "$name" "$@"
+    "$python" -m nppsim.shadow "$NPPSIM_SHADOW_REPORT" --environments $environments --comparisons $promise
+    echo "validation: passed $(date -Is)"
+} 2>&1 | tee "$name.log"
