@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
-_COMPILED = re.compile(r"^@(njit|kernel|inlined)\b", re.MULTILINE)  # the decorators of compiled functions
+_COMPILED = re.compile(r"^@(njit|kernel|inlined|allocating)\b", re.MULTILINE)  # the decorators of compiled functions
 
 
 def source_digest() -> str:

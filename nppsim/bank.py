@@ -4,9 +4,9 @@ from collections import namedtuple
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from nppsim import paths
+from nppsim._kernel import allocating
 from nppsim.geometry import GRID_SIZE, compile_level
 from nppsim.level import (
     BOOST_PAD,
@@ -189,7 +189,7 @@ def _in_order(types: np.ndarray) -> np.ndarray:
     return np.where(types == EXIT_SWITCH, EXIT, types)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def _compute_paths(world, stage, nodes, distance, hop, path_length):
     """Path fields of all levels for the doors as they are at the start, and the length of each level's way."""
     for level in range(len(path_length)):

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 
 from nppsim import _cache, paths
 from nppsim import laps as clock
 from nppsim import reward as rewards
+from nppsim._kernel import allocating, inlined, kernel
 from nppsim.bank import LevelBank
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import EXIT, EXIT_SWITCH, Level
@@ -30,9 +30,9 @@ from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 
 TIMEOUT, WON, DIED = 0, 1, 2
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
-# With profiling, and at least so many environments, only every so-manieth is timed, another one in each decision: reading
-# the clock costs as much as the shorter phases.
-PROFILE_ALL_BELOW, PROFILE_EVERY = 64, 8
+# With profiling only every so-manieth environment is timed, others in each call: reading the clock costs as much as the
+# shorter phases.
+PROFILE_EVERY = 32
 
 # The running episode of an environment.
 RUNNING = np.dtype(
@@ -53,8 +53,9 @@ EPISODE = np.dtype(
 )
 _NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 4, 8, 16 cells
 
-# Arrays of one set of observations, in the order of ``layout.SPECS``; those not wanted have length 0.
-Views = namedtuple("Views", tuple(layout.SPECS))
+# Arrays of one set of observations, in the order of ``layout.SPECS``; those not wanted have length 0.  gaps: float64[N, 8],
+# room to work in.
+Views = namedtuple("Views", (*layout.SPECS, "gaps"))
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
 State = namedtuple("State", "ninja running terms entities movers visited")
 # Path fields: of each level with its doors as at the start, and of environments whose doors are otherwise (a cache:
@@ -79,9 +80,27 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _fields_now(i, state, world, fields):
-    """(distance, hop, switch_to_exit) of environment i, for its doors and exits as they are now."""
+@allocating
+def _compute_own_fields(i, state, world, fields):
+    """Path fields of environment i for its doors and exits as they are now."""
+    record = world.level[state.ninja[i]["level"]]
+    first, exits, base = record["switches_first"], record["exits_first"], record["entity_first"]
+    closed = np.empty(record["switches_end"] - first, np.uint8)
+    for k in range(len(closed)):
+        closed[k] = state.entities[i, first - base + k]["closed"]
+    opened = np.empty(record["exits_end"] - exits, np.uint8)
+    for k in range(len(opened)):
+        opened[k] = state.entities[i, exits - base + k]["clock"] > 0
+    level = state.ninja[i]["level"]
+    fields.own_switch_to_exit[i] = paths.compute_fields(
+        world, fields.nodes[level], level, closed, opened, fields.own_distance[i], fields.own_hop[i]
+    )
+
+
+@inlined
+def _has_own_fields(i, state, world, fields):
+    """Whether the doors and exits of environment i are not as at the start of its level: its own path fields, which are
+    computed now if need be, then hold instead of the level's."""
     level = state.ninja[i]["level"]
     exits, exits_end = world.level[level]["exits_first"], world.level[level]["exits_end"]
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
@@ -98,23 +117,23 @@ def _fields_now(i, state, world, fields):
             changed |= is_open
             key = key * 2 + is_open
     key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
-    if not changed:
-        return fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
-    if fields.key[i] != key:
-        closed = np.empty(end - first, np.uint8)
-        for k in range(first, end):
-            closed[k - first] = state.entities[i, k - base]["closed"]
-        opened = np.empty(exits_end - exits, np.uint8)
-        for k in range(exits, exits_end):
-            opened[k - exits] = state.entities[i, k - base]["clock"] > 0
-        fields.own_switch_to_exit[i] = paths.compute_fields(
-            world, fields.nodes[level], level, closed, opened, fields.own_distance[i], fields.own_hop[i]
-        )
+    if changed and fields.key[i] != key:
+        _compute_own_fields(i, state, world, fields)
         fields.key[i] = key
-    return fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
+    return changed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inlined
+def _way(i, state, world, fields):
+    """(length in px of the way that is left to environment i, the lattice point it leads over or -1)."""
+    ninja = state.ninja[i]
+    phase = 1 if ninja["switch_taken"] else 0
+    if _has_own_fields(i, state, world, fields):
+        return paths.nearest_node(fields.own_distance[i, phase], ninja["x"], ninja["y"])
+    return paths.nearest_node(fields.distance[ninja["level"], phase], ninja["x"], ninja["y"])
+
+
+@kernel
 def _straight_distance(ninja, entities, world, level):
     """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
     base = world.level[level]["entity_first"]
@@ -127,7 +146,7 @@ def _straight_distance(ninja, entities, world, level):
     return best
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _potential(i, state, world, fields, reward):
     """phi of the present state of environment i."""
     ninja = state.ninja[i]
@@ -136,13 +155,12 @@ def _potential(i, state, world, fields, reward):
     if reward[5] == rewards.STRAIGHT_LINE:
         distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
         return reward[4] * (1.0 - distance / rewards.DIAGONAL)
-    distance, _hop, _onward = _fields_now(i, state, world, fields)
-    length, _node = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])
+    length, _node = _way(i, state, world, fields)
     reach = state.running[i]["path_start"]
     return reward[4] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _restart(i, level, state, world, fields, static):
     ninja, running = state.ninja[i], state.running[i]
     start(ninja, state.entities[i], state.movers[i], world, level)
@@ -157,7 +175,7 @@ def _restart(i, level, state, world, fields, static):
     running["potential"] = _potential(i, state, world, fields, static.reward)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _explore(ninja, visited):
     """Mark the cell under the ninja and its blocks; returns how many of the four are new."""
     cx, cy = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
@@ -174,7 +192,7 @@ def _explore(ninja, visited):
     return new
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
     """One decision of one environment: frames, reward terms, end of the episode."""
     since = clock.begin(laps)
@@ -243,12 +261,13 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
         out.frames[i] = ninja["frame"]
         out.decisions[i] = running["decisions"]
         out.gold[i] = ninja["gold"]
-        out.terms[i] = terms
+        for term in range(len(terms)):
+            out.terms[i, term] = terms[term]
         out.ret[i] = terms.sum()
     clock.stamp(laps, clock.EVENTS, since)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inlined
 def _observe(i, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted."""
     since = clock.begin(laps)
@@ -258,7 +277,10 @@ def _observe(i, state, world, fields, static, views, laps):
         vectors.game_state(ninja, views.game_state[i])
         since = clock.stamp(laps, clock.GAME_STATE, since)
     if len(views.reachability_features):
-        distance, hop, onward = _fields_now(i, state, world, fields)
+        if _has_own_fields(i, state, world, fields):
+            distance, hop, onward = fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
+        else:
+            distance, hop, onward = fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
         since = clock.stamp(laps, clock.PATH, since)
         vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[i])
         since = clock.stamp(laps, clock.REACHABILITY, since)
@@ -270,7 +292,15 @@ def _observe(i, state, world, fields, static, views, laps):
         since = clock.stamp(laps, clock.SWITCH_STATES, since)
     if len(views.hazards):
         vectors.hazards_and_surroundings(
-            ninja, entities, state.movers[i], world, level, static.solid[level], views.hazards[i], views.surroundings[i]
+            ninja,
+            entities,
+            state.movers[i],
+            world,
+            level,
+            static.solid[level],
+            views.gaps[i],
+            views.hazards[i],
+            views.surroundings[i],
         )
         since = clock.stamp(laps, clock.HAZARDS, since)
     if len(views.player_frame):
@@ -283,10 +313,12 @@ def _observe(i, state, world, fields, static, views, laps):
         clock.stamp(laps, clock.GLOBAL_VIEW, since)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
+@kernel
+def _step(
+    begin, end, turn, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views
+):
     for i in range(begin, end):
-        laps = _laps_of(i, state, out)
+        laps = out.laps[i, : _phases_timed(i, turn, out)]
         _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
         if out.terminated[i] or out.truncated[i]:
             if out.truncated[i]:
@@ -297,19 +329,21 @@ def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fiel
         _observe(i, state, world, fields, static, views, laps)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _laps_of(i, state, out):
-    """Where environment i writes its times in this call: nowhere, unless it is its turn."""
-    laps = out.laps[i]
-    laps[:] = 0
-    turn = len(out.laps) < PROFILE_ALL_BELOW or (i + state.running[i]["decisions"]) % PROFILE_EVERY == 0
-    return laps if turn else laps[:0]
+@inlined
+def _phases_timed(i, turn, out):
+    """Number of phases of environment i to time in this call, all or none; clears its times."""
+    phases = out.laps.shape[1]
+    if phases == 0 or i % min(PROFILE_EVERY, len(out.laps)) != turn:
+        return 0
+    for phase in range(phases):
+        out.laps[i, phase] = 0
+    return phases
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _reset(begin, end, levels, state, world, fields, static, out, views):
+@kernel
+def _reset(begin, end, turn, levels, state, world, fields, static, out, views):
     for i in range(begin, end):
-        laps = _laps_of(i, state, out)
+        laps = out.laps[i, : _phases_timed(i, turn, out)]
         if levels[i] >= 0:
             since = clock.begin(laps)
             _restart(i, levels[i], state, world, fields, static)
@@ -317,13 +351,13 @@ def _reset(begin, end, levels, state, world, fields, static, out, views):
         _observe(i, state, world, fields, static, views, laps)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _masks(state, out):
     for i in range(len(out)):
         vectors.action_mask(state.ninja[i], out[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _prepare_static(stage, solid, background):
     for level in range(len(solid)):
         vectors.solid_map(stage[level], solid[level])
@@ -393,6 +427,7 @@ class BatchSimulator:
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.profile = os.environ.get("NPPSIM_PROFILING") == "1" if profile is None else bool(profile)
         self._laps = np.zeros((num_envs, clock.NUM_PHASES if self.profile else 0), np.int64)
+        self._turn = 0  # timed environments: this one, and every PROFILE_EVERY-th from there
         records = (episodes[name] for name in EPISODE.names)
         self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
@@ -431,7 +466,8 @@ class BatchSimulator:
             for key in pair:
                 spec = layout.SPECS[key]
                 arrays.setdefault(key, np.zeros((self.num_envs, *spec.shape), spec.dtype))
-        return Views(*(arrays.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values()))
+        views = (arrays.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values())
+        return Views(*views, np.empty((self.num_envs, layout.NUM_HAZARDS)))
 
     @property
     def level(self) -> np.ndarray:
@@ -442,13 +478,12 @@ class BatchSimulator:
     def step_timing(self) -> dict[str, float]:
         """Nanoseconds of each of ``laps.PHASES`` in the last step or reset, all environments and threads together.
 
-        Empty without profiling.  From PROFILE_ALL_BELOW environments on, one in PROFILE_EVERY is timed and counted
-        that many times.
+        Empty without profiling.  One environment in PROFILE_EVERY is timed, but at least one, and counted for the others.
         """
         if not self.profile:
             return {}
-        weight = 1.0 if self.num_envs < PROFILE_ALL_BELOW else float(PROFILE_EVERY)
-        return dict(zip(clock.PHASES, (weight * self._laps.sum(axis=0)).tolist(), strict=True))
+        timed = self._laps[self._turn :: min(PROFILE_EVERY, self.num_envs)]
+        return dict(zip(clock.PHASES, (self.num_envs / len(timed) * timed.sum(axis=0)).tolist(), strict=True))
 
     def reset(self, levels: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Start every environment on ``levels`` (int[N]; default: ``next_level``) and return the observations.
@@ -491,16 +526,17 @@ class BatchSimulator:
         Plain threads and kernels without the interpreter's lock, rather than Numba's parallel loops: OpenMP's waiting
         threads spin, and a second busy process on the machine then costs a factor of six.
         """
+        self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         with _announced_compilation(kernel):
             if self._pool is None or not kernel.signatures:
-                kernel(0, self.num_envs, *arguments)
+                kernel(0, self.num_envs, self._turn, *arguments)
                 return
             edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
             parts = iter(list(itertools.pairwise(edges)))
 
             def work():
                 for begin, end in parts:
-                    kernel(begin, end, *arguments)
+                    kernel(begin, end, self._turn, *arguments)
 
             others = [self._pool.submit(work) for _ in range(self.threads - 1)]
             work()

@@ -15,11 +15,11 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from numba import njit
 
 from nppsim import batch
 from nppsim import laps as clock
 from nppsim import reward as rewards
+from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, WON, BatchSimulator
 from nppsim.level import Level
@@ -50,11 +50,13 @@ def observation_space(observations: Sequence[str]) -> spaces.Dict:
     return spaces.Dict({s.key: spaces.Box(s.low, s.high, s.shape, np.dtype(s.dtype).type) for s in specs})
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _step(begin, end, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views):
+@kernel
+def _step(
+    begin, end, turn, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views
+):
     """``batch._step``, but with the last observation of deaths and wins too, and without a restart for NO_RESTART."""
     for i in range(begin, end):
-        laps = batch._laps_of(i, state, out)
+        laps = out.laps[i, : batch._phases_timed(i, turn, out)]
         batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
         if (out.terminated[i] or out.truncated[i]) and next_level[i] != NO_RESTART:
             batch._observe(i, state, world, fields, static, final_views, laps)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.batch import NUM_ACTIONS, BatchSimulator
 from nppsim.generate import CATEGORIES, generate
@@ -90,7 +90,7 @@ def _damaged(data: bytes, rng) -> bytes:
     return array.tobytes()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _play(ninjas, entities, movers, world, inputs):
     """Play every environment on its own level; returns the first whose ninja or movers are nowhere, or -1."""
     for i in range(len(inputs)):

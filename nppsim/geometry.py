@@ -10,9 +10,9 @@ Source: physics specification, sections 2.3, 2.4, 3.5 and 7.4.
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from nppsim import tiles
+from nppsim._kernel import allocating, kernel
 from nppsim.level import (
     BOOST_PAD,
     BOUNCE_BLOCK,
@@ -114,7 +114,7 @@ _HORIZONTAL, _VERTICAL = tiles.HORIZONTAL_SIGNS, tiles.VERTICAL_SIGNS
 _HORIZONTAL_CODES, _VERTICAL_CODES = tiles.HORIZONTAL_CODES, tiles.VERTICAL_CODES
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def _tile_segments(stage, doors, door_cells, segments, cell_start):
     """Fill the segment list of one level, cell by cell; returns their number.
 
@@ -175,7 +175,7 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
     return n
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def cells_near_segments(cell_start):
     """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds a segment."""
     near = np.zeros(NUM_CELLS, np.uint8)
@@ -267,7 +267,7 @@ def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
     return grid
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _merge_edges(stage, vertical, horizontal):
     """Of two codes that meet on an edge, one that stands against nothing stays; two wipe each other out."""
     for cx in range(CELLS_X):

@@ -10,8 +10,8 @@ Where doors close the way, it leads to the switch of a locked door, and from the
 import math
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import allocating, kernel
 from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
 from nppsim.observe.layout import MAX_PATH
 from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
@@ -52,7 +52,7 @@ def _blocked_offsets() -> np.ndarray:
 _BLOCKED = _blocked_offsets()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def static_nodes(world, level, stage, nodes):
     """Fill ``nodes`` (uint8[4539], x first) of a level: FREE, BLOCKED by tiles, or MINED.  stage: uint8[44, 25], x first."""
     nodes[:] = FREE
@@ -73,7 +73,7 @@ def static_nodes(world, level, stage, nodes):
                         nodes[x * NODES_Y + y] = BLOCKED
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mark_disc(nodes, x, y, radius, mark):
     for i in range(max(int((x - radius) / SPACING), 0), min(int((x + radius) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - radius) / SPACING), 0), min(int((y + radius) / SPACING) + 2, NODES_Y)):
@@ -82,7 +82,7 @@ def _mark_disc(nodes, x, y, radius, mark):
                 nodes[i * NODES_Y + j] = mark
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _close_door(nodes, x1, y1, x2, y2):
     """Block the lattice points that a closed door keeps the ninja from."""
     for i in range(max(int((x1 - 12) / SPACING), 0), min(int((x2 + 12) / SPACING) + 2, NODES_X)):
@@ -93,7 +93,7 @@ def _close_door(nodes, x1, y1, x2, y2):
                 nodes[i * NODES_Y + j] = BLOCKED
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _seed(nodes, x, y, reach, offset, distance, queue, tail):
     """Put the free lattice points within touching distance of a goal into the queue; returns its new end."""
     for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
@@ -109,7 +109,7 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
     return tail
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def _spread(nodes, distance, hop, queue, tail):
     """Shortest ways from the seeds over free points: label-correcting search with a ring of pending points."""
     pending = np.zeros(NUM_NODES, np.uint8)
@@ -143,14 +143,14 @@ def _spread(nodes, distance, hop, queue, tail):
                     tail += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _at(distance, x, y):
     """Length of the way from a point in whole units; UNREACHABLE if there is none."""
     value, _node = nearest_node(distance, x, y)
     return UNREACHABLE if value >= MAX_PATH else int(value / UNIT)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def nearest_node(distance, x, y):
     """(length of the way from a point in px, lattice point that it leads over); (MAX_PATH, -1) if there is none.
 
@@ -174,7 +174,7 @@ def nearest_node(distance, x, y):
     return MAX_PATH, -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _clear(nodes, distance, hop):
     """A field in which nothing is reached."""
     hop[:] = NO_HOP
@@ -182,7 +182,7 @@ def _clear(nodes, distance, hop):
         distance[node] = WALL if nodes[node] == BLOCKED else UNREACHABLE
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop):
     """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
 
@@ -215,7 +215,7 @@ def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop):
     _spread(cut_off, distance, hop, queue, tail)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _seed_goals(nodes, world, level, onward_of, distance, queue):
     tail = 0
     first = world.level[level]["exits_first"]
@@ -227,7 +227,7 @@ def _seed_goals(nodes, world, level, onward_of, distance, queue):
     return tail
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def compute_fields(world, nodes, level, closed, opened, distance, hop):
     """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
 
@@ -269,7 +269,7 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
     return least
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def waypoint(hop, node, steps):
     """Lattice point reached from ``node`` after at most ``steps`` hops."""
     for _ in range(steps):

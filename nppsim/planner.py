@@ -7,11 +7,10 @@ of a 60 Hz recording so closely that it still finishes with one action per ``fra
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
-from nppsim import paths
+from nppsim._kernel import allocating, kernel
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, State, _fields_now, make_fields
+from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, State, _way, make_fields
 from nppsim.level import Level
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import start, tick
@@ -47,7 +46,7 @@ class RetimedReplay:
     deviation_px: float
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@allocating
 def _expand(
     parents, children, bytes_from, bytes_to, count, last_action, frame_skip, world, fields, mode, target, noise,
     scores, keys, frames
@@ -84,15 +83,14 @@ def _expand(
                 if (ninja["switch_taken"] != 0) != (target[4] != 0.0):
                     scores[c] += 60.0
             else:
-                distance, _hop, _onward = _fields_now(c, children, world, fields)
-                length, node = paths.nearest_node(distance[ninja["switch_taken"]], ninja["x"], ninja["y"])
+                length, node = _way(c, children, world, fields)
                 scores[c] = _LOST if node < 0 else length + noise[c]
                 if a != last_action[i]:
                     scores[c] += CHANGE_COST
     return simulated
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _cell_key(ninja, entities, world, frame_skip):
     """Cell of a state: position, velocity, ninja state, whether jump is held, switches and doors."""
     position, speed = POSITION_CELL * frame_skip, SPEED_CELL * frame_skip
@@ -110,7 +108,7 @@ def _cell_key(ninja, entities, world, frame_skip):
     return key
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _begin(state, world):
     state.ninja[0]["level"] = 0
     start(state.ninja[0], state.entities[0], state.movers[0], world, 0)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.level import FLOOR_GUARD, MINE, SHOVE_THWUMP, THWUMP, TOGGLE_MINE, Level
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
@@ -38,7 +38,7 @@ class Run:
     entity_position: np.ndarray
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_xy):
     """Fill ``frames`` (float64[F, 10], the columns of the conformance traces), ``entity_state`` and ``entity_xy``; returns
     the number of frames simulated."""
@@ -69,7 +69,7 @@ def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_x
     return len(inputs)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_xy):
     return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
 

@@ -6,8 +6,8 @@ Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
 """
 
 import numpy as np
-from numba import njit
 
+from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import (
     BOOST_PAD,
@@ -61,7 +61,7 @@ _FRAME_TEMPLATES = _templates(_FRAME_TILE)
 _VIEW_TEMPLATES = np.ascontiguousarray(_templates(_VIEW_TILE).transpose(0, 2, 1))  # x first
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def background(stage, out):
     """The unchanging part of ``global_view``: uint8[176, 100]."""
     for cx in range(CELLS_X):
@@ -72,7 +72,7 @@ def background(stage, out):
                     out[cx * _VIEW_TILE + i, cy * _VIEW_TILE + j] = _VIEW_TEMPLATES[tile, i, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _grey_and_size(entity, kind):
     """(grey value, half-size in px) of an entity as it is now; size 0: not drawn."""
     if kind == MINE or kind == TOGGLE_MINE:
@@ -110,7 +110,7 @@ def _grey_and_size(entity, kind):
     return DEADLY, ZAP_RADIUS  # zap and chaser drones
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _fill(out, a1, a2, b1, b2, grey):
     """Fill out[a1:a2, b1:b2], cut off at the border."""
     for a in range(max(a1, 0), min(a2, out.shape[0])):
@@ -118,7 +118,7 @@ def _fill(out, a1, a2, b1, b2, grey):
             out[a, b] = grey
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _line_of(placed, movers):
     """(grey, x1, y1, x2, y2), px, of the line drawn on top of an entity: a one-way, a deadly face or a beam; else grey -1."""
     kind = placed["type"]
@@ -137,7 +137,7 @@ def _line_of(placed, movers):
     return -1, 0.0, 0.0, 0.0, 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
     """Colour the pixels under points along a line, at most one pixel apart.  left, top: the image's corner, in pixels."""
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))
@@ -150,7 +150,7 @@ def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
             image[a, b] = grey
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
     """Fill a square of at least one pixel.  rounding: added before cutting off to whole pixels."""
     x1, x2 = int(np.floor((x - half) / scale + rounding)) - left, int(np.floor((x + half) / scale + rounding)) - left
@@ -162,7 +162,7 @@ def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
         _fill(image, y1, y2, x1, x2, grey)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, movers):
     """Draw one entity as it is now (doors' segments apart)."""
     x, y = placed["x"], placed["y"]
@@ -178,11 +178,13 @@ def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, mov
         _draw_line(image, scale, left, top, x_first, line, x1, y1, x2, y2)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def global_view(ninja, entities, movers, world, level, static, out):
     """uint8[176, 100, 1], x first.  static: the level's ``background``."""
     image = out[:, :, 0]
-    image[:] = static
+    for x in range(GLOBAL_VIEW_SHAPE[0]):
+        for y in range(GLOBAL_VIEW_SHAPE[1]):
+            image[x, y] = static[x, y]
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["entity_end"] - base):
         if entities[k]["closed"]:
@@ -194,7 +196,7 @@ def global_view(ninja, entities, movers, world, level, static, out):
     _fill(image, x1, x1 + 3, y1, y1 + 3, NINJA)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def player_frame(ninja, entities, movers, world, level, stage, out):
     """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid.  stage: uint8[44, 25]."""
     image = out[:, :, 0]

@@ -5,9 +5,9 @@ Every kernel writes one environment's row of a caller-owned array; components an
 """
 
 import numpy as np
-from numba import njit
 
 from nppsim import paths
+from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import (
     BOUNCE_BLOCK,
@@ -51,7 +51,7 @@ _COVERAGE = np.stack(
 ).astype(np.uint8)  # [tile, half-cell row, half-cell column]: share that is solid
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def solid_map(stage, out):
     """Share of each half-cell that is solid, 0..255: uint8[72, 110], y first, with a margin of solid.
 
@@ -67,7 +67,7 @@ def solid_map(stage, out):
                     out[PAD + 2 * cy + half_y, PAD + 2 * cx + half_x] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def game_state(ninja, out):
     """float32[26]."""
     out[0], out[1] = ninja["x"], ninja["y"]
@@ -87,7 +87,7 @@ def game_state(ninja, out):
     out[24], out[25] = ninja["pad_x"], ninja["pad_y"]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def reachability_features(ninja, distance, hop, switch_to_exit, out):
     """float32[8].  distance, hop: the two fields of the level as its doors are now; switch_to_exit: units."""
     phase = 1 if ninja["switch_taken"] else 0
@@ -109,7 +109,7 @@ def reachability_features(ninja, distance, hop, switch_to_exit, out):
     out[7] = 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def entity_positions(ninja, entities, world, level, out):
     """float32[6]: ninja, switch and exit of the exit that counts (an open one, else the first with its switch left)."""
     out[0], out[1] = ninja["x"], ninja["y"]
@@ -126,7 +126,7 @@ def entity_positions(ninja, entities, world, level, out):
             return
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def switch_states(entities, world, level, out):
     """float32[25]: the first five locked doors: switch x, y, door x, y (px), open."""
     out[:] = 0.0
@@ -141,17 +141,18 @@ def switch_states(entities, world, level, out):
             n += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mine_radius(state):
     return ARMED_RADIUS if state == ARMED else (DORMANT_RADIUS if state == DORMANT else ARMING_RADIUS)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def hazards_and_surroundings(ninja, entities, movers, world, level, solid, hazards, surroundings):
+@kernel
+def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings):
     """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (planes solid, deadly, one-way; y, x).
 
     A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
-    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[72, 110], see ``solid_map``.
+    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[72, 110], see ``solid_map``.  gaps: float64[8],
+    to work with.
     """
     x, y = ninja["x"], ninja["y"]
     left, top = x - REACH, y - REACH
@@ -177,7 +178,6 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, hazar
         _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
 
     found = 0
-    gaps = np.empty(NUM_HAZARDS)
     cell_start = world.entity_cell_start[level]
     cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + REACH, CELLS_Y)
     for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
@@ -206,7 +206,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, hazar
     hazards[found:] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
     """Insert into the sorted list, behind what is as near; returns the length of the list."""
     gap = dx * dx + dy * dy
@@ -215,7 +215,8 @@ def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
     place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
     while place > 0 and gaps[place - 1] > gap:
         gaps[place] = gaps[place - 1]
-        hazards[place] = hazards[place - 1]
+        for component in range(5):
+            hazards[place, component] = hazards[place - 1, component]
         place -= 1
     gaps[place] = gap
     hazards[place, 0], hazards[place, 1] = dx, dy
@@ -224,7 +225,7 @@ def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
     return min(found + 1, NUM_HAZARDS)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _mover(ninja, mover, surroundings, hazards, gaps, found):
     """Draw one mover, and list its deadly part; returns the length of the list."""
     kind = mover["type"]
@@ -269,7 +270,7 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
     return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_square(plane, dx, dy, half):
     """Raise the cells under a square to the share of them that it covers."""
     left, right = (dx - half + REACH) / HALF_CELL, (dx + half + REACH) / HALF_CELL
@@ -280,7 +281,7 @@ def _draw_square(plane, dx, dy, half):
             plane[row, column] = max(plane[row, column], int(255 * (width * height)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_line(plane, x1, y1, x2, y2):
     """Fill the cells under points along a line, at most half a cell apart; px from the ninja."""
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / (HALF_CELL / 2.0)))
@@ -292,7 +293,7 @@ def _draw_line(plane, x1, y1, x2, y2):
             plane[row, column] = 255
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _splat(plane, dx, dy):
     """Add a point at (dx, dy) px from the ninja, spread over the four cells around it."""
     u, v = (dx + REACH) / HALF_CELL - 0.5, (dy + REACH) / HALF_CELL - 0.5
@@ -306,7 +307,7 @@ def _splat(plane, dx, dy):
                 plane[row, column] = min(plane[row, column] + int(255 * weight), 255)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _draw_door(state, door, left, top, plane):
     if state["closed"] == 0:
         return
@@ -318,7 +319,7 @@ def _draw_door(state, door, left, top, plane):
             plane[row, column] = 255
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def action_mask(ninja, out):
     """bool[6]: actions that can have an effect of their own; the no-op is always allowed.
 
