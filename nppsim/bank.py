@@ -69,7 +69,7 @@ World = namedtuple(
     "World",
     "level entity mover "  # LEVEL[L], PLACED[E], MOVER[M] (as at the start)
     "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``geometry``
-    "entity_cell_start entity_items "  # int32[L, 1101], int16[I]
+    "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY
 from nppsim.level import (
     BOUNCE_BLOCK,
     DEATH_BALL,
@@ -182,7 +182,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + REACH, CELLS_Y)
     for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-            k = world.entity_items[i]
+            k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
             if kind != MINE and kind != TOGGLE_MINE and kind != ONE_WAY:
                 continue
