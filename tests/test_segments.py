@@ -89,10 +89,10 @@ def test_the_closest_point_of_a_segment_agrees_with_its_naive_twin(seed, shape):
 def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_never_behind_it():
     shape = np.int16([tuple(s[:3]) for s in geometry.SHAPES].index((geometry.CONVEX_ARC, 1, 1)))
     at = np.int16(100)
-    assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, False)
-    assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, False)
-    assert kernels.closest_point(99.0, 99.0, at, at, shape) == (100.0, 124.0, False)  # the vertical end wins ties
-    assert kernels.closest_point(101.0, 101.0, at, at, shape)[2]  # inside the quarter disc
+    assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, 1.0)
+    assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, 1.0)
+    assert kernels.closest_point(99.0, 99.0, at, at, shape) == (100.0, 124.0, 1.0)  # the vertical end wins ties
+    assert kernels.closest_point(101.0, 101.0, at, at, shape)[2] < 0.0  # inside the quarter disc
 
 
 class Stage:
@@ -107,7 +107,7 @@ class Stage:
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities
 
     def nearest_surface(self, x, y, radius=10.0):
-        return kernels.nearest_surface(x, y, radius, *self.tables)
+        return kernels.nearest_surface(x, y, radius, *self.tables)[:3]
 
     def sweep(self, x, y, wx, wy, radius=5.0):
         return kernels.sweep(x, y, wx, wy, radius, *self.tables)
