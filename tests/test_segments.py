@@ -73,9 +73,9 @@ def test_the_closest_point_of_a_segment_agrees_with_its_naive_twin(seed, shape):
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
     name = SHAPE_KINDS[kind]
     segment = ("arc", x, y, dx, dy, kind == geometry.CONVEX_ARC) if name == "arc" else (name, x, y, x + dx, y + dy)
-    found_x, found_y, back = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
+    found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
     assert (found_x, found_y) == pytest.approx(naive.closest(segment, px, py), abs=1e-9)
-    assert bool(back) == naive.is_back(segment, px, py)
+    assert (side < 0.0) == naive.is_back(segment, px, py)
     # And no point of the segment, densely sampled, is closer.
     share = np.linspace(0, 1, 400)
     if name == "arc":

@@ -43,6 +43,9 @@ SHOVE_CORE, SHOVE_LAUNCH, SHOVE_RETURN = 8.0, 4.0, 1.0
 @kernel
 def _reregister(ninja, mover):
     """Change to the cell of the present position, if it is another one."""
+    left, top = 24.0 * mover["cell_x"], 24.0 * mover["cell_y"]
+    if left + 1e-6 < mover["x"] < left + 23.999999 and top + 1e-6 < mover["y"] < top + 23.999999:
+        return  # clearly inside the old one
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
     if cell_x != mover["cell_x"] or cell_y != mover["cell_y"]:
         register(ninja, mover, cell_x, cell_y)
@@ -122,13 +125,15 @@ def _move_drone(ninja, mover, entities, world, level):
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
     dx, dy = mover["target_x"] - x, mover["target_y"] - y
-    distance = math.sqrt(dx * dx + dy * dy)
+    squared = dx * dx + dy * dy
     after_x, after_y = mover["target_x"] - (x + sx), mover["target_y"] - (y + sy)
-    if not (distance < 1e-6 or dx * after_x + dy * after_y < 0.0):
+    passes = dx * after_x + dy * after_y < 0.0
+    if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
         mover["x"], mover["y"] = x + sx, y + sy
         _reregister(ninja, mover)
         return
     # The step would pass the target: turn there, and go on with what is left of the step.
+    distance = math.sqrt(squared)
     x, y = mover["target_x"], mover["target_y"]
     mover["x"], mover["y"] = x, y
     if mover["type"] == CHASER_DRONE:
