@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import nppsim
@@ -53,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     source = bench.add_mutually_exclusive_group()
     source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
     source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
+
+    bench.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="of the trace file; default: all")
+    bench.add_argument("--start", action="store_true", help="instead: how long the first start takes, and later ones")
 
     fuzz = command(_fuzz, "fuzz", "load and play random and damaged levels and replays")
     fuzz.add_argument("--count", type=int, default=100_000, help="cases (default: %(default)s)")
@@ -152,6 +156,14 @@ def _bench(arguments) -> int:
     from nppsim import bench, timing
 
     machine = timing.machine() | timing.versions()
+    if arguments.start:
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = bench.measure_start(folder)
+        if arguments.json:
+            print(json.dumps({"machine": machine, "start_s": seconds}, indent=2))
+        else:
+            print(f"first start (compiles): {seconds['first']:.1f} s; later starts: {seconds['later']:.1f} s")
+        return 0
     threads = arguments.threads or range(1, min(machine["cores"], 2) + 1)
     if not arguments.json:
         print(f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, Numba {machine['numba']}")
@@ -160,7 +172,7 @@ def _bench(arguments) -> int:
     workloads = {}
     try:
         if arguments.traces:
-            plays = bench.trace_plays(arguments.traces)
+            plays = bench.trace_plays(arguments.traces, arguments.themes)
         else:
             plays = bench.folder_plays(arguments.levels) if arguments.levels else bench.generated_plays()
         measured = bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads)

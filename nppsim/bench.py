@@ -5,8 +5,12 @@ several rounds.  Shared machines change their speed from hour to hour, so beside
 pure-Python loop and a fixed Numba loop did in the same second: compare figures only where these agree.
 """
 
+import os
 import statistics
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, BatchSimulator
 from nppsim.bench_kernels import advance, start_all
 from nppsim.generate import CATEGORIES, generate
+from nppsim.geometry import MOVERS
 from nppsim.level import MINE, TOGGLE_MINE, Level
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
@@ -52,11 +57,18 @@ def folder_plays(path: str | Path) -> list[Play]:
     return _random_plays(LevelSet.open(path))
 
 
-def trace_plays(path: str | Path) -> list[Play]:
-    """The recorded play of a trace file.  Raises ValueError if it is no trace file."""
-    plays = []
+def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
+    """The recorded play of a trace file, of some themes only if they are named.
+
+    Raises ValueError if it is no trace file, or lacks a theme.
+    """
+    plays, found = [], set()
     for theme, case, trace in cases(path):
-        plays.append(Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"]))
+        found.add(theme)
+        if not themes or theme in themes:
+            plays.append(Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"]))
+    if missing := sorted(set(themes) - found):
+        raise ValueError(f"{path}: no theme {missing[0]!r}; it has {', '.join(sorted(found))}")
     return plays
 
 
@@ -77,7 +89,7 @@ def benchmark(
     seconds: time of one workload, without preparation.  threads: every workload that can use them runs with each count.
     A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
     (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
-    "frames_per_s_per_core" and "decisions_per_s_per_core".  Raises ValueError for settings out of range.
+    "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".  Raises ValueError for settings out of range.
     """
     if rounds < 1 or not seconds > 0:
         raise ValueError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
@@ -90,7 +102,32 @@ def benchmark(
             workloads |= _single(plays)
         for name, prepare in workloads.items():
             run, unit, observations = prepare()
-            yield f"{name}/{count}", _measured(run, unit, observations, count, rounds, seconds)
+            result = _measured(run, unit, observations, count, rounds, seconds)
+            if unit == "decisions":
+                result["phases_ns_per_decision"] = _phases(plays, observations, count)
+            yield f"{name}/{count}", result
+
+
+def measure_start(folder: str | Path) -> dict[str, float]:
+    """Seconds until a fresh process has stepped a BatchSimulator: "first" compiles everything, "later" finds it compiled.
+
+    folder: an empty one, for the compiled code.
+    """
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    program = """
+import numpy as np
+from nppsim import BatchSimulator
+from nppsim.generate import generate
+simulator = BatchSimulator([generate("simple", 0)[0]], 1)
+simulator.reset()
+simulator.step(np.zeros(1, int))
+"""
+    seconds = {}
+    for name in ("first", "later"):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+        seconds[name] = time.perf_counter() - begin
+    return seconds
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -125,15 +162,17 @@ def _measured(run, unit, observations, threads, rounds, seconds) -> dict:
 
 
 def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable]:
-    """Physics alone, on levels without and with mines (which there are)."""
+    """Physics alone: on levels without and with mines where nothing moves, and with moving entities (which there are)."""
 
-    def mined(play):
-        return bool(np.isin(play.level.records[1:, 0], (MINE, TOGGLE_MINE)).any())
+    def group(play):
+        kinds = play.level.records[1:, 0]
+        if np.isin(kinds, MOVERS[1:]).any():  # all but exits
+            return "physics_movers"
+        return "physics_mines" if np.isin(kinds, (MINE, TOGGLE_MINE)).any() else "physics"
 
-    groups = {
-        "physics": [play for play in plays if not mined(play)],
-        "physics_mines": [play for play in plays if mined(play)],
-    }
+    groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
+    for play in plays:
+        groups[group(play)].append(play)
     return {name: lambda g=group: _prepare_physics(g, threads) for name, group in groups.items() if group}
 
 
@@ -163,9 +202,15 @@ def _prepare_physics(plays, threads):
 
 
 def _simulator(plays: Sequence[Play], threads: int) -> dict[str, Callable]:
-    """Decisions of random play with three sets of observations."""
+    """Decisions of random play with four sets of observations."""
     levels = [play.level for play in plays]
-    sets = {"state_only": ("game_state",), "vision_free": layout.VISION_FREE, "with_images": layout.ALL}
+    images = ("player_frame", "global_view")
+    sets = {
+        "state_only": ("game_state",),
+        "vision_free": layout.VISION_FREE,
+        "images": images,
+        "with_images": layout.ALL,
+    }
     return {name: lambda k=keys: _prepare_decisions(levels, k, threads) for name, keys in sets.items()}
 
 
@@ -180,6 +225,21 @@ def _prepare_decisions(levels, keys, threads):
         return actions.size
 
     return run, "decisions", simulator.keys
+
+
+def _phases(plays: Sequence[Play], keys, threads: int) -> dict[str, float]:
+    """Nanoseconds of each phase per decision (of one core, if the threads do not disturb each other)."""
+    levels = [play.level for play in plays]
+    simulator = BatchSimulator(
+        levels, NUM_ENVS, frame_skip=FRAME_SKIP, observations=keys, threads=threads, profile=True
+    )
+    simulator.reset()
+    total: Counter[str] = Counter()
+    actions = np.random.default_rng(0).integers(NUM_ACTIONS, size=(2 * NUM_DECISIONS, NUM_ENVS))
+    for row in actions:
+        simulator.step(row)
+        total.update(simulator.step_timing)
+    return {phase: ns / actions.size for phase, ns in total.items() if ns}
 
 
 def _single(plays: Sequence[Play]) -> dict[str, Callable]:

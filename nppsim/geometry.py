@@ -58,7 +58,7 @@ _CREATING = (
     FLOOR_GUARD,
 ) + (BOUNCE_BLOCK, THWUMP, TOGGLE_MINE, LASER, BOOST_PAD, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)
 _DRONES = (ZAP_DRONE, CHASER_DRONE, MINI_DRONE)
-_MOVERS = (EXIT, *_DRONES, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)
+MOVERS = (EXIT, *_DRONES, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)
 _USE_GRID = (*_DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # those that move on the half-cell grid
 _DIAGONAL = np.sqrt(2.0) / 2.0
 _COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)  # of the eight orientations
@@ -387,11 +387,11 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         if kind == EXIT:
             partner[new], partner[new + 1] = new + 1, new
         initial[new] = entity["active"], int(kind == TOGGLE_MINE), int(kind in (REGULAR_DOOR, LOCKED_DOOR))
-    moving = [new for new in range(count) if entities[new]["type"] in _MOVERS]
+    moving = [new for new in range(count) if entities[new]["type"] in MOVERS]
     mover[moving] = np.arange(len(moving))
     movers = np.array([_mover(entities[new], new, order[new]) for new in moving], MOVER)
     cells = np.array([cell_of(e["x"], e["y"]) for e in entities], np.int16)
-    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] not in (*_MOVERS, BOOST_PAD)]
+    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] not in (*MOVERS, BOOST_PAD)]
     registered.sort(key=lambda i: cells[i])  # stable: file order within a cell
     entity_cell_start = np.searchsorted(cells[registered], np.arange(NUM_CELLS + 1)).astype(np.int32)
 
