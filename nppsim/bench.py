@@ -89,7 +89,8 @@ def benchmark(
     seconds: time of one workload, without preparation.  threads: every workload that can use them runs with each count.
     A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
     (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
-    "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".  Raises ValueError for settings out of range.
+    "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
+    Raises ValueError for settings out of range.
     """
     if rounds < 1 or not seconds > 0:
         raise ValueError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")

@@ -22,8 +22,8 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch):
     assert {"cpu", "cores", "python", "numba"} <= set(printed["machine"])
     workloads = printed["workloads"]
     assert set(workloads) == {
-        "physics/1", "physics_mines/1", "state_only/1", "vision_free/1", "images/1", "with_images/1", "reset/1",
-        "snapshot_restore/1", "level_compile/1",
+        "physics/1", "physics_mines/1", "physics_movers/1", "state_only/1", "vision_free/1", "images/1", "with_images/1",
+        "reset/1", "snapshot_restore/1", "level_compile/1",
     }  # fmt: skip
     for name, result in workloads.items():
         assert result["threads"] == 1
@@ -33,6 +33,7 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch):
     assert workloads["physics/1"]["observations"] == []
     decisions = workloads["vision_free/1"]
     assert decisions["observations"] == list(layout.VISION_FREE)
+    assert decisions["phases_ns_per_decision"]["ninja"] > 0
     assert decisions["frames_per_s_per_core"] == pytest.approx(4 * decisions["decisions_per_s_per_core"])
 
 
