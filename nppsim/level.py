@@ -40,6 +40,7 @@ ENTITY_NAMES = (
 )
 _ORIENTED = (5, 6, 8, 10, 11, 14, 15, 20, 23, 26)  # types whose orientation byte counts
 _DRONES = (14, 15, 26)  # types whose mode byte says how they turn
+_ON_THE_GRID = (ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, THWUMP, MINI_DRONE, SHOVE_THWUMP)  # the half-cell grid
 _WITHOUT_EFFECT = (12, 13, 18, 19, 22, 27)  # known to the file format, created by nobody
 _SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
 
@@ -107,6 +108,7 @@ class Level:
             counts[field] = _settled_count(getattr(self, field), records, kind, self._label, warnings)
         _check_tiles(tiles, warnings)
         _check_types(records, warnings)
+        _check_places(records, warnings)
         _check_switches(records, counts["exit_count"], warnings)
         tiles.setflags(write=False)
         records.setflags(write=False)
@@ -334,6 +336,23 @@ def _check_types(records: np.ndarray, warnings: list[str]) -> None:
             warnings.append(
                 f"byte {_offset(first)}: entity type {kinds[first]} ({what}; the first of {found.sum()} such records); "
                 "it creates nothing"
+            )
+
+
+def _check_places(records: np.ndarray, warnings: list[str]) -> None:
+    """Warn once for each type of which one stands in the border and moves on the half-cell grid.
+
+    The original stops with an error when such an entity looks beyond the right or lower edge of the stage.
+    """
+    x, y = records[:, 1].astype(int), records[:, 2].astype(int)
+    in_border = (x < 4) | (x > MIRROR_X - 4) | (y < 4) | (y > 4 * (ROWS + 2) - 4)
+    for kind in _ON_THE_GRID:
+        found = in_border & (records[:, 0] == kind)
+        if found.any():
+            first = int(np.argmax(found))
+            warnings.append(
+                f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
+                f"stands in the border, at ({6 * x[first]}, {6 * y[first]}) px; what is beyond the stage counts as solid for it"
             )
 
 

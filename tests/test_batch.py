@@ -1,6 +1,7 @@
 """BatchSimulator: nothing depends on threads, batching, snapshots or observations; restarts; episode records."""
 
 import hashlib
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import nppsim
 from nppsim import bank, batch
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, DIED, TIMEOUT, WON, BatchSimulator
+from nppsim.laps import PHASES
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
 from nppsim.simulate import _run as simulate_kernel
@@ -90,8 +92,13 @@ def test_snapshots_in_between_and_observations_change_nothing():
     n = 6
     actions = held_actions(np.random.default_rng(2), 60, n)
     records = []
-    for observations, snapshots in ((layout.ALL, 0), (layout.ALL, n), (("state",), 0)):
-        sim = BatchSimulator(short_bank(), n, observations=observations, threads=1)
+    for observations, snapshots, profile in (
+        (layout.ALL, 0, False),
+        (layout.ALL, n, False),
+        (("state",), 0, False),
+        (layout.ALL, 0, True),
+    ):
+        sim = BatchSimulator(short_bank(), n, observations=observations, threads=1, profile=profile)
         sim.reset()
         records.append([])
         for row in actions:
@@ -99,7 +106,28 @@ def test_snapshots_in_between_and_observations_change_nothing():
             for i in range(snapshots):
                 sim.snapshot(i)
             records[-1].append(sim.rewards.tobytes() + sim.obs["game_state"].tobytes())
-    assert records[0] == records[1] == records[2]
+    assert all(record == records[0] for record in records)
+
+
+def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
+    sim = BatchSimulator(short_bank(), 40, observations=layout.ALL, threads=1, profile=True)
+    sim.reset()
+    assert sim.step_timing["reset"] > 0 and sim.step_timing["ninja"] == 0
+    sim.step(np.zeros(40, int))
+    timing = sim.step_timing
+    assert tuple(timing) == PHASES
+    assert timing["ninja"] > 0 and timing["movers_move"] > 0 and timing["global_view"] > 0
+    assert timing["reset"] == 0
+    alone = BatchSimulator(sim.bank, 1, observations=layout.ALL, threads=1, profile=True)
+    alone.reset()
+    begin = time.perf_counter_ns()
+    alone.step(np.zeros(1, int))
+    passed = time.perf_counter_ns() - begin
+    assert 0 < sum(alone.step_timing.values()) <= passed
+    assert BatchSimulator(sim.bank, 1, threads=1, profile=False).step_timing == {}
+    for value, on in (("1", True), ("0", False)):
+        monkeypatch.setenv("NPPSIM_PROFILING", value)
+        assert BatchSimulator(sim.bank, 1, threads=1).profile is on
 
 
 def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():

@@ -179,7 +179,7 @@ def warning_of(level):
 def test_orientations_and_modes_that_do_not_exist_are_masked_with_a_warning():
     level = level_of((10, 1, 2, 11, 0))
     assert level.records[1, 3] == 3 and warning_of(level).startswith("byte 1238: orientation 11 of a launch pad")
-    level = level_of((14, 1, 2, 1, 6))
+    level = level_of((14, 9, 9, 1, 6))
     assert level.records[1, 4] == 2 and warning_of(level).startswith("byte 1239: mode 6 of a zap drone")
     level = level_of((1, 1, 2, 200, 200))  # mines have neither
     assert level.records[1].tolist() == [1, 1, 2, 200, 200] and not level.warnings
@@ -225,6 +225,19 @@ def test_what_creates_nothing_is_a_warning():
     assert warning_of(Level(tiles, np.array([SPAWN]))).startswith(
         f"byte {184 + 2 * 42 + 3}: tile id 40 at column 3, row 2 (the first of 2)"
     )
+
+
+def test_what_moves_on_the_half_cells_and_stands_in_the_border_is_a_warning():
+    told = warning_of(level_of((20, 100, 97, 0, 0), (20, 1, 1, 0, 0)))
+    assert told.startswith(
+        "byte 1235: a thwump (type 20; the first of 2 such records) stands in the border, at (600, 582) px"
+    )
+    assert not level_of((26, 4, 96, 0, 0), (17, 0, 0, 0, 0)).warnings
+
+
+def test_more_records_than_can_be_used_are_refused():
+    with pytest.raises(LevelError, match="16384 records; at most 16383 can be used"):
+        level_of(*[(1, 9, 9, 0, 0)] * 16383)
 
 
 def test_a_later_record_of_type_0_is_kept_without_a_word():
