@@ -216,7 +216,7 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
                 image[r, c + k] = template[column + k]
             c += run
     base = world.level[level]["entity_first"]
-    reach = 84.0 + 12.0
+    reach = 84.0 + 12.0 + FRAME_SCALE  # the picture begins up to a pixel further out
     for k in range(world.level[level]["entity_end"] - base):
         if entities[k]["closed"]:
             door = world.entity[base + k]
