@@ -57,6 +57,17 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
 # Types of mixed_level: all that exist but exits, locked doors and trap doors; then the two unfinished in the original.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
 UNFINISHED = (15, 23)
+# All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
+KINDS = (
+    MIXED,
+    (10, 11, 17, 20, 24, 28),
+    (11, 17),
+    (1, 2, 5, 10, 21),
+    (5, 14, 16, 26),
+    (17, 25),
+    (5, 20, 28),
+    UNFINISHED,
+)
 
 
 def mixed_level(seed, density=0.1, num_entities=40, kinds=MIXED, doors=3, exits=2, shapes=38):
