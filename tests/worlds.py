@@ -35,7 +35,7 @@ def room(spawn=(88, 46), exits=(), **more):
 
 
 def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes=38):
-    """A random level with a free square around the spawn in the middle; entities of all supported types."""
+    """A random level with a free square around the spawn in the middle; mines, gold, exits and doors."""
     rng = np.random.default_rng(seed)
     grid = np.where(rng.random((23, 42)) < density, rng.integers(1, shapes, (23, 42)), 0).astype(np.uint8)
     grid[10:13, 20:23] = 0

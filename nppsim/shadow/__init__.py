@@ -4,8 +4,8 @@
     sim.step(actions)
     sim.shadow.comparisons, sim.shadow.mismatches
 
-The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines, ways are
-found with a heap, images are painted on whole pictures); from the kernels' modules they take constants and layouts only.
+The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines cut from
+pictures of the whole level, ways are found with a heap); from the kernels' modules they take constants and layouts only.
 What is compared, and what it costs: ``docs/validation.md``.
 """
 

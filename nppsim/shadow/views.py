@@ -1,4 +1,4 @@
-"""The observations, each from the documented meaning (``docs/observations.md``); images are painted on whole pictures."""
+"""The observations, each from the documented meaning (``docs/observations.md``) of their components."""
 
 import math
 from collections.abc import Callable, Iterator
