@@ -40,6 +40,7 @@ LEVEL = np.dtype(
         ("boosts_first", "i8"), ("boosts_end", "i8"),  # type 24
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and what moves
         ("first_moving", "i8"),  # number of exits: they come first among the movers
+        ("moves", "u1"),  # there are other movers, or boost pads
         ("grid", "i8"),  # row of the half-cell grid, if anything moves on it
         ("switch_to_exit", "i8"),  # length of the way from the exit switch to the exit, in units of ``paths``
         ("registrations", "i4"),  # number of entities registered in cells at the start
@@ -69,7 +70,7 @@ World = namedtuple(
     "World",
     "level entity mover "  # LEVEL[L], PLACED[E], MOVER[M] (as at the start)
     "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``geometry``
-    "entity_cell_start entity_items "  # int32[L, 1101], int16[I]
+    "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
 
@@ -149,6 +150,8 @@ def _level_records(compiled, levels) -> np.ndarray:
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
     records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
     records["first_moving"] = [np.count_nonzero(c.entity_type == EXIT) for c in compiled]
+    records["moves"] = [len(c.movers) > np.count_nonzero(c.entity_type == EXIT) for c in compiled]
+    records["moves"] |= [np.any(c.entity_type == BOOST_PAD) for c in compiled]
     records["registrations"] = [len(c.entity_type) for c in compiled]
     records["ball_count"] = [level.ball_count for level in levels]
     uses_grid = np.array([len(c.grid) > 0 for c in compiled])

@@ -53,8 +53,8 @@ EPISODE = np.dtype(
 )
 _NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 4, 8, 16 cells
 
-# Arrays of one set of observations, in the order of ``layout.SPECS``; those not wanted have length 0.  gaps: float64[N, 8],
-# room to work in.
+# Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 the present ones, then the last ones of episodes;
+# those not wanted have length 0.  gaps: float64[2 N, 8], room to work in.
 Views = namedtuple("Views", (*layout.SPECS, "gaps"))
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
 State = namedtuple("State", "ninja running terms entities movers visited")
@@ -268,13 +268,13 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
 
 
 @inlined
-def _observe(i, state, world, fields, static, views, laps):
-    """Write the observations of environment i that are wanted."""
+def _observe(i, row, state, world, fields, static, views, laps):
+    """Write the observations of environment i that are wanted into a row of ``views``."""
     since = clock.begin(laps)
     ninja, entities = state.ninja[i], state.entities[i]
     level = ninja["level"]
     if len(views.game_state):
-        vectors.game_state(ninja, views.game_state[i])
+        vectors.game_state(ninja, views.game_state[row])
         since = clock.stamp(laps, clock.GAME_STATE, since)
     if len(views.reachability_features):
         if _has_own_fields(i, state, world, fields):
@@ -282,13 +282,13 @@ def _observe(i, state, world, fields, static, views, laps):
         else:
             distance, hop, onward = fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
         since = clock.stamp(laps, clock.PATH, since)
-        vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[i])
+        vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[row])
         since = clock.stamp(laps, clock.REACHABILITY, since)
     if len(views.entity_positions):
-        vectors.entity_positions(ninja, entities, world, level, views.entity_positions[i])
+        vectors.entity_positions(ninja, entities, world, level, views.entity_positions[row])
         since = clock.stamp(laps, clock.ENTITY_POSITIONS, since)
     if len(views.switch_states):
-        vectors.switch_states(entities, world, level, views.switch_states[i])
+        vectors.switch_states(entities, world, level, views.switch_states[row])
         since = clock.stamp(laps, clock.SWITCH_STATES, since)
     if len(views.hazards):
         vectors.hazards_and_surroundings(
@@ -298,35 +298,21 @@ def _observe(i, state, world, fields, static, views, laps):
             world,
             level,
             static.solid[level],
-            views.gaps[i],
-            views.hazards[i],
-            views.surroundings[i],
+            views.gaps[row],
+            views.hazards[row],
+            views.surroundings[row],
         )
         since = clock.stamp(laps, clock.HAZARDS, since)
     if len(views.player_frame):
-        images.player_frame(ninja, entities, state.movers[i], world, level, static.stage[level], views.player_frame[i])
+        images.player_frame(
+            ninja, entities, state.movers[i], world, level, static.stage[level], views.player_frame[row]
+        )
         since = clock.stamp(laps, clock.PLAYER_FRAME, since)
     if len(views.global_view):
         images.global_view(
-            ninja, entities, state.movers[i], world, level, static.background[level], views.global_view[i]
+            ninja, entities, state.movers[i], world, level, static.background[level], views.global_view[row]
         )
         clock.stamp(laps, clock.GLOBAL_VIEW, since)
-
-
-@kernel
-def _step(
-    begin, end, turn, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views
-):
-    for i in range(begin, end):
-        laps = out.laps[i, : _phases_timed(i, turn, out)]
-        _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
-        if out.terminated[i] or out.truncated[i]:
-            if out.truncated[i]:
-                _observe(i, state, world, fields, static, final_views, laps)
-            since = clock.begin(laps)
-            _restart(i, next_level[i], state, world, fields, static)
-            clock.stamp(laps, clock.RESET, since)
-        _observe(i, state, world, fields, static, views, laps)
 
 
 @inlined
@@ -341,14 +327,28 @@ def _phases_timed(i, turn, out):
 
 
 @kernel
-def _reset(begin, end, turn, levels, state, world, fields, static, out, views):
+def _advance(
+    begin, end, turn, actions, next_level, every_end, frame_skip, gamma, state, world, fields, static, out, views
+):
+    """A decision, restart and observations of environments ``begin`` to ``end``.
+
+    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.  next_level[i] below 0:
+    no restart.  every_end: keep the last observations of deaths and wins too, not only of time-outs.
+    """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]
-        if levels[i] >= 0:
-            since = clock.begin(laps)
-            _restart(i, levels[i], state, world, fields, static)
-            clock.stamp(laps, clock.RESET, since)
-        _observe(i, state, world, fields, static, views, laps)
+        restart, final = next_level[i] >= 0, False
+        if actions[i] >= 0:
+            _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
+            restart = restart and (out.terminated[i] or out.truncated[i])
+            final = restart and (every_end or out.truncated[i])
+        for row in (len(out.rewards) + i, i):
+            if row == i and restart:
+                since = clock.begin(laps)
+                _restart(i, next_level[i], state, world, fields, static)
+                clock.stamp(laps, clock.RESET, since)
+            if row == i or final:
+                _observe(i, row, state, world, fields, static, views, laps)
 
 
 @kernel
@@ -408,9 +408,10 @@ class BatchSimulator:
         spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
         self._pool = ThreadPoolExecutor(self.threads - 1, "nppsim") if spread else None
         self._allocate_state()
-        self.obs = self._allocate_observations()
-        self.final_obs = self._allocate_observations()
-        self._views, self._final_views = self._as_views(self.obs), self._as_views(self.final_obs)
+        rows = self._allocate_observations()
+        self.obs = {key: rows[key][:num_envs] for key in self.keys}
+        self.final_obs = {key: rows[key][num_envs:] for key in self.keys}
+        self._views = self._as_views(rows)
         wants_view = "global_view" in self.keys
         solid = np.empty((len(self.bank), *vectors.SOLID_SHAPE), np.uint8)
         background = np.empty((len(self.bank) if wants_view else 0, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
@@ -455,19 +456,15 @@ class BatchSimulator:
         self._fields = make_fields(self.bank, self.num_envs)
 
     def _allocate_observations(self) -> dict[str, np.ndarray]:
-        specs = (layout.SPECS[key] for key in self.keys)
-        return {spec.key: np.zeros((self.num_envs, *spec.shape), spec.dtype) for spec in specs}
-
-    def _as_views(self, obs: dict[str, np.ndarray]) -> Views:
-        """All keys, unwanted ones with length 0; hazards and surroundings are made together."""
-        arrays = dict(obs)
+        """Arrays [2 N, ...] of the wanted keys; hazards and surroundings are made together."""
         pair = ("hazards", "surroundings")
-        if any(key in obs for key in pair):
-            for key in pair:
-                spec = layout.SPECS[key]
-                arrays.setdefault(key, np.zeros((self.num_envs, *spec.shape), spec.dtype))
-        views = (arrays.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values())
-        return Views(*views, np.empty((self.num_envs, layout.NUM_HAZARDS)))
+        wanted = {*self.keys, *(pair if set(pair) & set(self.keys) else ())}
+        specs = (layout.SPECS[key] for key in layout.SPECS if key in wanted)
+        return {spec.key: np.zeros((2 * self.num_envs, *spec.shape), spec.dtype) for spec in specs}
+
+    def _as_views(self, rows: dict[str, np.ndarray]) -> Views:
+        views = (rows.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values())
+        return Views(*views, np.empty((2 * self.num_envs, layout.NUM_HAZARDS)))
 
     @property
     def level(self) -> np.ndarray:
@@ -494,7 +491,7 @@ class BatchSimulator:
         if not self._started and (levels < 0).any():
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
-        self._run(_reset, levels, self.state, self.bank.world, self._fields, self._static, self._out, self._views)
+        self._run(np.full(self.num_envs, -1), levels)
         if self.shadow:
             self.shadow.after_reset(levels)
         return self.obs
@@ -511,32 +508,33 @@ class BatchSimulator:
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
         if self.shadow:
             self.shadow.before(actions)
-        self._run(
-            _step, actions, next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
-            self._static, self._out, self._views, self._final_views,
-        )  # fmt: skip
+        self._run(actions, next_level)
         self.finished = np.flatnonzero(self.terminated | self.truncated)
         if self.shadow:
             self.shadow.after(self.truncated)
         return self.obs
 
-    def _run(self, kernel, *arguments) -> None:
-        """Run a kernel over all environments, in parts that the threads take one after another.
+    def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:
+        """Run the kernel over all environments, in parts that the threads take one after another.
 
         Plain threads and kernels without the interpreter's lock, rather than Numba's parallel loops: OpenMP's waiting
         threads spin, and a second busy process on the machine then costs a factor of six.
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
-        with _announced_compilation(kernel):
-            if self._pool is None or not kernel.signatures:
-                kernel(0, self.num_envs, self._turn, *arguments)
+        arguments = (
+            self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
+            self._fields, self._static, self._out, self._views,
+        )  # fmt: skip
+        with _announced_compilation(_advance):
+            if self._pool is None or not _advance.signatures:
+                _advance(0, self.num_envs, *arguments)
                 return
             edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
             parts = iter(list(itertools.pairwise(edges)))
 
             def work():
                 for begin, end in parts:
-                    kernel(begin, end, self._turn, *arguments)
+                    _advance(begin, end, *arguments)
 
             others = [self._pool.submit(work) for _ in range(self.threads - 1)]
             work()

@@ -16,10 +16,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from nppsim import batch
-from nppsim import laps as clock
 from nppsim import reward as rewards
-from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, WON, BatchSimulator
 from nppsim.level import Level
@@ -50,22 +47,6 @@ def observation_space(observations: Sequence[str]) -> spaces.Dict:
     return spaces.Dict({s.key: spaces.Box(s.low, s.high, s.shape, np.dtype(s.dtype).type) for s in specs})
 
 
-@kernel
-def _step(
-    begin, end, turn, actions, next_level, frame_skip, gamma, state, world, fields, static, out, views, final_views
-):
-    """``batch._step``, but with the last observation of deaths and wins too, and without a restart for NO_RESTART."""
-    for i in range(begin, end):
-        laps = out.laps[i, : batch._phases_timed(i, turn, out)]
-        batch._decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)
-        if (out.terminated[i] or out.truncated[i]) and next_level[i] != NO_RESTART:
-            batch._observe(i, state, world, fields, static, final_views, laps)
-            since = clock.begin(laps)
-            batch._restart(i, next_level[i], state, world, fields, static)
-            clock.stamp(laps, clock.RESET, since)
-        batch._observe(i, state, world, fields, static, views, laps)
-
-
 class _Simulator(BatchSimulator):
     """A BatchSimulator whose ``final_obs`` is valid in every finished row, and that can leave out restarts.
 
@@ -81,10 +62,7 @@ class _Simulator(BatchSimulator):
             raise ValueError(f"actions are {actions!r}; needed are {self.num_envs} integers 0..{NUM_ACTIONS - 1}")
         if self.shadow:
             self.shadow.before(actions)
-        self._run(
-            _step, actions, self.next_level, self.frame_skip, self.gamma, self.state, self.bank.world, self._fields,
-            self._static, self._out, self._views, self._final_views,
-        )  # fmt: skip
+        self._run(actions, self.next_level, every_end=True)
         self.finished = np.flatnonzero(self.terminated | self.truncated)
         if self.shadow:
             self.shadow.after((self.terminated | self.truncated) & (self.next_level != NO_RESTART))

@@ -66,6 +66,10 @@ _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
 
 # Kinds of segments.
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = 0, 1, 2, 3
+# Columns of an entity that stays in its cell, and more px than from its centre to a ninja's that it can touch, by type.
+ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = 0, 1, 2, 3
+_REACH = {MINE: 15, TOGGLE_MINE: 15, GOLD: 17, EXIT_SWITCH: 17, REGULAR_DOOR: 21, LOCKED_DOOR: 16, TRAP_DOOR: 16}
+_REACH |= {LAUNCH_PAD: 17, ONE_WAY: 24}
 # Columns of a segment.
 SEG_X, SEG_Y, SEG_SHAPE, SEG_ENTITY = 0, 1, 2, 3
 # Columns of SHAPES: lines have direction (DX, DY), its squared length, length and unit vector; arcs have their quadrant
@@ -204,7 +208,8 @@ class LevelGeometry:
     entity_type, entity_number: int16[E], type and index within the type.  entity_xy: float64[E, 2], px (of doors 6 and 8:
         of their switch).  entity_partner: int16[E], switch of an exit door and door of an exit switch, else -1.
     entity_order: int16[E], place in the file.  entity_mover: int16[E], index in ``movers``, else -1.
-    entity_cell_start: int32[1101], entity_items: int16[...]: entities that stay in one cell from the start, file order.
+    entity_cell_start: int32[1101], entity_items: int16[I, 4]: entities that stay in one cell from the start, by cell, within
+        one in file order; columns ITEM_ENTITY, ITEM_X, ITEM_Y (px) and ITEM_REACH, px farther than which nothing happens.
     entity_shape: float64[E, 4], (x1, y1, x2, y2) of the segment of doors, normal (x, y, 0, 0) of launch pads and one-ways.
     entity_edge: int16[E], which edges of the half-cell grid a door blocks (see ``DOOR_EDGE``), else -1.
     initial: uint8[E, 3], active, state and closed of each entity at the start (see ``physics.state.ENTITY``).
@@ -345,6 +350,12 @@ def _mover(entity: dict, place: int, order: int) -> tuple:
     return row
 
 
+def _items(registered: list[int], entities: list[dict]) -> np.ndarray:
+    """int16[I, 4] of the entities in the order of ``registered``; see LevelGeometry."""
+    rows = [(k, entities[k]["x"], entities[k]["y"], _REACH[entities[k]["type"]]) for k in registered]
+    return np.array(rows, np.int16).reshape(-1, 4)
+
+
 def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     """Compile one level.  completions: with chaser drones and lasers, which the reference simulator leaves out."""
     in_file_order = _created_entities(level, completions)
@@ -403,7 +414,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         entity_order=np.array(order, np.int16),
         entity_mover=mover,
         entity_cell_start=entity_cell_start,
-        entity_items=np.array(registered, np.int16),
+        entity_items=_items(registered, entities),
         entity_shape=shape,
         entity_edge=edge,
         initial=initial,

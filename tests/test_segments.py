@@ -73,9 +73,9 @@ def test_the_closest_point_of_a_segment_agrees_with_its_naive_twin(seed, shape):
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
     name = SHAPE_KINDS[kind]
     segment = ("arc", x, y, dx, dy, kind == geometry.CONVEX_ARC) if name == "arc" else (name, x, y, x + dx, y + dy)
-    found_x, found_y, back = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
+    found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
     assert (found_x, found_y) == pytest.approx(naive.closest(segment, px, py), abs=1e-9)
-    assert bool(back) == naive.is_back(segment, px, py)
+    assert (side < 0.0) == naive.is_back(segment, px, py)
     # And no point of the segment, densely sampled, is closer.
     share = np.linspace(0, 1, 400)
     if name == "arc":
@@ -89,10 +89,10 @@ def test_the_closest_point_of_a_segment_agrees_with_its_naive_twin(seed, shape):
 def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_never_behind_it():
     shape = np.int16([tuple(s[:3]) for s in geometry.SHAPES].index((geometry.CONVEX_ARC, 1, 1)))
     at = np.int16(100)
-    assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, False)
-    assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, False)
-    assert kernels.closest_point(99.0, 99.0, at, at, shape) == (100.0, 124.0, False)  # the vertical end wins ties
-    assert kernels.closest_point(101.0, 101.0, at, at, shape)[2]  # inside the quarter disc
+    assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, 1.0)
+    assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, 1.0)
+    assert kernels.closest_point(99.0, 99.0, at, at, shape) == (100.0, 124.0, 1.0)  # the vertical end wins ties
+    assert kernels.closest_point(101.0, 101.0, at, at, shape)[2] < 0.0  # inside the quarter disc
 
 
 class Stage:
@@ -107,7 +107,7 @@ class Stage:
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities
 
     def nearest_surface(self, x, y, radius=10.0):
-        return kernels.nearest_surface(x, y, radius, *self.tables)
+        return kernels.nearest_surface(x, y, radius, *self.tables)[:3]
 
     def sweep(self, x, y, wx, wy, radius=5.0):
         return kernels.sweep(x, y, wx, wy, radius, *self.tables)

@@ -197,24 +197,42 @@ def global_view(ninja, entities, movers, world, level, static, out):
 
 
 @kernel
+def _tile_at(stage, cx, cy):
+    """Tile of a cell as it is drawn: full outside of the stage, empty where it has no shape."""
+    if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
+        return 1
+    return stage[cx, cy] if stage[cx, cy] < NUM_SHAPED_TILES else 0
+
+
+@kernel
+def _draw_tiles(image, tile, x1, x2, y):
+    """Draw the same tile over columns x1 to x2 of ``player_frame``, from row y on."""
+    if tile <= 1:
+        _fill(image, y, y + _FRAME_TILE, x1, x2, SOLID if tile == 1 else EMPTY)
+        return
+    template = _FRAME_TEMPLATES[tile]
+    c1, c2 = max(x1, 0), min(x2, PLAYER_FRAME_SIZE)
+    for r in range(max(y, 0), min(y + _FRAME_TILE, PLAYER_FRAME_SIZE)):
+        for c in range(c1, c2):
+            image[r, c] = template[r - y, c - x1]
+
+
+@kernel
 def player_frame(ninja, entities, movers, world, level, stage, out):
     """uint8[84, 84, 1], y first: 168 x 168 px around the ninja; outside the stage is solid.  stage: uint8[44, 25]."""
     image = out[:, :, 0]
     left = int(np.floor(ninja["x"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
     top = int(np.floor(ninja["y"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
-    for r in range(PLAYER_FRAME_SIZE):
-        cy, row = (top + r) // _FRAME_TILE, (top + r) % _FRAME_TILE
-        c = 0
-        while c < PLAYER_FRAME_SIZE:
-            cx, column = (left + c) // _FRAME_TILE, (left + c) % _FRAME_TILE
-            run = min(_FRAME_TILE - column, PLAYER_FRAME_SIZE - c)
-            tile = 1
-            if 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
-                tile = stage[cx, cy] if stage[cx, cy] < NUM_SHAPED_TILES else 0
-            template = _FRAME_TEMPLATES[tile, row]
-            for k in range(run):
-                image[r, c + k] = template[column + k]
-            c += run
+    for cy in range(top // _FRAME_TILE, (top + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE + 1):
+        cx, last = left // _FRAME_TILE, (left + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE
+        while cx <= last:
+            tile = _tile_at(stage, cx, cy)
+            end = cx + 1
+            if tile <= 1:  # runs of empty or of full tiles are filled at one go
+                while end <= last and _tile_at(stage, end, cy) == tile:
+                    end += 1
+            _draw_tiles(image, tile, cx * _FRAME_TILE - left, end * _FRAME_TILE - left, cy * _FRAME_TILE - top)
+            cx = end
     base = world.level[level]["entity_first"]
     reach = 84.0 + 12.0 + FRAME_SCALE  # the picture begins up to a pixel further out
     for k in range(world.level[level]["entity_end"] - base):

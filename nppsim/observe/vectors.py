@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY
 from nppsim.level import (
     BOUNCE_BLOCK,
     DEATH_BALL,
@@ -23,6 +23,7 @@ from nppsim.level import (
     THWUMP,
     TOGGLE_MINE,
 )
+from nppsim.observe.blend import LANES, blend
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import (
@@ -160,17 +161,13 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     wx, wy = int((left / HALF_CELL - ix) * 16), int((top / HALF_CELL - iy) * 16)
     row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
     col0 = min(max(ix + PAD, 0), SOLID_SHAPE[1] - SURROUNDINGS_SIZE - 1)
-    w00, w01 = np.uint32((16 - wy) * (16 - wx)), np.uint32((16 - wy) * wx)
-    w10, w11 = np.uint32(wy * (16 - wx)), np.uint32(wy * wx)
+    w00, w01, w10, w11 = (16 - wy) * (16 - wx), (16 - wy) * wx, wy * (16 - wx), wy * wx
     for r in range(SURROUNDINGS_SIZE):
-        above, below, target = solid[row0 + r], solid[row0 + r + 1], surroundings[0, r]
-        for c in range(SURROUNDINGS_SIZE):
-            target[c] = (
-                w00 * above[col0 + c] + w01 * above[col0 + c + 1] + w10 * below[col0 + c] + w11 * below[col0 + c + 1]
-            ) >> np.uint32(8)
+        above, below, target = solid[row0 + r, col0:], solid[row0 + r + 1, col0:], surroundings[0, r]
+        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two overlap
+            blend(above[c:], below[c:], target[c:], w00, w01, w10, w11)
     deadly = surroundings[1]
-    deadly[:] = 0
-    surroundings[2] = 0
+    surroundings[1:] = 0
     base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
     for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):
         _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
@@ -182,7 +179,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + REACH, CELLS_Y)
     for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-            k = world.entity_items[i]
+            k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
             if kind != MINE and kind != TOGGLE_MINE and kind != ONE_WAY:
                 continue

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_X, ITEM_Y
 from nppsim.level import BOUNCE_BLOCK, ONE_WAY, SHOVE_THWUMP, THWUMP
 from nppsim.physics import state as s
 from nppsim.physics.segments import clamped_cell
@@ -88,9 +88,9 @@ def bodies_near(x, y, movers, world, level):
         cy1, cy2 = clamped_cell(y - reach, CELLS_Y), clamped_cell(y + reach, CELLS_Y)
         for cx in range(clamped_cell(x - reach, CELLS_X), clamped_cell(x + reach, CELLS_X) + 1):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-                k = base + world.entity_items[i]
-                near = abs(world.entity[k]["x"] - x) <= reach and abs(world.entity[k]["y"] - y) <= reach
-                if near and world.entity[k]["type"] == ONE_WAY:
+                item = world.entity_items[i]
+                near = abs(item[ITEM_X] - x) <= reach and abs(item[ITEM_Y] - y) <= reach
+                if near and world.entity[base + item[ITEM_ENTITY]]["type"] == ONE_WAY:
                     return True
     return False
 
@@ -113,7 +113,7 @@ def touch_bodies(ninja, movers, world, level):
             for cy in range(y1, y2 + 1):
                 cell = cx * CELLS_Y + cy
                 for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
-                    k = base + world.entity_items[i]
+                    k = base + world.entity_items[i, ITEM_ENTITY]
                     if world.entity[k]["type"] != ONE_WAY:
                         continue
                     while m >= 0 and key < gather_key(cell, world.entity[k]["order"]):

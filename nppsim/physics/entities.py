@@ -7,7 +7,7 @@ level's entities begin.
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 from nppsim.level import (
     BOUNCE_BLOCK,
     DEATH_BALL,
@@ -59,6 +59,13 @@ def _touches(ninja, x, y, radius):
 
 
 @inlined
+def _within_reach(ninja, item):
+    """Whether the ninja is near enough for an entity to be looked at; item: a row of ``entity_items``."""
+    reach = item[ITEM_REACH]
+    return abs(ninja["x"] - item[ITEM_X]) < reach and abs(ninja["y"] - item[ITEM_Y]) < reach
+
+
+@inlined
 def think(ninja, entities, world, level):
     """Doors that close by themselves and mines that arm: the think pass."""
     base = world.level[level]["entity_first"]
@@ -92,7 +99,9 @@ def think(ninja, entities, world, level):
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     for cx in range(max(cell_x - 1, 0), min(cell_x + 2, CELLS_X)):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-            k = world.entity_items[i]
+            if not _within_reach(ninja, world.entity_items[i]):
+                continue
+            k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
             if (
                 (kind == MINE or kind == TOGGLE_MINE)
@@ -123,20 +132,22 @@ def interact(ninja, entities, movers, world, level):
     if m < 0:
         for cx in range(cx1, cx2 + 1):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-                felt = _touch(ninja, entities, movers, world, base, world.entity_items[i])
-                wall = felt if wall == 0.0 else wall
+                if _within_reach(ninja, world.entity_items[i]):
+                    felt = _touch(ninja, entities, movers, world, base, world.entity_items[i, ITEM_ENTITY])
+                    wall = felt if wall == 0.0 else wall
         return wall
     for cx in range(cx1, cx2 + 1):
         for cy in range(cy1, cy2 + 1):
             cell = cx * CELLS_Y + cy
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
-                k = world.entity_items[i]
+                k = world.entity_items[i, ITEM_ENTITY]
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
                     felt = _touch_mover(ninja, entities, movers[m])
                     wall = felt if wall == 0.0 else wall
                     m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
-                felt = _touch(ninja, entities, movers, world, base, k)
-                wall = felt if wall == 0.0 else wall
+                if _within_reach(ninja, world.entity_items[i]):
+                    felt = _touch(ninja, entities, movers, world, base, k)
+                    wall = felt if wall == 0.0 else wall
     while m >= 0:
         felt = _touch_mover(ninja, entities, movers[m])
         wall = felt if wall == 0.0 else wall

@@ -142,10 +142,10 @@ def _nearest_segment(x, y, entities, world, level):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
             if segments[k, SEG_ENTITY] >= 0 and entities[segments[k, SEG_ENTITY]]["closed"] == 0:
                 continue
-            px, py, back = closest_point(x, y, segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE])
-            distance = (x - px) * (x - px) + (y - py) * (y - py) - (0.0 if back else 0.1)
+            px, py, side = closest_point(x, y, segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE])
+            distance = (x - px) * (x - px) + (y - py) * (y - py) - (0.0 if side < 0.0 else 0.1)
             if distance < best:
-                best, found, result, best_x, best_y = distance, k, -1 if back else 1, px, py
+                best, found, result, best_x, best_y = distance, k, -1 if side < 0.0 else 1, px, py
     return found, result, best_x, best_y
 
 

@@ -24,7 +24,7 @@ from nppsim.level import (
 from nppsim.physics.grid import column_free, half_cell, is_floor, register, row_free, way_free
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
-from nppsim.physics.segments import clamped_cell, nearest_surface, sweep
+from nppsim.physics.segments import cell_range, clamped_cell, nearest_surface, settles, sweep, way_is_free
 
 ZAP_RADIUS, ZAP_STEP, ZAP_SPEED = 7.5, 24.0, 8.0 / 7.0
 MINI_RADIUS, MINI_STEP, MINI_SPEED = 4.0, 12.0, 1.3
@@ -43,6 +43,9 @@ SHOVE_CORE, SHOVE_LAUNCH, SHOVE_RETURN = 8.0, 4.0, 1.0
 @kernel
 def _reregister(ninja, mover):
     """Change to the cell of the present position, if it is another one."""
+    left, top = 24.0 * mover["cell_x"], 24.0 * mover["cell_y"]
+    if left + 1e-6 < mover["x"] < left + 23.999999 and top + 1e-6 < mover["y"] < top + 23.999999:
+        return  # clearly inside the old one
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
     if cell_x != mover["cell_x"] or cell_y != mover["cell_y"]:
         register(ninja, mover, cell_x, cell_y)
@@ -122,13 +125,15 @@ def _move_drone(ninja, mover, entities, world, level):
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
     dx, dy = mover["target_x"] - x, mover["target_y"] - y
-    distance = math.sqrt(dx * dx + dy * dy)
+    squared = dx * dx + dy * dy
     after_x, after_y = mover["target_x"] - (x + sx), mover["target_y"] - (y + sy)
-    if not (distance < 1e-6 or dx * after_x + dy * after_y < 0.0):
+    passes = dx * after_x + dy * after_y < 0.0
+    if not passes and (squared > 1e-11 or math.sqrt(squared) >= 1e-6):
         mover["x"], mover["y"] = x + sx, y + sy
         _reregister(ninja, mover)
         return
     # The step would pass the target: turn there, and go on with what is left of the step.
+    distance = math.sqrt(squared)
     x, y = mover["target_x"], mover["target_y"]
     mover["x"], mover["y"] = x, y
     if mover["type"] == CHASER_DRONE:
@@ -343,16 +348,32 @@ def _think_ball(ninja, m, entities, movers, world, level):
                 allowed = 0.0
             allowed += BALL_SPEED
             vx, vy = vx / speed * allowed, vy / speed * allowed
+    if ball["flag"]:
+        ball["vx"], ball["vy"] = vx, vy
+        return
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     cell = clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
     sum_x, sum_y = 0.0, 0.0
     if world.near[level, cell] == 0 and abs(vx) < 12.0 and abs(vy) < 12.0:
         x, y = x + 1.0 * vx, y + 1.0 * vy  # no segment within a cell's width
     else:
-        t = sweep(x, y, vx, vy, BALL_SWEEP, segments, cell_start, first, entities)
-        x, y = x + t * vx, y + t * vy
-        for _ in range(16):
-            result, near_x, near_y = nearest_surface(x, y, BALL_BODY, segments, cell_start, first, entities)
+        from_x, from_y = x, y
+        x, y = x + 1.0 * vx, y + 1.0 * vy
+        result, near_x, near_y, side, best, others = nearest_surface(
+            x, y, BALL_BODY, segments, cell_start, first, entities
+        )
+        if not way_is_free(vx, vy, BALL_BODY, BALL_SWEEP, best, others):
+            t = sweep(from_x, from_y, vx, vy, BALL_SWEEP, segments, cell_start, first, entities)
+            if t != 1.0:
+                x, y = from_x + t * vx, from_y + t * vy
+                result, near_x, near_y, side, best, others = nearest_surface(
+                    x, y, BALL_BODY, segments, cell_start, first, entities
+                )
+        for push in range(16):
+            if push > 0:
+                result, near_x, near_y, side, best, others = nearest_surface(
+                    x, y, BALL_BODY, segments, cell_start, first, entities
+                )
             if result == 0:
                 break
             dx, dy = x - near_x, y - near_y
@@ -361,12 +382,18 @@ def _think_ball(ninja, m, entities, movers, world, level):
             if depth < 1e-7:
                 break
             if distance == 0.0:
+                # On a tile's front face every further sweep ends where it begins, and the thought here.
+                no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
+                ball["flag"] = result == 1 and (side == 0.0 or no_doors)
                 ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
                 return
+            looked_at = cell_range(x, y, BALL_BODY)
             x += dx / distance * depth
             y += dy / distance * depth
             sum_x += dx / distance
             sum_y += dy / distance
+            if settles(BALL_BODY, depth, result, side, best, others) and cell_range(x, y, BALL_BODY) == looked_at:
+                break
     length = math.sqrt(sum_x * sum_x + sum_y * sum_y)
     if length > 0.0:
         nx, ny = sum_x / length, sum_y / length

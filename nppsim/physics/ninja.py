@@ -9,11 +9,20 @@ from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 from nppsim.physics import state as s
 from nppsim.physics.bodies import MARGIN, bodies_near, touch_bodies
-from nppsim.physics.segments import clamped_cell, closest_point, nearest_surface, sweep
+from nppsim.physics.segments import (
+    cell_range,
+    clamped_cell,
+    closest_point,
+    nearest_surface,
+    settles,
+    sweep,
+    way_is_free,
+)
 
 SWEEP_RADIUS = 5.0
 WALL_REACH = 10.1
 MAX_PUSHES = 32  # depenetration steps per substep
+SMALL_STEP = 3.0  # px along an axis: a sweep of such a way to where the ninja is settled finds nothing
 SUBSTEPS = 4
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
 
@@ -86,6 +95,8 @@ def collide(ninja, entities, movers, world, level):
             y = start_y + (y - start_y)
         ninja["x"], ninja["y"] = x, y
         return
+    # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
+    settled, looked_at = False, 0
     for _ in range(SUBSTEPS):
         before_x, before_y = x, y
         contacts = 0
@@ -97,13 +108,34 @@ def collide(ninja, entities, movers, world, level):
                 ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
                 contacts = touch_bodies(ninja, movers, world, level)
                 x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
+                settled = settled and contacts == 0
         wx, wy = x - start_x, y - start_y
-        t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, segments, cell_start, first, entities)
-        x = start_x + t * wx
-        y = start_y + t * wy
-        for _push in range(MAX_PUSHES):
-            result, point_x, point_y = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
+        x = start_x + 1.0 * wx
+        y = start_y + 1.0 * wy
+        small = abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP
+        if settled and small and cell_range(x, y, s.RADIUS) == looked_at:
+            if x == before_x and y == before_y:
+                break
+            continue
+        result, point_x, point_y, side, best, others = nearest_surface(
+            x, y, s.RADIUS, segments, cell_start, first, entities
+        )
+        if not way_is_free(wx, wy, s.RADIUS, SWEEP_RADIUS, best, others):
+            t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, segments, cell_start, first, entities)
+            if t != 1.0:
+                x = start_x + t * wx
+                y = start_y + t * wy
+                result, point_x, point_y, side, best, others = nearest_surface(
+                    x, y, s.RADIUS, segments, cell_start, first, entities
+                )
+        settled = False
+        for push in range(MAX_PUSHES):
+            if push > 0:
+                result, point_x, point_y, side, best, others = nearest_surface(
+                    x, y, s.RADIUS, segments, cell_start, first, entities
+                )
             if result == 0:
+                looked_at, settled = cell_range(x, y, s.RADIUS), True
                 break
             dx, dy = x - point_x, y - point_y
             if abs(dx) <= 1e-7:
@@ -111,7 +143,10 @@ def collide(ninja, entities, movers, world, level):
             distance = math.sqrt(dx * dx + dy * dy)
             depth = s.RADIUS - distance * result
             if distance == 0.0 or depth < 1e-7:
+                still = depth < 1e-8 and settles(s.RADIUS, -1.0, result, side, best, others)
+                looked_at, settled = cell_range(x, y, s.RADIUS), still
                 break
+            looked_at = cell_range(x, y, s.RADIUS)
             x += dx / distance * depth
             y += dy / distance * depth
             if has_bodies:
@@ -130,6 +165,12 @@ def collide(ninja, entities, movers, world, level):
                 ninja["floor_count"] += 1
                 ninja["floor_sum_x"] += dx / distance
                 ninja["floor_sum_y"] += dy / distance
+            settled = (
+                settles(s.RADIUS, depth, result, side, best, others) and abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP
+            )
+            if settled and cell_range(x, y, s.RADIUS) == looked_at:
+                break
+            settled = False
         if contacts == 0 and x == before_x and y == before_y:
             break  # a fixed point: the remaining substeps would repeat this one, which changed nothing
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
@@ -155,7 +196,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
                 or ax + SHAPES[shape, MAX_X] < x - WALL_REACH - 0.01
             ):
                 continue  # its bounding box is not level with the centre, or out of reach
-            point_x, point_y, _back = closest_point(x, y, ax, ay, shape)
+            point_x, point_y, _side = closest_point(x, y, ax, ay, shape)
             dx, dy = x - point_x, y - point_y
             if abs(dy) < 1e-5:
                 distance = math.sqrt(dx * dx + dy * dy)

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import kernel
+from nppsim._kernel import inlined, kernel
 from nppsim.geometry import (
     CELLS_X,
     CELLS_Y,
@@ -30,6 +30,7 @@ from nppsim.geometry import (
 )
 
 ARC_RADIUS = 24.0
+FAR = 9999999.0
 _SHAPES = np.ascontiguousarray(SHAPES)
 
 
@@ -41,7 +42,10 @@ def clamped_cell(value, limit):
 
 @kernel
 def closest_point(px, py, x, y, shape):
-    """Closest point of a segment to (px, py): (x, y, back-facing).  Specification, section 4.3."""
+    """Closest point of a segment to (px, py): (x, y, side).  Specification, section 4.3.
+
+    side: below 0 where the segment is back-facing; the distance from the line times its length, or from the full circle.
+    """
     kind = _SHAPES[shape, KIND]
     dx, dy = _SHAPES[shape, DX], _SHAPES[shape, DY]
     ex, ey = px - x, py - y
@@ -51,26 +55,29 @@ def closest_point(px, py, x, y, shape):
             u = 0.0
         elif u > 1.0:
             u = 1.0
-        return x + u * dx, y + u * dy, kind == LINE and ey * dx - ex * dy < 0.0
+        return x + u * dx, y + u * dy, ey * dx - ex * dy if kind == LINE else 1.0
     if ex * dx > 0.0 and ey * dy > 0.0:
         rho = math.sqrt(ex * ex + ey * ey)
-        back = rho < ARC_RADIUS if kind == CONVEX_ARC else rho > ARC_RADIUS
-        return x + ARC_RADIUS * ex / rho, y + ARC_RADIUS * ey / rho, back
+        side = rho - ARC_RADIUS if kind == CONVEX_ARC else ARC_RADIUS - rho
+        return x + ARC_RADIUS * ex / rho, y + ARC_RADIUS * ey / rho, side
     if ex * dx > ey * dy:
-        return x + ARC_RADIUS * dx, y, False
-    return x, y + ARC_RADIUS * dy, False
+        return x + ARC_RADIUS * dx, y, 1.0
+    return x, y + ARC_RADIUS * dy, 1.0
 
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """Nearest surface point: (result, x, y); result 1 front-facing, -1 back-facing, 0 nothing there.
+    """Nearest surface point: (result, x, y, side, best, others); result 1 front-facing, -1 back-facing, 0 nothing there.
+
+    side: as of ``closest_point``.  best: squared distance, less 0.1 for a front face; others: a lower bound of that of all
+    other segments looked at.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by 0.1 px^2; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
     segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
-    best = 9999999.0
-    result, best_x, best_y = 0, 0.0, 0.0
+    best, others = FAR, FAR
+    result, best_x, best_y, best_side = 0, 0.0, 0.0, 1.0
     cy1, cy2 = clamped_cell(py - radius, CELLS_Y), clamped_cell(py + radius, CELLS_Y)
     for cx in range(clamped_cell(px - radius, CELLS_X), clamped_cell(px + radius, CELLS_X) + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
@@ -80,16 +87,52 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
             ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
             gap_x = max(max(ax + _SHAPES[shape, MIN_X] - px, px - (ax + _SHAPES[shape, MAX_X])), 0.0)
             gap_y = max(max(ay + _SHAPES[shape, MIN_Y] - py, py - (ay + _SHAPES[shape, MAX_Y])), 0.0)
-            if gap_x * gap_x + gap_y * gap_y - 0.2 > best:
+            gap = gap_x * gap_x + gap_y * gap_y
+            if gap - 0.2 > best:
+                others = min(others, gap - 0.2)
                 continue
-            x, y, back = closest_point(px, py, ax, ay, shape)
+            x, y, side = closest_point(px, py, ax, ay, shape)
             distance = (px - x) * (px - x) + (py - y) * (py - y)
-            if not back:
+            if side >= 0.0:
                 distance -= 0.1
             if distance < best:
-                best, best_x, best_y = distance, x, y
-                result = -1 if back else 1
-    return result, best_x, best_y
+                others = best
+                best, best_x, best_y, best_side = distance, x, y, side
+                result = -1 if side < 0.0 else 1
+            else:
+                others = min(others, distance)
+    return result, best_x, best_y, best_side, best, others
+
+
+# What ``nearest_surface`` has found makes most other queries of a frame superfluous.  The margins are far above any rounding.
+@inlined
+def cell_range(x, y, radius):
+    """The cells that a query looks at, as one number."""
+    low = clamped_cell(x - radius, CELLS_X) * CELLS_Y + clamped_cell(y - radius, CELLS_Y)
+    return low * 2048 + clamped_cell(x + radius, CELLS_X) * CELLS_Y + clamped_cell(y + radius, CELLS_Y)
+
+
+@inlined
+def settles(radius, depth, result, side, best, others):
+    """Whether a push by ``depth`` (or none: below 0) away from what was found leaves nothing to push from.
+
+    A query up to a rounding error from there, in the same cells, finds the same front face, no nearer than ``radius``:
+    every other segment is clearly farther away.
+    """
+    if result == 0:
+        return True
+    clear = radius + max(depth, 0.0) + 1e-3
+    return result == 1 and side > 1e-3 and others > clear * clear and others > best + 1e-3
+
+
+@inlined
+def way_is_free(wx, wy, query_radius, radius, best, others):
+    """Whether a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
+    reach = query_radius - radius - 1.01  # the sweep then looks at no cell that the query did not look at
+    if not (abs(wx) < reach and abs(wy) < reach):
+        return False
+    clear = radius + math.sqrt(wx * wx + wy * wy) + 0.01
+    return min(min(best, others), query_radius * query_radius) > clear * clear
 
 
 @kernel

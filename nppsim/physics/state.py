@@ -83,7 +83,7 @@ MOVER = np.dtype(
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
         ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed
-        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: at a vertex
+        ("flag", "i1"),  # shove thwumps: pushed in this frame; surface lasers: at a vertex; death balls: stuck on a surface
     ],
     align=True,
 )  # fmt: skip

@@ -58,11 +58,14 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
     h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
     suicide = input_byte >> 3 & 1
     ninja["frame"] += 1
-    move_all(ninja, entities, movers, world, level)
+    moves = world.level[level]["moves"] != 0
+    if moves:
+        move_all(ninja, entities, movers, world, level)
     if laps is not None:
         since = clock.stamp(laps, clock.MOVE, since)
     think(ninja, entities, world, level)
-    think_all(ninja, entities, movers, world, level)
+    if moves:
+        think_all(ninja, entities, movers, world, level)
     if laps is not None:
         since = clock.stamp(laps, clock.THINK, since)
     if suicide and ninja["suicide_held"]:
