@@ -90,6 +90,7 @@ class LevelBank:
 
     def __init__(self, levels: Sequence[Level], completions: bool = True):
         self.levels = list(levels)
+        self.completions = completions
         if not self.levels:
             raise ValueError("a bank needs at least one level")
         self.compiled = compiled = [compile_level(level, completions) for level in self.levels]

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import corridor, random_level, room
+from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
 
 from nppsim.batch import BatchSimulator
 from nppsim.level import EXIT_SWITCH, Level
-from nppsim.observe import layout
-from nppsim.shadow.geometry import entities, moment
+from nppsim.observe import images, layout
+from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.views import VIEWS
 
@@ -33,14 +33,19 @@ def play_to(sim, rng, decisions, actions=6):
 
 def present(sim):
     """The Moment of the first environment."""
-    level = sim.bank.world.level[sim.level[0]]
-    return moment(sim.state.ninja[0], sim.state.entities[0, : level["entity_end"] - level["entity_first"]])
+    level = sim.bank.levels[sim.level[0]]
+    return LevelTwin(level).moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
 
 
-@given(seed=SEEDS, density=st.sampled_from([0.15, 0.35]), exits=st.integers(0, 3))
-@settings(max_examples=12, deadline=None)
-def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exits):
-    level = random_level(seed, density, num_entities=40, exits=exits)
+@given(
+    seed=SEEDS, density=st.sampled_from([0.15, 0.35]), exits=st.integers(0, 3), kinds=st.sampled_from((None, *KINDS))
+)
+@settings(max_examples=20, deadline=None)
+def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exits, kinds):
+    if kinds is None:
+        level = random_level(seed, density, num_entities=40, exits=exits)
+    else:
+        level = mixed_level(seed, density / 2, kinds=kinds, exits=exits)
     twin, sim = LevelTwin(level), BatchSimulator([level], 1, frame_skip=3, observations=layout.ALL)
     rng = np.random.default_rng(seed)
     for _ in range(3):
@@ -51,13 +56,26 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
             np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
 
 
-@pytest.mark.parametrize("corner", [(8, 8), (168, 8), (8, 92), (168, 92), (5, 50), (171, 50)])
-def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage(corner):
-    level = Level.build(np.zeros((23, 42), np.uint8), corner, exits=[((20, 20), (60, 20))], entities=[(1, *corner)])
-    sim = BatchSimulator([level], 1, observations=layout.ALL)
+INSIDE = [(8, 8), (168, 8), (8, 92), (168, 92), (5, 50), (171, 50)]
+OUTSIDE = [(0, 0), (176, 100), (182, 50), (88, 108), (200, 50), (255, 255)]  # as damaged levels have it
+
+
+@pytest.mark.parametrize("corner", INSIDE + OUTSIDE)
+def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyond(corner):
+    """With one of each entity around the corner, some of them across the edge of the stage."""
+    around = [(k % 5 * 5 - 10, k // 5 * 5 - 10) for k in range(25)]
+    kinds = sorted({*MIXED, *UNFINISHED} - {25})
+    entities = [
+        (kind, *np.clip(np.add(corner, offset), 0, 255).tolist(), k % 8)
+        for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds], around, strict=False))
+    ]
+    level = Level.build(np.zeros((23, 42), np.uint8), corner, exits=[((20, 20), (60, 20))], entities=entities)
+    twin, sim = LevelTwin(level), BatchSimulator([level], 1, observations=layout.ALL)
     sim.reset()
-    for key in ("surroundings", "player_frame", "global_view"):
-        np.testing.assert_array_equal(sim.obs[key][0], VIEWS[key](LevelTwin(level), present(sim), sim.bank.hop[0]), key)
+    for _ in range(3):
+        for key in ("hazards", "surroundings", "player_frame", "global_view"):
+            np.testing.assert_array_equal(sim.obs[key][0], VIEWS[key](twin, present(sim), sim.bank.hop[0]), key)
+        sim.step(np.array([3]))
 
 
 def test_more_mines_than_places_leave_the_nearest_eight_in_order():
@@ -183,3 +201,82 @@ def test_switches_of_doors_and_exits_are_listed_in_their_own_keys():
     while not sim.obs["switch_states"][0, 4]:
         sim.step(np.array([2]))
     assert sim.state.ninja["x"][0] == pytest.approx(180 - 15, abs=14)
+
+
+# ---------------------------------------------------------------------------------------- everything that moves or pushes
+SQUARE = 9  # of ``surroundings``: the ninja's
+# Type, orientation -> hazard (dx, radius) 24 px to the right of the ninja; planes at the squares two to the right of its
+# own and between; grey in the middle of ``player_frame``'s picture of it.
+LOOKS = {
+    (10, 0): (None, (), 80),
+    (24, 0): (None, (), 96),
+    (17, 0): (None, ("solid",), 144),
+    (11, 0): (None, ("one_way",), 240),
+    (20, 4): ((13, 2), ("solid", "deadly"), 176),  # facing the ninja, its face 11 px ahead
+    (20, 0): ((35, 2), ("solid", "deadly"), 176),
+    (28, 0): ((24, 8), ("solid", "deadly"), 0),
+    (14, 0): ((24, 7.5), ("deadly",), 0),
+    (15, 0): ((24, 7.5), ("deadly",), 0),
+    (26, 0): ((24, 4), ("deadly",), 0),
+    (16, 0): ((24, 6), ("deadly",), 0),
+    (25, 0): ((24, 5), ("deadly",), 0),
+    (23, 0): ((24, 0.1), ("deadly",), 0),  # shining away from the ninja
+}
+
+
+@pytest.mark.parametrize(("kind", "orientation"), LOOKS)
+def test_each_entity_is_seen_as_documented(kind, orientation):
+    hazard, planes, grey = LOOKS[kind, orientation]
+    level = room((88, 38), entities=[(kind, 92, 38, orientation)])
+    obs = BatchSimulator([level], 1, observations=layout.ALL).reset()
+    expected = [0.0] * 5 if hazard is None else [hazard[0], 0.0, 0.0, 0.0, np.float32(hazard[1])]
+    assert obs["hazards"][0, 0].tolist() == expected
+    assert not obs["hazards"][0, 1:].any()
+    around = obs["surroundings"][0, :, SQUARE - 1 : SQUARE + 2, SQUARE + 1 : SQUARE + 4]
+    assert {name for name, plane in zip(layout.SURROUNDINGS_PLANES, around, strict=True) if plane.any()} == set(planes)
+    assert obs["player_frame"][0, 42, 42 + 12, 0] == grey
+    assert obs["global_view"][0, 92, 38, 0] == grey
+
+
+def test_hazards_that_move_have_their_velocity():
+    # The thwump faces down, over the ninja.
+    kinds = [(14, 82, 34, 0, 2), (26, 94, 40, 4, 2), (25, 88, 32), (20, 78, 30, 2)]
+    sim = BatchSimulator([room((80, 46), entities=kinds)], 1, frame_skip=1)
+    sim.reset()
+    for _ in range(5):
+        sim.step(np.array([0]))
+    before, ninja = {row[4]: row.tolist() for row in sim.obs["hazards"][0]}, sim.obs["game_state"][0, :2].copy()
+    sim.step(np.array([0]))
+    moved = sim.obs["game_state"][0, :2] - ninja
+    for row in sim.obs["hazards"][0, :4]:
+        np.testing.assert_allclose(row[:2] + moved - before[row[4]][:2], row[2:4], atol=1e-4)
+    speeds = {radius: np.hypot(*row[2:4]) for radius, row in before.items() if radius}
+    assert speeds == pytest.approx({7.5: 8 / 7, 4: 1.3, 5: 0.2, 2: 20 / 7}, abs=1e-6)  # ball: five times 0.04
+
+
+def test_a_shove_thwump_is_solid_until_it_flies():
+    sim = BatchSimulator([room(entities=[(28, 92, 46)])], 1)
+    solid = {}
+    for state in range(4):
+        sim.reset()
+        sim.state.movers["state"][0] = state
+        solid[state] = int(sim.observe()["surroundings"][0, 0, SQUARE, SQUARE + 2])
+        assert sim.obs["hazards"][0, 0, 4] == 8
+    assert solid == {0: 255, 1: 255, 2: 0, 3: 0}
+
+
+def test_a_beam_crosses_the_window_from_the_first_observation_on():
+    sim = BatchSimulator([room(entities=[(23, 60, 40, 0)])], 1, observations=layout.ALL)
+    obs = sim.reset()
+    assert obs["hazards"][0, 0].tolist() == [0.0, -36.0, 0.0, 0.0, np.float32(0.1)]
+    assert (obs["surroundings"][0, 1, SQUARE - 3] == 255).all()
+    assert (obs["player_frame"][0, 42 - 18, :, 0] == 0).all()
+    assert (obs["global_view"][0, 60:172, 40, 0] == 0).all()
+
+
+def test_the_end_of_a_one_way_is_drawn_at_the_edge_of_the_player_frame():
+    sim = BatchSimulator([room(entities=[(11, 72, 44, 6)])], 1, observations=layout.ALL)
+    sim.reset()
+    sim.state.ninja["x"][0] = 529.9  # the frame begins at 444 px, where the one-way ends
+    frame = sim.observe()["player_frame"][0, :, :, 0]
+    assert np.argwhere(frame == images.ONE_WAY_GREY).tolist() == [[42 - 6, 0]]

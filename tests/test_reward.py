@@ -11,7 +11,6 @@ from nppsim.bank import LevelBank
 from nppsim.batch import ACTION_INPUT, DIED, TIMEOUT, WON, BatchSimulator
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import PATH, STRAIGHT_LINE, RewardConfig, audit
-from nppsim.shadow.geometry import moment
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.rewards import Ledger, sum_in_order
 
@@ -31,7 +30,8 @@ WORLDS = {
 
 
 def twin_of(level, config, sim):
-    return Ledger(config, sim.gamma, LevelTwin(level), moment(sim.state.ninja[0], sim.state.entities[0]))
+    twin = LevelTwin(level)
+    return Ledger(config, sim.gamma, twin, twin.moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0]))
 
 
 def biased_actions(rng, steps):
@@ -57,7 +57,7 @@ def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip
         sim.step(np.array([action]))
         frames = []
         while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
-            frames.append(moment(*walk.frame(ACTION_INPUT[action])))
+            frames.append(twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
         assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
         if sim.finished.size:
             assert sim.episode["terms"][0].tolist() == twin.terms
@@ -77,7 +77,7 @@ def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([moment(*walk.frame(ACTION_INPUT[action])) for _ in range(4)])
+        twin.decide([twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
             return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome

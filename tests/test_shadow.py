@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from worlds import corridor, random_level, room
+from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
 
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -59,6 +59,36 @@ def test_random_play_agrees_with_the_twins_to_the_byte(reward):
     assert sim.shadow.kinds == {}
     assert sim.shadow.comparisons_of.tolist() == [121] * len(LEVELS)  # with the reset
     assert (sim._fields.key >= 0).any()  # doors were touched, and ways changed
+
+
+def test_random_play_among_everything_that_moves_agrees_with_the_twins_to_the_byte():
+    everything, few = MIXED + UNFINISHED, [*KINDS, (20, 28), (20, 28, 17), (10, 11, 24)]
+    levels = [mixed_level(seed, 0.1, 60, kinds=everything) for seed in range(3)]
+    levels += [mixed_level(seed, 0.05, 40, kinds=kinds, doors=0) for seed, kinds in enumerate(few)]
+    sim = BatchSimulator(short_bank(levels, 240), len(levels), observations=layout.ALL, shadow=True)
+    rng, seen = np.random.default_rng(0), set()  # what was in the ninja's window: (type, state)
+    sim.reset()
+    for step in range(100):
+        if step % 4 == 0:
+            actions = rng.choice(6, sim.num_envs, p=[0.05, 0.15, 0.3, 0.1, 0.2, 0.2])
+        sim.step(actions)
+        for ninja, movers, level in zip(
+            sim.state.ninja, sim.state.movers, sim.bank.world.level[sim.level], strict=True
+        ):
+            moving = movers[level["first_moving"] : level["mover_end"] - level["mover_first"]]
+            gaps = np.maximum(abs(moving["x"] - ninja["x"]), abs(moving["y"] - ninja["y"]))
+            seen |= set(moving[["type", "state"]][gaps < 114].tolist())
+    assert sim.shadow.kinds == {}
+    assert {kind for kind, _ in seen} == {14, 15, 16, 17, 20, 23, 25, 26, 28}
+    assert {state for kind, state in seen if kind == 20} == {0, 1, -1}  # charging, retreating
+    assert {state for kind, state in seen if kind == 28} == {0, 1, 2, 3}
+
+
+def test_a_bank_without_completions_is_compared_too():
+    bank = LevelBank([mixed_level(0, num_entities=60, kinds=MIXED + UNFINISHED)], completions=False)
+    sim = BatchSimulator(bank, 1, observations=layout.ALL, shadow=True)
+    play(sim, 5)
+    assert (sim.shadow.comparisons, sim.shadow.mismatches) == (6, 0)
 
 
 @pytest.mark.parametrize("frame_skip", [1, 3])

@@ -5,22 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_simulator import Simulator
-from worlds import MIXED, UNFINISHED, Walk, mixed_level
+from worlds import KINDS, Walk, mixed_level
 
 from nppsim.geometry import COMPLETIONS
 from nppsim.level import EXIT
 
-# All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
-KINDS = (
-    MIXED,
-    (10, 11, 17, 20, 24, 28),
-    (11, 17),
-    (1, 2, 5, 10, 21),
-    (5, 14, 16, 26),
-    (17, 25),
-    (5, 20, 28),
-    UNFINISHED,
-)
 FRAMES = 150
 
 

@@ -35,7 +35,7 @@ def room(spawn=(88, 46), exits=(), **more):
 
 
 def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes=38):
-    """A random level with a free square around the spawn in the middle; entities of all supported types."""
+    """A random level with a free square around the spawn in the middle; mines, gold, exits and doors."""
     rng = np.random.default_rng(seed)
     grid = np.where(rng.random((23, 42)) < density, rng.integers(1, shapes, (23, 42)), 0).astype(np.uint8)
     grid[10:13, 20:23] = 0
@@ -57,6 +57,17 @@ def random_level(seed, density=0.3, num_entities=12, doors=True, exits=1, shapes
 # Types of mixed_level: all that exist but exits, locked doors and trap doors; then the two unfinished in the original.
 MIXED = (1, 2, 5, 10, 11, 14, 16, 17, 20, 21, 24, 25, 26, 28)
 UNFINISHED = (15, 23)
+# All types, and few at a time: the ninja then meets more of each, and lives longer where nothing kills.
+KINDS = (
+    MIXED,
+    (10, 11, 17, 20, 24, 28),
+    (11, 17),
+    (1, 2, 5, 10, 21),
+    (5, 14, 16, 26),
+    (17, 25),
+    (5, 20, 28),
+    UNFINISHED,
+)
 
 
 def mixed_level(seed, density=0.1, num_entities=40, kinds=MIXED, doors=3, exits=2, shapes=38):

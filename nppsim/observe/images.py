@@ -234,7 +234,7 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
             _draw_tiles(image, tile, cx * _FRAME_TILE - left, end * _FRAME_TILE - left, cy * _FRAME_TILE - top)
             cx = end
     base = world.level[level]["entity_first"]
-    reach = 84.0 + 12.0
+    reach = 84.0 + 12.0 + FRAME_SCALE  # the picture begins up to a pixel further out
     for k in range(world.level[level]["entity_end"] - base):
         if entities[k]["closed"]:
             door = world.entity[base + k]

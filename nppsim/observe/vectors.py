@@ -41,7 +41,7 @@ from nppsim.physics.state import RADIUS
 from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 HALF_CELL = 12.0
-PAD = 11  # half-cells of solid around the stage in ``solid_map``: the window never leaves it
+PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
 SOLID_SHAPE = (50 + 2 * PAD, 88 + 2 * PAD)  # rows (y), columns (x)
 REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
@@ -54,7 +54,7 @@ _COVERAGE = np.stack(
 
 @kernel
 def solid_map(stage, out):
-    """Share of each half-cell that is solid, 0..255: uint8[72, 110], y first, with a margin of solid.
+    """Share of each half-cell that is solid, 0..255: uint8[90, 128], y first, with a margin of solid.
 
     stage: uint8[44, 25], x first.
     """
@@ -152,7 +152,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (planes solid, deadly, one-way; y, x).
 
     A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
-    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[72, 110], see ``solid_map``.  gaps: float64[8],
+    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[90, 128], see ``solid_map``.  gaps: float64[8],
     to work with.
     """
     x, y = ninja["x"], ninja["y"]

@@ -63,21 +63,29 @@ def place_lasers(world):
             else:
                 laser["mode"] = SURFACE
                 _stand_on(laser, k, x, y, world)
+            _shine(laser, world, level)  # so that the first observation shows the beam
 
 
 @kernel
 def think_laser(ninja, laser, target, entities, world, level):
     """Shine, kill, then turn or creep on.  target: the ninja is a valid target."""
-    x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
-    length = beam_length(x, y, ux, uy, world, level)
-    laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
-    if target and _hits(ninja, laser, length) and _sees(ninja, x, y, world, level):
+    length = _shine(laser, world, level)
+    if target and _hits(ninja, laser, length) and _sees(ninja, laser["x"], laser["y"], world, level):
         kill(ninja)
     if laser["mode"] == SPINNER:
         laser["angle"] = (laser["angle"] + laser["direction"] * SPIN_SPEED) % (2.0 * math.pi)
         laser["vx"], laser["vy"] = math.cos(laser["angle"]), math.sin(laser["angle"])
     else:
         _creep(laser, entities, world, level)
+
+
+@kernel
+def _shine(laser, world, level):
+    """Set the end of the beam; returns its length in px."""
+    x, y, ux, uy = laser["x"], laser["y"], laser["vx"], laser["vy"]
+    length = beam_length(x, y, ux, uy, world, level)
+    laser["target_x"], laser["target_y"] = x + length * ux, y + length * uy
+    return length
 
 
 @kernel

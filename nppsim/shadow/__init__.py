@@ -4,8 +4,8 @@
     sim.step(actions)
     sim.shadow.comparisons, sim.shadow.mismatches
 
-The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines, ways are
-found with a heap, images are painted on whole pictures); from the kernels' modules they take constants and layouts only.
+The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines cut from
+pictures of the whole level, ways are found with a heap); from the kernels' modules they take constants and layouts only.
 What is compared, and what it costs: ``docs/validation.md``.
 """
 
@@ -23,7 +23,7 @@ from nppsim.physics.tick import start, tick
 from nppsim.replay import ACTION_INPUT
 from nppsim.reward import PATH, TERMS
 from nppsim.shadow import report
-from nppsim.shadow.geometry import Moment, moment
+from nppsim.shadow.geometry import Moment
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNREACHED
 from nppsim.shadow.rewards import Ledger, sum_in_order
@@ -129,13 +129,14 @@ class Shadow:
         level = int(before.ninja["level"])
         twin = self._twin(level)
         count = len(twin.listed)
-        ledger = Ledger(simulator.reward_config, simulator.gamma, twin, moment(before.ninja, before.entities[:count]))
+        began = twin.moment(before.ninja, before.entities, before.movers)
+        ledger = Ledger(simulator.reward_config, simulator.gamma, twin, began)
         ledger.resume(before.running, before.terms, before.visited)
 
         ninja, entities, movers, frames = before.ninja, before.entities, before.movers, []
         for _ in range(simulator.frame_skip):
             tick(ninja, entities, movers, simulator.bank.world, ACTION_INPUT[self._actions[i]])
-            frames.append(moment(ninja, entities[:count]))
+            frames.append(twin.moment(ninja, entities, movers))
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
         now = frames[-1]
@@ -172,7 +173,8 @@ class Shadow:
         level = int(simulator.state.ninja["level"][i]) if started_on is None else started_on
         twin = self._twin(level)
         count = len(twin.listed)
-        now = moment(simulator.state.ninja[i], simulator.state.entities[i, :count])
+        state = simulator.state
+        now = twin.moment(state.ninja[i], state.entities[i], state.movers[i])
         self._place = self._described(i, level, now)
         if started_on is not None:
             ninja, entities = np.zeros(1, NINJA), np.zeros((1, simulator.bank.max_entities), ENTITY)
@@ -229,7 +231,8 @@ class Shadow:
     # ------------------------------------------------------------------------------------------------------- bookkeeping
     def _twin(self, level: int) -> LevelTwin:
         if level not in self._twins:
-            self._twins[level] = LevelTwin(self._simulator.bank.levels[level])
+            bank = self._simulator.bank
+            self._twins[level] = LevelTwin(bank.levels[level], bank.completions)
             if len(self._twins) > KEPT_LEVELS:
                 self._twins.popitem(last=False)
         self._twins.move_to_end(level)

@@ -1,6 +1,6 @@
 """Tiles as outlines, entities in type order, and a moment of an environment, as plain Python values.
 
-Source: physics specification, sections 2.3, 3.3 and 7.4.
+Source: physics specification, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
 
 import math
@@ -10,8 +10,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nppsim.level import EXIT, EXIT_SWITCH, GOLD, LOCKED_DOOR, MINE, REGULAR_DOOR, TOGGLE_MINE, TRAP_DOOR, Level
-from nppsim.physics.state import ENTITY, NINJA
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    CHASER_DRONE,
+    DEATH_BALL,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    GOLD,
+    LASER,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    REGULAR_DOOR,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    TRAP_DOOR,
+    ZAP_DRONE,
+    Level,
+)
+from nppsim.physics.state import ENTITY, MOVER
 
 WIDTH, HEIGHT = 44, 25  # cells
 
@@ -94,13 +116,20 @@ def averaged(image: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
+COMPLETIONS = (CHASER_DRONE, LASER)
+MOVING = (ZAP_DRONE, MINI_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, DEATH_BALL, SHOVE_THWUMP, *COMPLETIONS)
+_PLAIN = (MINE, GOLD, TOGGLE_MINE, LAUNCH_PAD, ONE_WAY, BOOST_PAD, *MOVING)  # one record, one entity where it says
+_Q = math.sqrt(2) / 2
+ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
+
+
 @dataclass
 class Entity:
     """One entity of a level, as it is at the start.
 
     index: place in type order.  place: place in file order.  x, y: px; of doors with a switch, of the switch.
     door: (x1, y1, x2, y2) of its segment, px; door_cell: where it is registered.  partner: index of an exit's switch,
-    and of a switch's exit.
+    and of a switch's exit.  facing: unit vector (x, y) of one-ways and thwumps.
     """
 
     kind: int
@@ -114,6 +143,7 @@ class Entity:
     door: tuple | None = None
     door_cell: tuple | None = None
     partner: int | None = None
+    facing: tuple | None = None
 
 
 def clamped_cell(x: float, y: float) -> tuple[int, int]:
@@ -121,10 +151,10 @@ def clamped_cell(x: float, y: float) -> tuple[int, int]:
     return min(max(math.floor(x / 24), 0), WIDTH - 1), min(max(math.floor(y / 24), 0), HEIGHT - 1)
 
 
-def entities(level: Level) -> list[Entity]:
+def entities(level: Level, completions: bool = True) -> list[Entity]:
     """The level's entities in type order; an exit's switch directly follows it.
 
-    A switch that the file lacks is at (0, 0) and never active.
+    A switch that the file lacks is at (0, 0) and never active.  completions: with chaser drones and lasers.
     """
     records = [tuple(int(v) for v in r) for r in level.records]
     found, counts = [], {}
@@ -138,8 +168,12 @@ def entities(level: Level) -> list[Entity]:
         add(kind, x, y, active=int(switch < len(records)), **more)
 
     for i, (kind, x, y, orientation, _) in enumerate(records):
-        if kind in (MINE, GOLD, TOGGLE_MINE):
-            add(kind, x, y)
+        if kind in COMPLETIONS and not completions:
+            continue
+        if kind in _PLAIN:
+            # An oblique thwump faces up.
+            turn = 6 if kind == THWUMP and orientation % 2 else orientation
+            add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (ONE_WAY, THWUMP) else None)
         elif kind == EXIT:
             add(EXIT, x, y)
             add_switched(EXIT_SWITCH, i + level.exit_count)
@@ -163,25 +197,29 @@ def entities(level: Level) -> list[Entity]:
 
 # --------------------------------------------------------------------------------------------------------------- moment
 EntityState = namedtuple("EntityState", ENTITY.names)
+MoverState = namedtuple("MoverState", MOVER.names)
 
 
 class Moment(NamedTuple):
-    """One environment after a frame.  ninja: name -> value of the fields of NINJA; states: EntityState per entity."""
+    """One environment after a frame.
+
+    ninja: name -> value of the fields of NINJA.  states: EntityState per entity.  movers: index of an entity -> MoverState,
+    of those that move (and of exits, which stay).
+    """
 
     ninja: dict[str, Any]
     states: list[EntityState]
-
-
-def moment(ninja: np.void, states: np.ndarray) -> Moment:
-    """A Moment of the simulator's records: one of NINJA, and ENTITY[E] in type order."""
-    return Moment(dict(zip(NINJA.names, ninja.item(), strict=True)), [EntityState(*s) for s in states.tolist()])
+    movers: dict[int, MoverState]
 
 
 def position(entity: Entity, now: Moment) -> tuple[float, float]:
     """(x, y) of an entity at a moment, px; of doors with a switch, of the switch."""
-    return entity.x, entity.y
+    place = now.movers.get(entity.index, entity)
+    return place.x, place.y
 
 
 def velocity(entity: Entity, now: Moment) -> tuple[float, float]:
-    """Motion of an entity in the last frame, px per frame."""
-    return 0.0, 0.0
+    """Of an entity at a moment, px per frame; lasers' beams have none."""
+    if entity.kind not in MOVING or entity.kind == LASER:
+        return 0.0, 0.0
+    return now.movers[entity.index].vx, now.movers[entity.index].vy

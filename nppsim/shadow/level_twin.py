@@ -5,30 +5,37 @@ import functools
 import numpy as np
 
 from nppsim.level import EXIT, LOCKED_DOOR, TRAP_DOOR, Level
-from nppsim.observe import layout
+from nppsim.physics.state import NINJA
 from nppsim.shadow import paths
-from nppsim.shadow.geometry import Entity, Moment, averaged, entities, raster
+from nppsim.shadow.geometry import MOVING, Entity, EntityState, Moment, MoverState, averaged, entities, raster
 from nppsim.shadow.paths import Ways
 
-MARGIN = 30  # half-cells of solid around ``halves``
 KEPT_WAYS = 32  # states of the doors of a level that are remembered
 
 
 class LevelTwin:
-    """One level.
+    """One level.  completions: with chaser drones and lasers.
 
     listed: its entities in type order.  exits: the exit doors among them, doors: the doors with switches.
     ways_for: (closed doors, open exits) -> Ways, both tuples of indices.
     """
 
-    def __init__(self, level: Level):
+    def __init__(self, level: Level, completions: bool = True):
         self.level = level
-        self.listed: list[Entity] = entities(level)
+        self.listed: list[Entity] = entities(level, completions)
         self.exits = [e for e in self.listed if e.kind == EXIT]
         self.doors = [e for e in self.listed if e.kind in (LOCKED_DOOR, TRAP_DOOR)]
+        self._num_movers = sum(e.kind in (EXIT, *MOVING) for e in self.listed)
         lattice = paths.lattice(level, self.listed)
         self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
+
+    def moment(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> Moment:
+        """A Moment of an environment on this level, from its records: one NINJA, its rows of ENTITY and of MOVER."""
+        values = dict(zip(NINJA.names, ninja.item(), strict=True))
+        states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
+        moving = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
+        return Moment(values, states, {m.entity: m for m in moving})
 
     def touched(self, now: Moment) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What the ways depend on: indices of the closed doors, and of the open exits where there are several exits."""
@@ -52,14 +59,14 @@ class LevelTwin:
 
     @functools.cached_property
     def halves(self) -> np.ndarray:
-        """uint8: share of each half-cell that is solid, 0..255, y first, with a margin of solid."""
-        return np.pad((averaged(raster(self.level, 16), 8) * 255).astype(np.uint8), MARGIN, constant_values=255)
+        """uint8[52, 90], y first: share of each half-cell that is solid, 0..255, and of those around the stage."""
+        return np.pad((averaged(raster(self.level, 16), 8) * 255).astype(np.uint8), 1, constant_values=255)
 
     @functools.cached_property
     def frame_picture(self) -> np.ndarray:
-        """uint8, y first: grey tiles at 2 px a pixel, with a margin of solid as wide as ``player_frame``."""
+        """uint8[302, 530], y first: grey tiles at 2 px a pixel, and one pixel of solid around the stage."""
         grey = np.round(64 + 191 * averaged(raster(self.level, 24), 2)).astype(np.uint8)
-        return np.pad(grey, layout.PLAYER_FRAME_SIZE, constant_values=255)
+        return np.pad(grey, 1, constant_values=255)
 
     @functools.cached_property
     def view_picture(self) -> np.ndarray:

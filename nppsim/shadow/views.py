@@ -1,14 +1,34 @@
-"""The observations, each from the documented meaning (``docs/observations.md``); images are painted on whole pictures."""
+"""The observations, each from the documented meaning (``docs/observations.md``) of their components."""
 
 import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nppsim.level import EXIT, EXIT_SWITCH, GOLD, LOCKED_DOOR, MINE, REGULAR_DOOR, TOGGLE_MINE
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    CHASER_DRONE,
+    DEATH_BALL,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    GOLD,
+    LASER,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    TRAP_DOOR,
+    ZAP_DRONE,
+)
 from nppsim.observe import layout
 from nppsim.shadow.geometry import Entity, Moment, clamped_cell, position, velocity
-from nppsim.shadow.level_twin import MARGIN, LevelTwin
+from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNIT, follow
 
 DORMANT = 1  # state of a mine
@@ -63,23 +83,93 @@ def switch_states(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
     return out.ravel()
 
 
-def _mines_in_reach(twin: LevelTwin, now: Moment) -> Iterator[tuple[Entity, float, float]]:
-    """(mine, dx, dy) of those inside the window, px from the ninja."""
+# ------------------------------------------------------------------------------------------ hazards and their pictures
+# px: radius of what kills, half-sides of solid squares, half-lengths of lines, and how far a thwump's deadly face is ahead.
+KILLERS = {ZAP_DRONE: 7.5, CHASER_DRONE: 7.5, MINI_DRONE: 4.0, FLOOR_GUARD: 6.0, DEATH_BALL: 5.0, SHOVE_THWUMP: 8.0}
+BODIES = {BOUNCE_BLOCK: 9.0, THWUMP: 9.0, SHOVE_THWUMP: 12.0}
+ONE_WAY_HALF, FACE_HALF, FACE_AHEAD = 12.0, 7.0, 11.0
+FACE_RADIUS, BEAM_RADIUS = 2.0, 0.1
+
+
+def _offset(e: Entity, now: Moment) -> tuple[float, float]:
+    """Place of an entity, px from the ninja."""
+    x, y = position(e, now)
+    return x - now.ninja["x"], y - now.ninja["y"]
+
+
+def _in_window(twin: LevelTwin, now: Moment) -> Iterator[tuple[Entity, float, float]]:
+    """(entity, dx, dy) of those whose centre is inside the window of ``surroundings``, px from the ninja."""
     for e in twin.listed:
-        if e.kind in (MINE, TOGGLE_MINE):
-            x, y = position(e, now)
-            dx, dy = x - now.ninja["x"], y - now.ninja["y"]
-            if max(abs(dx), abs(dy)) <= REACH:
-                yield e, dx, dy
+        dx, dy = _offset(e, now)
+        if max(abs(dx), abs(dy)) <= REACH:
+            yield e, dx, dy
+
+
+def _is_mine(e: Entity) -> bool:
+    return e.kind in (MINE, TOGGLE_MINE)
+
+
+def _line(e: Entity, x: float, y: float) -> tuple[float, float, float, float] | None:
+    """(x1, y1, x2, y2) of a one-way or of a thwump's deadly face, given where the entity is; None for other entities.
+
+    Relative to the ninja if (x, y) is: to move the line afterwards would round otherwise.
+    """
+    fx, fy = e.facing or (0, 0)
+    if e.kind == ONE_WAY:
+        across_x, across_y = -ONE_WAY_HALF * fy, ONE_WAY_HALF * fx
+    elif e.kind == THWUMP:
+        x, y = x + FACE_AHEAD * fx, y + FACE_AHEAD * fy
+        across_x, across_y = FACE_HALF * abs(fy), FACE_HALF * abs(fx)
+    else:
+        return None
+    return x - across_x, y - across_y, x + across_x, y + across_y
+
+
+def _beam(e: Entity, now: Moment, x: float, y: float) -> tuple[float, float, float, float]:
+    """(x1, y1, x2, y2) of a laser's beam, px from (x, y)."""
+    laser = now.movers[e.index]
+    return laser.x - x, laser.y - y, laser.target_x - x, laser.target_y - y
+
+
+def _points(line: tuple[float, float, float, float], gap: float) -> tuple[np.ndarray, np.ndarray]:
+    """x and y of points along a line, as far apart as ``gap`` at most along each axis; both ends are among them."""
+    x1, y1, x2, y2 = line
+    steps = math.ceil(max(abs(x2 - x1), abs(y2 - y1)) / gap)
+    share = np.arange(steps + 1) / max(steps, 1)
+    return x1 + (x2 - x1) * share, y1 + (y2 - y1) * share
+
+
+def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float, float]:
+    """The point of a line nearest to (0, 0), in the operations of the kernel: the last bit depends on their order."""
+    wx, wy = x2 - x1, y2 - y1
+    length = wx * wx + wy * wy
+    share = min(max(-(x1 * wx + y1 * wy) / length, 0.0), 1.0) if length else 0.0
+    return x1 + share * wx, y1 + share * wy
+
+
+def _hazard(e: Entity, now: Moment) -> tuple[float, float, float] | None:
+    """(dx, dy, radius) of what kills, or might, if it is in the window."""
+    dx, dy = _offset(e, now)
+    if e.kind == LASER:
+        dx, dy = _nearest_of_beam(*_beam(e, now, now.ninja["x"], now.ninja["y"]))
+    if max(abs(dx), abs(dy)) > REACH:
+        return None
+    if _is_mine(e):
+        return dx, dy, (4.0, 3.5, 4.5)[now.states[e.index].state]
+    if e.kind == THWUMP:  # whose centre is in the window, while its face may be outside
+        return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
+    radius = BEAM_RADIUS if e.kind == LASER else KILLERS.get(e.kind)
+    return radius and (dx, dy, radius)
 
 
 def hazards(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
-    """float32[8, 5]: the nearest mines inside the window: offset, velocity, radius; ties in gather order."""
+    """float32[8, 5]: the nearest ones: offset, velocity, radius; of equally near ones mines first, in gather order."""
     found = []
-    for e, dx, dy in _mines_in_reach(twin, now):
-        radius = (4.0, 3.5, 4.5)[now.states[e.index].state]
-        row = (dx, dy, *velocity(e, now), radius)
-        found.append((dx * dx + dy * dy, clamped_cell(*position(e, now)), e.place, row))
+    for e in twin.listed:
+        if hazard := _hazard(e, now):
+            dx, dy, radius = hazard
+            order = (0, clamped_cell(*position(e, now)), e.place) if _is_mine(e) else (1, (), e.index)
+            found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
     for row, item in zip(out, sorted(found), strict=False):
         row[:] = item[-1]
@@ -87,31 +177,74 @@ def hazards(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
 
 
 def surroundings(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
-    """uint8[3, 19, 19]: share of 12 px squares that is solid, points of active mines spread over four squares, and no
-    one-ways."""
+    """uint8[3, 19, 19]: share of 12 px squares that is solid; what kills: points spread over four squares, faces and
+    beams; one-ways."""
     size = layout.SURROUNDINGS_SIZE
-    left, top = now.ninja["x"] - REACH, now.ninja["y"] - REACH
-    out = np.zeros((3, size, size), np.int64)
-    column, row = math.floor(left / 12), math.floor(top / 12)
-    part = twin.halves[row + MARGIN : row + MARGIN + 1 + size, column + MARGIN : column + MARGIN + 1 + size]
-    fx, fy = int((left / 12 - column) * 16), int((top / 12 - row) * 16)
-    window = part.repeat(16, 0).repeat(16, 1)[fy : fy + 16 * size, fx : fx + 16 * size]
-    out[0] = window.reshape(size, 16, size, 16).sum(axis=(1, 3)) // 256
+    solid, deadly, one_way = out = np.zeros((3, size, size), np.int64)
+    solid[:] = _solid_shares(twin, now)
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = e.door
-            for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-                x, y = x1 + (x2 - x1) * share, y1 + (y2 - y1) * share
-                c, r = math.floor((x - left) / 12), math.floor((y - top) / 12)
-                if 0 <= c < size and 0 <= r < size:
-                    out[0, r, c] = 255
-    for e, dx, dy in _mines_in_reach(twin, now):
-        if now.states[e.index].state != DORMANT:
-            for r, share_y in _shares((dy + REACH) / 12 - 0.5):
-                for c, share_x in _shares((dx + REACH) / 12 - 0.5):
-                    if 0 <= r < size and 0 <= c < size:
-                        out[1, r, c] = min(out[1, r, c] + int(255 * (share_y * share_x)), 255)
-    return out.astype(np.uint8)
+            share = np.arange(5) / 4
+            left, top = now.ninja["x"] - REACH, now.ninja["y"] - REACH
+            _dot(solid, (x1 + (x2 - x1) * share - left) / 12, (y1 + (y2 - y1) * share - top) / 12, 255)
+    for e, dx, dy in _in_window(twin, now):
+        if e.kind in BODIES and not (e.kind == SHOVE_THWUMP and now.movers[e.index].state > 1):
+            np.maximum(solid, (255 * _covered(dx, dy, BODIES[e.kind])).astype(np.int64), out=solid)
+        if e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
+            _spread(deadly, dx, dy)
+        if line := _line(e, dx, dy):
+            x, y = _points(line, 6.0)
+            _dot(one_way if e.kind == ONE_WAY else deadly, (x + REACH) / 12, (y + REACH) / 12, 255)
+    for e in twin.listed:
+        if e.kind == LASER:
+            x, y = _points(_beam(e, now, now.ninja["x"], now.ninja["y"]), 6.0)
+            _dot(deadly, (x + REACH) / 12, (y + REACH) / 12, 255)
+    return np.minimum(out, 255).astype(np.uint8)
+
+
+def _solid_shares(twin: LevelTwin, now: Moment) -> np.ndarray:
+    """int64[19, 19]: how much of each square is tiles, 0..255, from a raster of 16 x 16 points to a half-cell."""
+    size = layout.SURROUNDINGS_SIZE
+    left, top = (now.ninja["x"] - REACH) / 12, (now.ninja["y"] - REACH) / 12
+    column, row = math.floor(left), math.floor(top)
+    fx, fy = int((left - column) * 16), int((top - row) * 16)
+    fine = _cut(twin.halves, column, row, size + 1).repeat(16, 0).repeat(16, 1)
+    window = fine[fy : fy + 16 * size, fx : fx + 16 * size]
+    return window.reshape(size, 16, size, 16).sum(axis=(1, 3)) // 256
+
+
+def _cut(image: np.ndarray, left: int, top: int, size: int) -> np.ndarray:
+    """A square of a picture [y, x] that has a margin of 1, which goes on without end on all sides; a copy."""
+    rows, columns = (
+        np.clip(np.arange(size) + n + 1, 0, end - 1) for n, end in zip((top, left), image.shape, strict=True)
+    )
+    return image[np.ix_(rows, columns)]
+
+
+def _dot(image: np.ndarray, x: np.ndarray, y: np.ndarray, value: int) -> None:
+    """Set what is under points: x, y in squares (or pixels) from the corner of an image [y, x]."""
+    c, r = np.floor(x).astype(int), np.floor(y).astype(int)
+    inside = (np.minimum(c, r) >= 0) & (c < image.shape[1]) & (r < image.shape[0])
+    image[r[inside], c[inside]] = value
+
+
+def _covered(dx: float, dy: float, half: float) -> np.ndarray:
+    """float64[19, 19]: share of each square that is under the square around (dx, dy), px from the ninja."""
+    edges = np.arange(layout.SURROUNDINGS_SIZE + 1.0)
+    shares = []
+    for a in (dy, dx):
+        low, high = (a - half + REACH) / 12, (a + half + REACH) / 12
+        shares.append(np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0, None))
+    return np.outer(*shares)
+
+
+def _spread(plane: np.ndarray, dx: float, dy: float) -> None:
+    """Add 255 in all to the four squares whose centres are around a point, px from the ninja."""
+    for r, share_y in _shares((dy + REACH) / 12 - 0.5):
+        for c, share_x in _shares((dx + REACH) / 12 - 0.5):
+            if 0 <= r < len(plane) and 0 <= c < len(plane):
+                plane[r, c] += int(255 * (share_y * share_x))
 
 
 def _shares(at: float) -> list[tuple[int, float]]:
@@ -124,41 +257,67 @@ def _shares(at: float) -> list[tuple[int, float]]:
 
 
 # --------------------------------------------------------------------------------------------------------------- images
-GREY = {"deadly": 0, "gold": 128, "switch": 160, "shut": 112, "exit": 208, "door": 224, "ninja": 192}
+GREY = {"deadly": 0, "gold": 128, "switch": 160, "shut": 112, "exit": 208, "door": 224, "ninja": 192, "one_way": 240}
+# Kind -> (grey, half-size in px) of each square that stands for it; mines and exits apart.
+_SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()} | {
+    GOLD: [(GREY["gold"], 6.0)],
+    EXIT_SWITCH: [(GREY["switch"], 6.0)],
+    LOCKED_DOOR: [(GREY["switch"], 5.0)],
+    TRAP_DOOR: [(GREY["switch"], 5.0)],
+    LAUNCH_PAD: [(80, 6.0)],
+    BOOST_PAD: [(96, 6.0)],
+    BOUNCE_BLOCK: [(144, 9.0)],
+    THWUMP: [(176, 9.0)],
+    SHOVE_THWUMP: [(176, 12.0), (GREY["deadly"], KILLERS[SHOVE_THWUMP])],
+    LASER: [(GREY["deadly"], 5.9)],
+}
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
 
 
-def _mark(e: Entity, now: Moment) -> tuple[int, float] | None:
-    """(grey, half-size in px) of an entity, None if it is not drawn."""
+def _squares(e: Entity, now: Moment) -> list[tuple[int, float]]:
+    """(grey, half-size in px) of the squares that stand for an entity, if it is drawn."""
     state = now.states[e.index]
-    if e.kind in (MINE, TOGGLE_MINE):
-        return (GREY["shut"], 3.5) if state.state == DORMANT else (GREY["deadly"], 4.0)
+    if _is_mine(e):
+        return [(GREY["shut"], 3.5) if state.state == DORMANT else (GREY["deadly"], 4.0)]
     if e.kind == EXIT:
-        return GREY["exit" if state.clock else "shut"], 12.0
-    if not state.active or e.kind == REGULAR_DOOR:
-        return None
-    return {GOLD: (GREY["gold"], 6.0), EXIT_SWITCH: (GREY["switch"], 6.0)}.get(e.kind, (GREY["switch"], 5.0))
+        return [(GREY["exit" if state.clock else "shut"], 12.0)]
+    return _SQUARES.get(e.kind, []) if state.active else []
 
 
 def _paint(image, x1, y1, x2, y2, grey):
     image[max(y1, 0) : max(y2, 0), max(x1, 0) : max(x2, 0)] = grey
 
 
+def _paint_entity(image: np.ndarray, e: Entity, now: Moment, scale: int, left: int, top: int, rounding: float) -> None:
+    """Everything of an entity but a door's segment, on a picture [y, x].
+
+    scale: px a pixel.  left, top: pixels, the picture's corner.  rounding: added to squares' edges before they are cut to
+    whole pixels.
+    """
+    x, y = position(e, now)
+    for grey, half in _squares(e, now):
+        x1, y1, x2, y2 = (math.floor(v / scale + rounding) for v in (x - half, y - half, x + half, y + half))
+        _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
+    line = _beam(e, now, 0.0, 0.0) if e.kind == LASER else _line(e, x, y)
+    if line:
+        x, y = _points(line, scale)
+        grey = GREY["one_way" if e.kind == ONE_WAY else "deadly"]
+        _dot(image, np.floor(x / scale) - left, np.floor(y / scale) - top, grey)
+
+
 def player_frame(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
-    """uint8[84, 84, 1], y first: the part around the ninja of a picture of the whole level, at 2 px a pixel."""
-    margin = layout.PLAYER_FRAME_SIZE
-    image = twin.frame_picture.copy()
+    """uint8[84, 84, 1], y first: tiles cut from a picture of the level at 2 px a pixel, and all its entities on top."""
+    size = layout.PLAYER_FRAME_SIZE
+    left, top = (math.floor(now.ninja[axis] / 2) - size // 2 for axis in "xy")
+    image = _cut(twin.frame_picture, left, top, size)
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
-            x1, y1, x2, y2 = (int(v / 2) + margin for v in e.door)
-            _paint(image, x1 - 1, y1 - 1, x2 + 1, y2 + 1, GREY["door"])
-        if mark := _mark(e, now):
-            (x, y), (grey, half) = position(e, now), mark
-            _paint(image, *(int(v / 2) + margin for v in (x - half, y - half, x + half, y + half)), grey)
-    x, y = math.floor(now.ninja["x"] / 2) + margin, math.floor(now.ninja["y"] / 2) + margin
-    image[y - 6 : y + 6, x - 6 : x + 6][_NINJA_DISC] = GREY["ninja"]
-    half = margin // 2
-    return image[y - half : y + half, x - half : x + half, None]
+            x1, y1, x2, y2 = (int(v / 2) for v in e.door)
+            _paint(image, x1 - 1 - left, y1 - 1 - top, x2 + 1 - left, y2 + 1 - top, GREY["door"])
+        _paint_entity(image, e, now, 2, left, top, 0.0)
+    middle = slice(size // 2 - 6, size // 2 + 6)
+    image[middle, middle][_NINJA_DISC] = GREY["ninja"]
+    return image[:, :, None]
 
 
 def global_view(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
@@ -168,10 +327,7 @@ def global_view(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = (int(v / 6) for v in e.door)
             _paint(image, x1, y1, x2 + 1, y2 + 1, GREY["door"])
-        if mark := _mark(e, now):
-            (x, y), (grey, half) = position(e, now), mark
-            x1, y1, x2, y2 = (int(v / 6 + 0.5) for v in (x - half, y - half, x + half, y + half))
-            _paint(image, x1, y1, max(x2, x1 + 1), max(y2, y1 + 1), grey)
+        _paint_entity(image, e, now, 6, 0, 0, 0.5)
     x, y = int((now.ninja["x"] - 10) / 6 + 0.5), int((now.ninja["y"] - 10) / 6 + 0.5)
     _paint(image, x, y, x + 3, y + 3, GREY["ninja"])
     return image.T[:, :, None]
