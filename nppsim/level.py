@@ -352,7 +352,7 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
             first = int(np.argmax(found))
             warnings.append(
                 f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
-                f"stands in the border, at ({6 * x[first]}, {6 * y[first]}) px; what is beyond the stage counts as solid for it"
+                f"stands in the border, at ({6 * x[first]}, {6 * y[first]}) px; to it, all beyond the stage is solid"
             )
 
 
