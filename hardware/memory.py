@@ -13,7 +13,7 @@ from nppsim.observe import layout
 # Bytes per transition beside the observation: action 8; log-probability, value, reward, advantage and return 4 each;
 # terminated, truncated and six mask bits 8; six logits of the policy being imitated 24; rounded up.
 TRANSITION_BYTES = 64
-# State record, entities and pictures drawn so far of one environment, beside its two observation rows (current and
+# State record, entities, movers and path fields of one environment, beside its two observation rows (current and
 # final).  A generous round figure: at 1024 environments it is 0.1 GB.
 ENVIRONMENT_BYTES = 100_000
 # One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), with room for evaluation.

@@ -16,8 +16,8 @@ _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|allocating)\b", re.MULTILINE)  # the decorators of compiled functions
 
 
-def source_digest() -> str:
-    """Digest (16 hex characters) of the sources that kernels are compiled from."""
+def compiled_sources() -> dict[Path, str]:
+    """The files that compiled code can depend on, and their texts."""
     sources = {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
     needed, pending = (
         set(),
@@ -28,10 +28,15 @@ def source_digest() -> str:
         if path not in needed:
             needed.add(path)
             pending.extend(imported & sources.keys() if (imported := _imports(sources[path])) else ())
+    return {path: sources[path] for path in sorted(needed)}
+
+
+def source_digest() -> str:
+    """Digest (16 hex characters) of the sources that kernels are compiled from."""
     digest = hashlib.sha256(sys.version.encode())
     digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # other code, which Numba does not tell apart
-    for path in sorted(needed):
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + sources[path].encode())
+    for path, text in compiled_sources().items():
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text.encode())
     return digest.hexdigest()[:16]
 
 

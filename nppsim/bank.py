@@ -84,7 +84,7 @@ class LevelBank:
     path_length: float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way (``reachable``).
     time_limit: int32[L], frames after which an episode is truncated.
     max_entities, max_movers: the largest number of any level.
-    completions: create chaser drones and lasers too, which the reference simulator leaves out (see ``physics``).
+    completions: create chaser drones and lasers too, which the reference simulator leaves out.
     Raises ValueError for an empty list.
     """
 

@@ -500,18 +500,23 @@ class BatchSimulator:
         """Advance by one decision.  actions: int[N], 0..5.  Returns the observations; see the class for the rest."""
         if not self._started:
             raise RuntimeError("call reset() before step()")
-        actions = np.ascontiguousarray(actions, np.int64)
-        if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
-            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
+        return self._step(actions, next_level, every_end=False)
+
+    def _step(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool) -> dict[str, np.ndarray]:
+        """One decision of each environment; no restart where ``next_level`` is -1.  every_end: see ``_advance``."""
+        actions = np.ascontiguousarray(actions, np.int64)
+        if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
+            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
         if self.shadow:
             self.shadow.before(actions)
-        self._run(actions, next_level)
-        self.finished = np.flatnonzero(self.terminated | self.truncated)
+        self._run(actions, next_level, every_end)
+        ended = self.terminated | self.truncated
+        self.finished = np.flatnonzero(ended)
         if self.shadow:
-            self.shadow.after(self.truncated)
+            self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs
 
     def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:

@@ -1,5 +1,5 @@
-"""Kernels of the benchmark, in a file of their own: compiled code is kept per content of the files that it depends on
-(``_cache``), and what ``bench`` imports, such as the level generators, is none of it.
+"""Kernels of ``bench`` and ``fuzz``, in a file of their own: compiled code is kept per content of the files that it depends
+on (``_cache``), and what those import, such as the level generators, is none of it.
 """
 
 import numpy as np
@@ -25,6 +25,22 @@ def advance(begin, end, ninjas, entities, movers, world, inputs, lengths, frames
 def start_all(ninjas, entities, movers, world, levels):
     for i in range(len(ninjas)):
         start(ninjas[i], entities[i], movers[i], world, levels[i])
+
+
+@kernel
+def play_all(ninjas, entities, movers, world, inputs):
+    """Play every environment on its own level; returns the first whose ninja or movers are nowhere, or -1."""
+    for i in range(len(inputs)):
+        ninja = ninjas[i]
+        start(ninja, entities[i], movers[i], world, i)
+        for f in range(inputs.shape[1]):
+            tick(ninja, entities[i], movers[i], world, inputs[i, f])
+        fine = np.isfinite(ninja["x"] + ninja["y"] + ninja["vx"] + ninja["vy"])
+        for m in range(world.level[i]["mover_end"] - world.level[i]["mover_first"]):
+            fine &= np.isfinite(movers[i, m]["x"] + movers[i, m]["y"] + movers[i, m]["vx"] + movers[i, m]["vy"])
+        if not fine:
+            return i
+    return -1
 
 
 @kernel

@@ -34,7 +34,7 @@ Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
 def as_bank(levels: Levels) -> LevelBank:
     """A LevelBank of a bank (itself), levels, a LevelSet, or the folder of one.
 
-    Raises LevelSetError for a folder that is no level set, LevelError for a level that cannot be simulated.
+    Raises LevelSetError for a folder that is no level set, or holds a level that cannot be read.
     """
     if isinstance(levels, LevelBank):
         return levels
@@ -57,16 +57,7 @@ class _Simulator(BatchSimulator):
         """As ``BatchSimulator.step``; with NO_RESTART as ``next_level`` an environment stays where it ended."""
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
-        actions = np.ascontiguousarray(actions, np.int64)
-        if actions.shape != (self.num_envs,) or ((actions < 0) | (actions >= NUM_ACTIONS)).any():
-            raise ValueError(f"actions are {actions!r}; needed are {self.num_envs} integers 0..{NUM_ACTIONS - 1}")
-        if self.shadow:
-            self.shadow.before(actions)
-        self._run(actions, self.next_level, every_end=True)
-        self.finished = np.flatnonzero(self.terminated | self.truncated)
-        if self.shadow:
-            self.shadow.after((self.terminated | self.truncated) & (self.next_level != NO_RESTART))
-        return self.obs
+        return self._step(actions, self.next_level, every_end=True)
 
     def row(self, observations: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
         """A copy of environment i's observations."""

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.batch import NUM_ACTIONS, BatchSimulator
+from nppsim.bench_kernels import play_all as _play
 from nppsim.generate import CATEGORIES, generate
 from nppsim.level import COLUMNS, ENTITY_NAMES, ROWS, Level, LevelError
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
-from nppsim.physics.tick import start, tick
 from nppsim.replay import Replay, ReplayError
 
 FRAMES = 200  # of play, with raw inputs
@@ -88,22 +87,6 @@ def _damaged(data: bytes, rng) -> bytes:
     elif form == 2:
         array = np.concatenate([array[:b], array[a:]])
     return array.tobytes()
-
-
-@kernel
-def _play(ninjas, entities, movers, world, inputs):
-    """Play every environment on its own level; returns the first whose ninja or movers are nowhere, or -1."""
-    for i in range(len(inputs)):
-        ninja = ninjas[i]
-        start(ninja, entities[i], movers[i], world, i)
-        for f in range(inputs.shape[1]):
-            tick(ninja, entities[i], movers[i], world, inputs[i, f])
-        fine = np.isfinite(ninja["x"] + ninja["y"] + ninja["vx"] + ninja["vy"])
-        for m in range(world.level[i]["mover_end"] - world.level[i]["mover_first"]):
-            fine &= np.isfinite(movers[i, m]["x"] + movers[i, m]["y"] + movers[i, m]["vx"] + movers[i, m]["vy"])
-        if not fine:
-            return i
-    return -1
 
 
 def fuzz(count: int, seed: int = 0, first: int = 0, progress: Callable[[int], None] = lambda done: None) -> FuzzReport:

@@ -48,12 +48,13 @@ class RetimedReplay:
 
 @allocating
 def _expand(
-    parents, children, bytes_from, bytes_to, count, last_action, frame_skip, world, fields, mode, target, noise,
+    children, bytes_from, bytes_to, count, last_action, frame_skip, world, fields, mode, target, noise,
     scores, keys, frames
 ):  # fmt: skip
     """Play all six actions from each of ``count`` states.
 
-    parents, children: State views of the byte rows bytes_from, bytes_to.  last_action: int64[count].
+    bytes_from, bytes_to: byte rows of the states and of their children.  children: State views of the latter.
+    last_action: int64[count].
     target: float64[5], what ROUTE follows: x, y, vx, vy, switch taken.  noise: float64[6 * count] px, added to scores.
     Fills for child 6 i + a: scores (lower is better; -1 a win, ``_LOST`` dead), keys int64 (the cell of the state).
     frames: int64[6 * count], frames that the action took.  Returns the number of frames simulated.
@@ -140,7 +141,7 @@ def _search(bank, frame_skip, beam, max_decisions, budget, mode, route, rng, noi
         target = route[min((decision + 1) * frame_skip, len(route)) - 1] if mode == _ROUTE else np.zeros(5)
         noise = rng.random(beam * NUM_ACTIONS) * noise_px
         simulated += _expand(
-            states, children, rows, child_rows, count, last_action, frame_skip, bank.world, fields, mode, target, noise,
+            children, rows, child_rows, count, last_action, frame_skip, bank.world, fields, mode, target, noise,
             scores, keys, frames,
         )  # fmt: skip
         n = count * NUM_ACTIONS

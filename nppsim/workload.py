@@ -28,7 +28,6 @@ from nppsim.level import (
     ROWS,
     TOGGLE_MINE,
     Level,
-    LevelError,
 )
 from nppsim.observe import layout
 from nppsim.replay import NUM_ACTIONS, Replay, ReplayError
@@ -36,7 +35,7 @@ from nppsim.timing import TimingError
 
 MAX_BYTES = 2**31  # of a workload's arrays
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
-# Entity types that ``random_levels`` strews; doors with switches come on top.  Types that the game never creates are out.
+# Entity types that ``random_levels`` strews; doors with switches come on top.  Completions (15, 23) are out.
 KINDS = (MINE, GOLD, REGULAR_DOOR, 10, 11, 14, 16, 17, 20, TOGGLE_MINE, 24, 25, 26, 28)
 
 
@@ -119,11 +118,11 @@ def generated_levels(category: str, count: int, seed: int) -> list[Level]:
     return [generate(category, seed + k)[0] for k in range(count)]
 
 
-def random_levels(count: int, seed: int, *, density: float, entity_density: float, kinds: Sequence[int]) -> list[Level]:
+def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
     """Random tiles and entities, with no thought of a way to the exit.
 
     density: share of the tiles that are not open, in random shapes.  entity_density: entities per tile, of random
-    ``kinds``.  An exit, a locked and a trap door with their switches stand in every level.
+    types of ``KINDS``.  An exit, a locked and a trap door with their switches stand in every level.
     """
     if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
         raise TimingError(f"density {density} must be in [0, 1) and entity density {entity_density} in [0, 0.2]")
@@ -139,7 +138,7 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 
         others = [
             (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
-            for kind in rng.choice(kinds, round(entity_density * tiles.size))
+            for kind in rng.choice(KINDS, round(entity_density * tiles.size))
         ]
         door = [(place(), place(), int(rng.integers(8))) for _ in range(2)]
         parts = {"exits": [(place(), place())], "locked_doors": door[:1], "trap_doors": door[1:], "entities": others}
@@ -147,24 +146,11 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
     return levels
 
 
-def built_kinds() -> tuple[list[int], list[str]]:
-    """Of KINDS, the types that this version simulates, and the names of those that it refuses."""
-    tiles = np.zeros((ROWS, COLUMNS), np.uint8)
-    built, refused = [], []
-    for kind in KINDS:
-        try:
-            LevelBank([Level.build(tiles, (86, 50), entities=[(kind, 40, 40)])])
-            built.append(kind)
-        except LevelError:
-            refused.append(ENTITY_NAMES[kind])
-    return built, refused
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Actions
 
 
-def random_play(levels: Sequence[Level], settings: Settings, source: str, notes: Sequence[str] = ()) -> Workload:
+def random_play(levels: Sequence[Level], settings: Settings, source: str) -> Workload:
     """Uniformly random actions; an episode that ends is followed by one on a random level."""
     bank, rng = LevelBank(levels), np.random.default_rng(settings.seed)
     shape = settings.rows, settings.envs
@@ -175,7 +161,6 @@ def random_play(levels: Sequence[Level], settings: Settings, source: str, notes:
         rng.integers(NUM_ACTIONS, size=shape),
         rng.integers(len(bank), size=shape, dtype=np.int32),
         f"random actions on {source}",
-        tuple(notes),
     )
 
 
@@ -183,7 +168,7 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
     """The decisions of the ``*.replay`` files below a folder, level after level, in an order drawn from the seed.
 
     Environment i begins with replay i, modulo their number, and goes on with the next one.  Left out, with a note: what
-    does not lie on the grid of ``frame_skip``, has entities that are not built, or stops before its episode ends.
+    does not lie on the grid of ``frame_skip`` or stops before its episode ends.
     Raises TimingError if nothing is left; ReplayError for a broken file.
     """
     files = sorted(Path(folder).rglob("*.replay"))
@@ -193,13 +178,9 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
     for file in files:
         replay = Replay.load(file)
         try:
-            actions = replay.to_decisions(settings.frame_skip)
-            LevelBank([replay.level])
-            usable.append((replay.level, actions))
+            usable.append((replay.level, replay.to_decisions(settings.frame_skip)))
         except ReplayError:
             left_out[f"lie off the grid of frame-skip {settings.frame_skip}"] += 1
-        except LevelError:
-            left_out["have entities that are not built"] += 1
     plays = []
     for (level, actions), decisions in zip(usable, _episode_lengths(usable, settings.frame_skip), strict=True):
         if decisions is None:

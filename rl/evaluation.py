@@ -54,7 +54,7 @@ class EvaluationSuite:
     that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.
     reward: for the recorded returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes
     runs comparable, since sampled actions are drawn for the whole batch at once.
-    Raises ConfigError if there are no levels, LevelError for a level that cannot be built.
+    Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
     """
 
     def __init__(

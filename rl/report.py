@@ -40,7 +40,6 @@ from rl.report_style import CSS
 from rl.results import ALL, categories
 
 METHODS = {"random": "random play", "bc": "BC alone", "ppo": "after PPO"}
-SHARES = ("environment", "inference", "update", "rest")
 NOT_RUN = '<p class="missing">not run</p>'
 _BC_CHARTS = (
     ("Loss while cloning", "nats", 1, {"train_loss": "training", "validation_loss": "validation"}),

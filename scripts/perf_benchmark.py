@@ -25,7 +25,6 @@ from nppsim.timing import POOR, TimingError
 from nppsim.workload import (
     Settings,
     Workload,
-    built_kinds,
     generated_levels,
     random_levels,
     random_play,
@@ -117,11 +116,9 @@ def workload(arguments: argparse.Namespace) -> Workload:
             generated_levels(category, count, settings.seed), settings, f"{count} generated levels, {category}"
         )
     entity_density = ENTITY_DENSITY if arguments.entity_density is None else arguments.entity_density
-    kinds, refused = built_kinds()
-    levels = random_levels(count, settings.seed, density=arguments.density, entity_density=entity_density, kinds=kinds)
-    notes = [f"skipped, not built: {', '.join(refused)}"] if refused else []
+    levels = random_levels(count, settings.seed, density=arguments.density, entity_density=entity_density)
     what = f"{count} random levels, tile density {arguments.density}, entity density {entity_density}"
-    return random_play(levels, settings, what, notes)
+    return random_play(levels, settings, what)
 
 
 class _Parser(argparse.ArgumentParser):

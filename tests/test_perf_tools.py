@@ -13,8 +13,9 @@ import pytest
 
 from nppsim import throughput, timing
 from nppsim.batch import WON, BatchSimulator
+from nppsim.level import ENTITY_NAMES, LevelError
 from nppsim.replay import Replay
-from nppsim.workload import Settings, built_kinds, generated_levels, random_levels, random_play, recorded_play
+from nppsim.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
 from rl import ab
 from rl.config import ConfigError
 from rl.results import ResultsError, write_json
@@ -205,13 +206,11 @@ def test_recordings_that_cannot_be_used_are_counted(tmp_path):
 
 
 def test_random_levels_have_the_wanted_densities():
-    kinds, refused = built_kinds()
-    levels = random_levels(20, 0, density=0.2, entity_density=0.05, kinds=kinds)
+    levels = random_levels(20, 0, density=0.2, entity_density=0.05)
     assert np.mean([level.tiles > 0 for level in levels]) == pytest.approx(0.2, abs=0.01)
     assert {len(level.records) - 1 - 6 for level in levels} == {round(0.05 * 23 * 42)}  # beside exit and two doors
     work = random_play(levels, TINY, "x")
-    assert set(work.coverage) >= {"mine", "gold", "locked door", "trap door", "toggle mine"}
-    assert not set(refused) & set(work.coverage)
+    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in KINDS} | {"locked door", "trap door"}
 
 
 def test_the_key_tells_equal_work_from_other_work():
@@ -406,12 +405,16 @@ def test_several_configurations_are_profiled(steady, monkeypatch, capsys, tmp_pa
 
 
 def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, capsys):
+    def no_levels(_seed, _count):
+        raise LevelError("random: no room")
+
     monkeypatch.setattr(throughput, "BatchSimulator", Switched)
-    kinds = built_kinds()[0]
-    monkeypatch.setattr(profile_multi_config, "built_kinds", lambda: (kinds, ["zap drone"]))
+    configurations = (profile_multi_config.CONFIGURATIONS[0], profile_multi_config.Configuration("none", no_levels))
+    monkeypatch.setattr(profile_multi_config, "CONFIGURATIONS", configurations)
     flags = ["--envs", "2", "--warmup", "0", "--steps", "10"]
     assert profile_multi_config.main([*flags, "--strict"]) == 1
-    assert "skipped: entity type zap drone: not built" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "skipped: none: random: no room" in printed and "1 of 2 configurations profiled, 1 skipped" in printed
     assert profile_multi_config.main([*flags, "--steps", "7"]) == 2
     assert "multiple of 10" in capsys.readouterr().err
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nppsim import _cache
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -72,6 +74,13 @@ def test_every_package_is_installed():
     for package in ("nppsim", "bc", "rl", "hardware"):
         for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:
             assert (folder / "__init__.py").exists(), f"{folder.relative_to(ROOT)} has no __init__.py"
+
+
+def test_compiled_code_is_kept_while_generators_and_twins_change():
+    package = Path(_cache.__file__).parent
+    parts = {path.relative_to(package).parts[0] for path in _cache.compiled_sources()}
+    assert {"physics", "observe", "batch.py", "bench_kernels.py"} <= parts
+    assert not {"generate", "shadow", "bench.py", "fuzz.py", "verify.py"} & parts
 
 
 def test_make_targets():

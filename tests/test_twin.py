@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_simulator import Simulator
+from naive_simulator import CODE, SHAPES, Simulator
 from worlds import KINDS, Walk, mixed_level
 
+from nppsim import tiles
 from nppsim.geometry import COMPLETIONS
 from nppsim.level import EXIT
 
 FRAMES = 150
+
+
+def test_half_cell_edges_derived_from_the_shapes_are_those_of_the_table():
+    assert sorted(SHAPES) == list(range(len(tiles.EDGE_SIGNS)))
+    for tile, (horizontal, vertical, *_) in SHAPES.items():
+        assert tiles.HORIZONTAL_CODES[tile].tolist() == [CODE[c] for c in horizontal], tile
+        assert tiles.VERTICAL_CODES[tile].tolist() == [CODE[c] for c in vertical], tile
 
 
 def held_inputs(rng, frames):

@@ -142,14 +142,14 @@ def interact(ninja, entities, movers, world, level):
             for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
                 k = world.entity_items[i, ITEM_ENTITY]
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
-                    felt = _touch_mover(ninja, entities, movers[m])
+                    felt = _touch_mover(ninja, movers[m])
                     wall = felt if wall == 0.0 else wall
                     m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
                 if _within_reach(ninja, world.entity_items[i]):
                     felt = _touch(ninja, entities, movers, world, base, k)
                     wall = felt if wall == 0.0 else wall
     while m >= 0:
-        felt = _touch_mover(ninja, entities, movers[m])
+        felt = _touch_mover(ninja, movers[m])
         wall = felt if wall == 0.0 else wall
         m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
     return wall
@@ -220,7 +220,7 @@ def _launch(ninja, x, y, nx, ny):
 
 
 @kernel
-def _touch_mover(ninja, entities, mover):
+def _touch_mover(ninja, mover):
     """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]

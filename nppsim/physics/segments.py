@@ -6,8 +6,6 @@ A segment is a row (x, y, shape, entity) of ``geometry``; doors that are open ar
 
 import math
 
-import numpy as np
-
 from nppsim._kernel import inlined, kernel
 from nppsim.geometry import (
     CELLS_X,
@@ -31,7 +29,6 @@ from nppsim.geometry import (
 
 ARC_RADIUS = 24.0
 FAR = 9999999.0
-_SHAPES = np.ascontiguousarray(SHAPES)
 
 
 @kernel
@@ -46,11 +43,11 @@ def closest_point(px, py, x, y, shape):
 
     side: below 0 where the segment is back-facing; the distance from the line times its length, or from the full circle.
     """
-    kind = _SHAPES[shape, KIND]
-    dx, dy = _SHAPES[shape, DX], _SHAPES[shape, DY]
+    kind = SHAPES[shape, KIND]
+    dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     ex, ey = px - x, py - y
     if kind == LINE or kind == DOOR_LINE:
-        u = (ex * dx + ey * dy) / _SHAPES[shape, LENGTH_SQUARED]
+        u = (ex * dx + ey * dy) / SHAPES[shape, LENGTH_SQUARED]
         if u < 0.0:
             u = 0.0
         elif u > 1.0:
@@ -85,8 +82,8 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
             if entity >= 0 and entities[entity]["closed"] == 0:
                 continue
             ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
-            gap_x = max(max(ax + _SHAPES[shape, MIN_X] - px, px - (ax + _SHAPES[shape, MAX_X])), 0.0)
-            gap_y = max(max(ay + _SHAPES[shape, MIN_Y] - py, py - (ay + _SHAPES[shape, MAX_Y])), 0.0)
+            gap_x = max(max(ax + SHAPES[shape, MIN_X] - px, px - (ax + SHAPES[shape, MAX_X])), 0.0)
+            gap_y = max(max(ay + SHAPES[shape, MIN_Y] - py, py - (ay + SHAPES[shape, MAX_Y])), 0.0)
             gap = gap_x * gap_x + gap_y * gap_y
             if gap - 0.2 > best:
                 others = min(others, gap - 0.2)
@@ -154,7 +151,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
 @kernel
 def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact with the interior of a line segment."""
-    nx, ny, length = _SHAPES[shape, UNIT_X], _SHAPES[shape, UNIT_Y], _SHAPES[shape, LENGTH]
+    nx, ny, length = SHAPES[shape, UNIT_X], SHAPES[shape, UNIT_Y], SHAPES[shape, LENGTH]
     q = (x - ax) * ny - (y - ay) * nx
     s = (x - ax) * nx + (y - ay) * ny
     if abs(q) >= radius:
@@ -171,7 +168,7 @@ def _impact_line(x, y, wx, wy, ax, ay, shape, radius):
 @kernel
 def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact with the interior of an arc."""
-    hor, ver = _SHAPES[shape, DX], _SHAPES[shape, DY]
+    hor, ver = SHAPES[shape, DX], SHAPES[shape, DY]
     ex, ey = x - ax, y - ay
     vv = wx * wx + wy * wy
     b = ex * wx + ey * wy
@@ -196,8 +193,8 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
 @kernel
 def impact_segment(x, y, wx, wy, ax, ay, shape, radius):
     """Time of impact of a circle moving by (wx, wy) with one segment: both end points and the interior."""
-    dx, dy = _SHAPES[shape, DX], _SHAPES[shape, DY]
-    kind = _SHAPES[shape, KIND]
+    dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
+    kind = SHAPES[shape, KIND]
     if kind == LINE or kind == DOOR_LINE:
         first = impact_point(x, y, wx, wy, ax, ay, radius)
         second = impact_point(x, y, wx, wy, ax + dx, ay + dy, radius)
@@ -224,10 +221,10 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
             ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
             if (
-                ax + _SHAPES[shape, MIN_X] > high_x + reach
-                or ax + _SHAPES[shape, MAX_X] < low_x - reach
-                or ay + _SHAPES[shape, MIN_Y] > high_y + reach
-                or ay + _SHAPES[shape, MAX_Y] < low_y - reach
+                ax + SHAPES[shape, MIN_X] > high_x + reach
+                or ax + SHAPES[shape, MAX_X] < low_x - reach
+                or ay + SHAPES[shape, MIN_Y] > high_y + reach
+                or ay + SHAPES[shape, MAX_Y] < low_y - reach
             ):
                 continue
             entity = segments[k, 3]
