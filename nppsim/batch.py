@@ -115,7 +115,7 @@ def _has_own_fields(i, state, world, fields):
         for k in range(exits, exits_end):
             is_open = state.entities[i, k - base]["clock"] > 0
             changed |= is_open
-            key = key * 2 + is_open
+            key = key * 3 + is_open  # an odd factor: no bit of an earlier one is ever lost
     key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
     if changed and fields.key[i] != key:
         _compute_own_fields(i, state, world, fields)

@@ -204,3 +204,17 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
     ways = twin.ways_for(*twin.at_start)
     np.testing.assert_array_equal(bank.distance[0], ways.distances)
     assert len(ways.wrong_hops(bank.hop[0])) == 0
+
+
+def test_each_of_many_exits_that_opens_changes_the_way():
+    """Two switches near the ninja: that of an exit behind it, then that of one ahead; the other 28 are out of reach."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10] = 0
+    exits = [((40, 46), (8, 46)), ((45, 46), (160, 46))] + [((166, 46), (10, 46))] * 28
+    level = Level.build(grid, (30, 46), exits=exits)
+    sim = BatchSimulator([level], 1, observations=("reachability",), shadow=True)
+    sim.reset()
+    for _ in range(40):
+        sim.step(np.array([2]))
+    assert (sim.state.entities["clock"][0] > 0).sum() == 2
+    assert sim.shadow.kinds == {}
