@@ -261,9 +261,10 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
         out.frames[i] = ninja["frame"]
         out.decisions[i] = running["decisions"]
         out.gold[i] = ninja["gold"]
-        for term in range(len(terms)):
+        out.ret[i] = 0.0
+        for term in range(len(terms)):  # added up one by one: sum() goes another way outside of compiled code
             out.terms[i, term] = terms[term]
-        out.ret[i] = terms.sum()
+            out.ret[i] += terms[term]
     clock.stamp(laps, clock.EVENTS, since)
 
 
@@ -528,7 +529,7 @@ class BatchSimulator:
         """
         self._turn = (self._turn + 1) % min(PROFILE_EVERY, self.num_envs)
         with _announced_compilation(kernel):
-            if self._pool is None or not kernel.signatures:
+            if self._pool is None or not getattr(kernel, "signatures", ()):
                 kernel(0, self.num_envs, self._turn, *arguments)
                 return
             edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
@@ -582,8 +583,11 @@ class _announced_compilation:
     """Say so, once, when a kernel is about to be compiled rather than loaded."""
 
     def __init__(self, kernel):
-        self.announce = not kernel.signatures and not any(
-            _cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*")
+        compiles = hasattr(kernel, "signatures")  # not with NUMBA_DISABLE_JIT=1
+        self.announce = (
+            compiles
+            and not kernel.signatures
+            and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
         )
 
     def __enter__(self):

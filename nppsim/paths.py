@@ -126,7 +126,7 @@ def _spread(nodes, distance, hop, queue, tail):
         head += 1
         pending[node] = 0
         i, j = node // NODES_Y, node % NODES_Y
-        here = distance[node]
+        here = np.int64(distance[node])
         weight = MINE_WEIGHT if nodes[node] == MINED else 1
         for d in range(8):
             x, y = i + _STEP_X[d], j + _STEP_Y[d]

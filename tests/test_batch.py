@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from numba import config
 from worlds import corridor, mixed_level, random_level, room
 
 import nppsim
@@ -288,6 +289,7 @@ def test_opening_a_door_changes_the_way():
     assert lengths[-1] == pytest.approx(600 - (sim.state.ninja["x"][0] - 240), abs=40)
 
 
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 def test_each_kernel_is_compiled_once_for_any_simulator():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),
