@@ -115,7 +115,7 @@ def _has_own_fields(i, state, world, fields):
         for k in range(exits, exits_end):
             is_open = state.entities[i, k - base]["clock"] > 0
             changed |= is_open
-            key = key * 2 + is_open
+            key = key * 3 + is_open  # an odd factor: no bit of an earlier one is ever lost
     key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
     if changed and fields.key[i] != key:
         _compute_own_fields(i, state, world, fields)
@@ -261,9 +261,10 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
         out.frames[i] = ninja["frame"]
         out.decisions[i] = running["decisions"]
         out.gold[i] = ninja["gold"]
-        for term in range(len(terms)):
+        out.ret[i] = 0.0
+        for term in range(len(terms)):  # added up one by one: sum() goes another way outside of compiled code
             out.terms[i, term] = terms[term]
-        out.ret[i] = terms.sum()
+            out.ret[i] += terms[term]
     clock.stamp(laps, clock.EVENTS, since)
 
 
@@ -531,7 +532,7 @@ class BatchSimulator:
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
         with _announced_compilation(_advance):
-            if self._pool is None or not _advance.signatures:
+            if self._pool is None or not getattr(_advance, "signatures", ()):
                 _advance(0, self.num_envs, *arguments)
                 return
             edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
@@ -585,8 +586,11 @@ class _announced_compilation:
     """Say so, once, when a kernel is about to be compiled rather than loaded."""
 
     def __init__(self, kernel):
-        self.announce = not kernel.signatures and not any(
-            _cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*")
+        compiles = hasattr(kernel, "signatures")  # not with NUMBA_DISABLE_JIT=1
+        self.announce = (
+            compiles
+            and not kernel.signatures
+            and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
         )
 
     def __enter__(self):

@@ -4,8 +4,10 @@ A kernel keeps the time of its last stamp and calls ``stamp`` at the end of ever
 or empty to measure nothing; where it is None, nothing of all this is compiled.
 """
 
+import time
+
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -50,6 +52,10 @@ def clock_ns(typing_context):
         return builder.add(builder.mul(seconds, i64(1_000_000_000)), nanoseconds)
 
     return types.int64(), codegen
+
+
+if config.DISABLE_JIT:  # plain Python cannot call an intrinsic
+    clock_ns = time.monotonic_ns
 
 
 @inlined

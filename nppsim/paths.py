@@ -95,7 +95,10 @@ def _close_door(nodes, x1, y1, x2, y2):
 
 @kernel
 def _seed(nodes, x, y, reach, offset, distance, queue, tail):
-    """Put the free lattice points within touching distance of a goal into the queue; returns its new end."""
+    """Put the free lattice points within touching distance of a goal into the queue; returns its new end.
+
+    Of free points, those in the queue are reached and no others.
+    """
     for i in range(max(int((x - reach) / SPACING), 0), min(int((x + reach) / SPACING) + 2, NODES_X)):
         for j in range(max(int((y - reach) / SPACING), 0), min(int((y + reach) / SPACING) + 2, NODES_Y)):
             node = i * NODES_Y + j
@@ -103,9 +106,10 @@ def _seed(nodes, x, y, reach, offset, distance, queue, tail):
             gap = math.sqrt(dx * dx + dy * dy)
             length = offset + int(gap / UNIT)
             if gap < reach and nodes[node] != BLOCKED and length < distance[node]:
+                if distance[node] == UNREACHABLE:  # once only: there may be more goals than room in the queue
+                    queue[tail] = node
+                    tail += 1
                 distance[node] = length
-                queue[tail % NUM_NODES] = node
-                tail += 1
     return tail
 
 
@@ -122,7 +126,7 @@ def _spread(nodes, distance, hop, queue, tail):
         head += 1
         pending[node] = 0
         i, j = node // NODES_Y, node % NODES_Y
-        here = distance[node]
+        here = np.int64(distance[node])
         weight = MINE_WEIGHT if nodes[node] == MINED else 1
         for d in range(8):
             x, y = i + _STEP_X[d], j + _STEP_Y[d]

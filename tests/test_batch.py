@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from numba import config
 from worlds import corridor, mixed_level, random_level, room
 
 import nppsim
@@ -316,6 +317,7 @@ def test_opening_a_door_changes_the_way():
     assert lengths[-1] == pytest.approx(600 - (sim.state.ninja["x"][0] - 240), abs=40)
 
 
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 def test_each_kernel_is_compiled_once_for_any_simulator():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),

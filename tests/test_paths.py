@@ -190,3 +190,31 @@ def test_with_several_exits_the_way_leads_over_a_switch_to_its_own_exit_and_then
     assert x < switch_a
     assert after == pytest.approx(exit_a - x, abs=12)  # not back to exit B, which is nearer and closed
     assert before > after
+
+
+def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exit():
+    """A wall with a door in its only gap, and switches all over the other side, those far from the door first."""
+    grid = np.zeros((23, 42), np.uint8)
+    grid[1:, 40] = 1
+    near = sorted((max(164 - x, y - 6), x, y) for x in range(6, 160, 2) for y in range(6, 95))
+    doors = [((x, y), (164, 6), 0) for _, x, y in reversed(near)]
+    assert len(doors) > paths.NUM_NODES
+    level = Level.build(grid, (20, 50), exits=[((172, 90), (172, 60))], locked_doors=doors)
+    bank, twin = LevelBank([level]), LevelTwin(level)
+    ways = twin.ways_for(*twin.at_start)
+    np.testing.assert_array_equal(bank.distance[0], ways.distances)
+    assert len(ways.wrong_hops(bank.hop[0])) == 0
+
+
+def test_each_of_many_exits_that_opens_changes_the_way():
+    """Two switches near the ninja: that of an exit behind it, then that of one ahead; the other 28 are out of reach."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10] = 0
+    exits = [((40, 46), (8, 46)), ((45, 46), (160, 46))] + [((166, 46), (10, 46))] * 28
+    level = Level.build(grid, (30, 46), exits=exits)
+    sim = BatchSimulator([level], 1, observations=("reachability",), shadow=True)
+    sim.reset()
+    for _ in range(40):
+        sim.step(np.array([2]))
+    assert (sim.state.entities["clock"][0] > 0).sum() == 2
+    assert sim.shadow.kinds == {}

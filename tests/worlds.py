@@ -22,6 +22,11 @@ def tiles(*columns, floor=12):
     return out
 
 
+def pillar(cx, rows):
+    """Full tiles in column cx, to hand to ``tiles``."""
+    return [(cx, cy, 1) for cy in rows]
+
+
 def corridor(spawn=20, switch=30, door=40, **more):
     """A floor with a ceiling one tile above the ninja; bytes of the switch and of the exit along it."""
     grid = np.ones((23, 42), np.uint8)

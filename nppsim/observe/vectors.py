@@ -301,7 +301,7 @@ def _splat(plane, dx, dy):
             row, column = r + a, c + b
             if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
                 weight = (fv if a else 1.0 - fv) * (fu if b else 1.0 - fu)
-                plane[row, column] = min(plane[row, column] + int(255 * weight), 255)
+                plane[row, column] = min(np.int64(plane[row, column]) + int(255 * weight), 255)
 
 
 @kernel

@@ -291,7 +291,7 @@ def _think_thwump(ninja, mover, entities, world, level):
         along, across, ninja_along, ninja_across = mover["y"], mover["x"], ninja["y"], ninja["x"]
     if not abs(across - ninja_across) < THWUMP_SIGHT:
         return
-    facing = mover["direction"]
+    facing = np.int64(mover["direction"])
     cell, wanted = half_cell(along - THWUMP_REACH * facing), half_cell(ninja_along)
     rest = wanted - cell
     if rest * facing < 0:
