@@ -22,7 +22,7 @@ from nppsim.physics.segments import (
 SWEEP_RADIUS = 5.0
 WALL_REACH = 10.1
 MAX_PUSHES = 32  # depenetration steps per substep
-SMALL_STEP = 3.0  # px along an axis: a sweep of such a way to where the ninja is settled finds nothing
+SMALL_STEP = 3.0  # px along an axis: a sweep of no longer a way to where the ninja is settled finds nothing
 SUBSTEPS = 4
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
 
@@ -165,12 +165,10 @@ def collide(ninja, entities, movers, world, level):
                 ninja["floor_count"] += 1
                 ninja["floor_sum_x"] += dx / distance
                 ninja["floor_sum_y"] += dy / distance
-            settled = (
-                settles(s.RADIUS, depth, result, side, best, others) and abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP
-            )
-            if settled and cell_range(x, y, s.RADIUS) == looked_at:
+            same_cells = cell_range(x, y, s.RADIUS) == looked_at
+            settled = same_cells and settles(s.RADIUS, depth, result, side, best, others)
+            if settled:
                 break
-            settled = False
         if contacts == 0 and x == before_x and y == before_y:
             break  # a fixed point: the remaining substeps would repeat this one, which changed nothing
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
