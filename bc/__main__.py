@@ -1,0 +1,68 @@
+"""Command line of the demonstrations: ``python -m bc minari-export | minari-import`` (extra ``minari``)."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
+from bc.minari import export_minari, import_minari
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 fine, 2 the command failed."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except DemonstrationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name != "minari":
+            raise
+        print("error: Minari is not installed; install the extra: pip install -e '.[minari]'", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bc", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
+    export.set_defaults(run=_export)
+    export.add_argument("folder", metavar="REPLAYS")
+    export.add_argument("--source", required=True, help="who played: planner, human, ...")
+    export.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
+    export.add_argument("--author", required=True)
+    export.add_argument("--author-email", required=True)
+    export.add_argument("--code-permalink", required=True, help="address of the code that made them, with its version")
+    load = commands.add_parser("minari-import", help="write the replays of a Minari dataset of nppsim into a folder")
+    load.set_defaults(run=_import)
+    load.add_argument("dataset", help="npp/<category>/<source>-v0")
+    load.add_argument("out", metavar="OUT", help="folder; replays go to OUT/<category>")
+    return parser
+
+
+def _export(arguments) -> None:
+    found = load_demonstrations(find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder)
+    print(found.table())
+    names = export_minari(
+        found,
+        arguments.source,
+        author=arguments.author,
+        author_email=arguments.author_email,
+        code_permalink=arguments.code_permalink,
+    )
+    print("\n".join(names))
+
+
+def _import(arguments) -> None:
+    files = import_minari(arguments.dataset)
+    for number, file in enumerate(files):
+        target = Path(arguments.out) / file.category / f"{number:05d}.replay"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.data)
+    print(f"{len(files)} replays in {arguments.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

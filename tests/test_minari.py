@@ -1,0 +1,83 @@
+"""Demonstrations written as Minari datasets, loaded by Minari itself, and read back."""
+
+import numpy as np
+import pytest
+from worlds import corridor
+
+from bc.__main__ import main
+from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
+from bc.minari import dataset_id, export_minari, import_minari
+from nppsim import NppEnv
+from nppsim.observe import layout
+from nppsim.replay import Replay
+
+minari = pytest.importorskip("minari")
+ABOUT = {"author": "A. Nyone", "author_email": "a@example.org", "code_permalink": "https://example.org/code"}
+RIGHT = 2
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    files = []
+    for k, category in enumerate(("simple", "simple", "simplest")):
+        level = corridor(20, 24 + k, 32)
+        files.append(
+            ReplayFile(f"r{k}", f"r{k}", category, Replay(level, np.full(400, RIGHT, np.uint8), True).to_bytes())
+        )
+    return load_demonstrations(files, 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
+    names = export_minari(found, "planner", **ABOUT)
+    assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
+    dataset = minari.load_dataset("npp/simple/planner-v0")
+    assert dataset.total_episodes == 2
+    assert dataset.storage.metadata["author"] == {"A. Nyone"}
+    assert dataset.storage.metadata["algorithm_name"] == "planner"
+    for episode, demonstration in zip(dataset.iterate_episodes(), found.demonstrations[:2], strict=True):
+        decisions = len(demonstration.actions)
+        np.testing.assert_array_equal(episode.actions, demonstration.actions)
+        assert len(episode.rewards) == len(episode.terminations) == decisions
+        assert episode.terminations[-1] and not episode.terminations[:-1].any() and not episode.truncations.any()
+        env = NppEnv([demonstration.level])
+        observation, _ = env.reset()
+        for t in range(decisions + 1):
+            for key in layout.VISION_FREE:
+                np.testing.assert_array_equal(episode.observations[key][t], observation[key])
+            if t < decisions:
+                observation, reward, *_ = env.step(int(episode.actions[t]))
+                assert episode.rewards[t] == reward
+
+
+@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+def test_it_becomes_the_same_demonstrations_again(found):
+    names = export_minari(found, "human", **ABOUT)
+    again = load_demonstrations([file for name in names for file in import_minari(name)], 4)
+    assert [d.level for d in again.demonstrations] == [d.level for d in found.demonstrations]
+    for ours, theirs in zip(found.demonstrations, again.demonstrations, strict=True):
+        assert (ours.name, ours.category) == (theirs.name, theirs.category)
+        np.testing.assert_array_equal(ours.actions, theirs.actions)
+    with pytest.raises(DemonstrationError, match="such a dataset already"):
+        export_minari(found, "human", **ABOUT)
+
+
+def test_what_is_not_there_or_has_no_name_is_refused(found):
+    with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
+        import_minari("npp/simple/human-v0")
+    with pytest.raises(DemonstrationError, match="single words"):
+        dataset_id("simple", "two words")
+
+
+@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
+    for k, demonstration in enumerate(found.demonstrations):
+        Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
+    about = [f"--{name.replace('_', '-')}={value}" for name, value in ABOUT.items()]
+    assert main(["minari-export", str(tmp_path), "--source", "planner", *about]) == 0
+    assert capsys.readouterr().out.endswith("npp/uncategorised/planner-v0\n")
+    assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
+    assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3
+    assert main(["minari-import", "npp/simple/planner-v0", str(tmp_path / "back")]) == 2
+    assert capsys.readouterr().err.startswith("error: npp/simple/planner-v0: no such dataset")
