@@ -2,7 +2,7 @@
 
     draw_level(level).save("level.png")                       # 1056 x 600
     draw_route(level, nppsim.simulate(level, inputs))         # the way taken, coloured by time, jumps marked
-    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two ways, blue and red, and where they part
+    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two ways, broad blue and narrow red, and where they part
     contact_sheet(levels, labels, columns=4)                  # many levels on one page
     for picture in frames(level, inputs, fps=30): ...         # uint8[H, W, 3], for a film
 
@@ -93,7 +93,7 @@ def draw_route(level, run, scale: float = 1.0, *, crop: bool = False, title: str
 
 
 def draw_two_routes(level, runs, labels: tuple[str, str], scale: float = 1.0, *, parted: int | None = None):
-    """Picture of a level with two ways through it, blue and red: a Pillow RGB image.
+    """Picture of a level with two ways through it, broad blue and narrow red: a Pillow RGB image.
 
     runs: two results of ``nppsim.simulate``.  labels: their names.  parted: the frame, from 1, in which they part; a ring
     marks the place.  Entities are drawn as they are at the start.  Discs mark the ends, in the colours of the outcomes;
@@ -103,10 +103,9 @@ def draw_two_routes(level, runs, labels: tuple[str, str], scale: float = 1.0, *,
     base = scene.picture(scene.looks, None)
     canvas, box = scene.canvas((0, 0, base.width, base.height))
     canvas.image.paste(base.resize(canvas.image.size))
-    for run, colour in zip(runs, _TWO_COLOURS, strict=True):
+    for run, colour, width in zip(runs, _TWO_COLOURS, (5.0, 1.8), strict=True):  # both show where they are the same
         points = np.vstack([[level.spawn], run.position])
-        canvas.line(points.tolist(), PALETTE.pale, 4.2)
-        canvas.line(points.tolist(), colour, 2.2)
+        canvas.line(points.tolist(), colour, width)
         canvas.disc(*points[-1], 7.5, colour)
         canvas.disc(*points[-1], 5.0, _OUTCOME.get(run.outcome, ("", PALETTE.muted))[1])
     canvas.ring(*level.spawn, 6.2, 2.4, PALETTE.ink)
