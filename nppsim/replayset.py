@@ -24,19 +24,18 @@ from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError
 
 FORMAT, VERSION = "nppsim replays", 1
-_TEXT = h5py.string_dtype()
-_LEVEL_COLUMNS = {"data": np.uint8, "end": np.int64, "fingerprint": _TEXT}
-_REPLAY_COLUMNS = {
-    "inputs": np.uint8,
-    "end": np.int64,
-    "level": np.int32,
-    "success": np.int8,
-    "frame_skip": np.int32,
-    "name": _TEXT,
-    "category": _TEXT,
-    "metadata": _TEXT,
+# Texts are packed bytes too: a damaged heap, where HDF5 keeps strings of any length, makes it loop for ever.
+_TABLES = {
+    "levels": {"data": np.uint8, "end": np.int64, "fingerprint": "S64"},
+    "replays": {
+        "inputs": np.uint8,
+        "end": np.int64,
+        "level": np.int32,
+        "success": np.int8,
+        "frame_skip": np.int32,
+    },
+    "about": {"data": np.uint8, "end": np.int64},
 }
-_TABLES = {"levels": _LEVEL_COLUMNS, "replays": _REPLAY_COLUMNS}
 _PACKED = ("data", "inputs")  # bytes of all rows one after another; the others have one value per row
 _LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
 _DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError)  # what h5py raises for it
@@ -64,7 +63,7 @@ class ReplayWriter:
 
     def __init__(self, path):
         self.path = Path(path)
-        self._pending: list[tuple[Replay, str, str]] = []
+        self._pending: list[tuple[Replay, bytes]] = []
 
     def append(self, replay: Replay, *, category: str = "", **metadata) -> None:
         """Take a replay; it is on disk after the next ``flush``.
@@ -77,10 +76,11 @@ class ReplayWriter:
             if "\0" in text or not text.isprintable():
                 raise ReplayError(f"{place}: the text {text!r} cannot be stored; use printable characters")
         try:
-            text = json.dumps(metadata, sort_keys=True, allow_nan=False)
+            about = {"name": replay.name, "category": category, "metadata": metadata}
+            text = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ReplayError(f"{place}: the metadata are no JSON values: {error}; convert them") from error
-        self._pending.append((replay, category, text))
+        self._pending.append((replay, text))
 
     def flush(self) -> None:
         """Write what was appended; the file then holds all of it, or, after an error, is as before.
@@ -95,7 +95,7 @@ class ReplayWriter:
                 ReplaySet(self.path).close()  # refuses what is damaged
                 shutil.copyfile(self.path, temporary)
             with h5py.File(temporary, "a", libver=_LIBRARY) as file:
-                if "format" not in file.attrs:
+                if "version" not in file.attrs:
                     _create(file)
                 self._append_to(file)
             os.replace(temporary, self.path)
@@ -104,22 +104,20 @@ class ReplayWriter:
         self._pending.clear()
 
     def _append_to(self, file):
-        fingerprints = {text: row for row, text in enumerate(file["levels/fingerprint"].asstr()[:])}
+        fingerprints = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}
         new = {}
-        for replay, _, _ in self._pending:
+        for replay, _ in self._pending:
             if replay.level.fingerprint not in fingerprints:
                 fingerprints[replay.level.fingerprint] = len(fingerprints)
                 new[replay.level.fingerprint] = replay.level.to_bytes()
-        _extend(file["levels"], "data", new.values(), {"fingerprint": list(new)})
-        replays = [replay for replay, _, _ in self._pending]
+        _extend(file["levels"], "data", new.values(), {"fingerprint": np.array(list(new), "S64")})
+        replays = [replay for replay, _ in self._pending]
         columns = {
             "level": [fingerprints[replay.level.fingerprint] for replay in replays],
             "success": [-1 if replay.success is None else int(replay.success) for replay in replays],
             "frame_skip": [replay.frame_skip or 0 for replay in replays],
-            "name": [replay.name for replay in replays],
-            "category": [category for _, category, _ in self._pending],
-            "metadata": [metadata for _, _, metadata in self._pending],
         }
+        _extend(file["about"], "data", [text for _, text in self._pending], {})
         _extend(file["replays"], "inputs", [replay.inputs.tobytes() for replay in replays], columns)
 
     def __len__(self) -> int:
@@ -156,12 +154,9 @@ class ReplaySet(Sequence):
             raise self._damaged("the tables", error) from error
 
     def _open(self):
-        found = self._file.attrs.get("format"), self._file.attrs.get("version")
-        if found != (FORMAT, VERSION):
-            raise ReplayError(
-                f"{self.path}: format {found[0]}, version {found[1]}, expected {FORMAT}, {VERSION}; "
-                "is this a file of replays?"
-            )
+        found = f"{FORMAT}, {self._file.attrs.get('version')}" if "replays" in self._file else "another"
+        if found != f"{FORMAT}, {VERSION}":
+            raise ReplayError(f"{self.path}: format {found}, expected {FORMAT}, {VERSION}; is this a file of replays?")
         for table, columns in _TABLES.items():
             packed, end = (self._file[table][name] for name in list(columns)[:2])
             rows = {name: len(self._file[table][name]) for name in columns if name not in _PACKED}
@@ -178,9 +173,14 @@ class ReplaySet(Sequence):
         self._level = self._file["replays/level"][:]
         if len(self._level) and not (self._level.min() >= 0 and self._level.max() < len(self._level_end)):
             raise ReplayError(f"{self.path}: /replays/level names a level that is not there; copy the file again")
-        self._fingerprints = self._file["levels/fingerprint"].asstr()[:]
-        self.names = tuple(self._file["replays/name"].asstr()[:])
-        self.categories = tuple(self._file["replays/category"].asstr()[:])
+        self._fingerprints = [text.decode() for text in self._file["levels/fingerprint"][:]]
+        about = self._file["about/data"][:].tobytes()
+        ends = self._file["about/end"][:].tolist()
+        if len(ends) != len(self._level):
+            raise ReplayError(f"{self.path}: {len(ends)} texts of {len(self._level)} replays; copy the file again")
+        self._about = [json.loads(about[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        self.names = tuple(about["name"] for about in self._about)
+        self.categories = tuple(about["category"] for about in self._about)
         self.frames = np.diff(self._end, prepend=0)
 
     def __len__(self) -> int:
@@ -192,17 +192,16 @@ class ReplaySet(Sequence):
         columns = self._file["replays"]
         try:
             success, frame_skip = int(columns["success"][index]), int(columns["frame_skip"][index])
-            metadata = json.loads(columns["metadata"].asstr()[index])
         except _DAMAGE as error:
             raise self._damaged(f"replay {index}", error) from error
         return ReplayEntry(
             self.names[index],
             self.categories[index],
             int(self.frames[index]),
-            str(self._fingerprints[self._level[index]]),
+            self._fingerprints[self._level[index]],
             None if success < 0 else bool(success),
             frame_skip or None,
-            metadata,
+            self._about[index]["metadata"],
         )
 
     def __getitem__(self, index: int) -> Replay:
@@ -252,10 +251,10 @@ class ReplaySet(Sequence):
 
 
 def _create(file) -> None:
-    file.attrs["format"], file.attrs["version"] = FORMAT, VERSION
+    file.attrs["version"] = VERSION
     for table, columns in _TABLES.items():
         for name, dtype in columns.items():
-            options = {"chunks": (1 << 16 if name in _PACKED else 1 << 10,), "fletcher32": dtype is not _TEXT}
+            options = {"chunks": (1 << 16 if name in _PACKED else 1 << 10,), "fletcher32": True}
             file.create_dataset(f"{table}/{name}", (0,), dtype, maxshape=(None,), compression="gzip", **options)
 
 
