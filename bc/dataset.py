@@ -20,6 +20,7 @@ import psutil
 import nppsim
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from nppsim._cache import source_digest
+from nppsim.level import symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
@@ -41,13 +42,14 @@ class DatasetConfig:
     """What a dataset depends on besides the replays.
 
     frame_skip: frames per decision.  observations: keys or short names.  validation_share: share of the levels of each
-    category that is kept for validation.  seed: chooses those levels.
+    category that is kept for validation.  seed: chooses those levels.  mirror: also learn from mirror images.
     """
 
     frame_skip: int = 4
     observations: tuple[str, ...] = layout.VISION_FREE
     validation_share: float = 0.1
     seed: int = 0
+    mirror: bool = False
 
     def __post_init__(self):
         try:
@@ -86,7 +88,7 @@ def load_or_build(
             raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {_REBUILD}")
         log(dataset.report)
         return dataset
-    found = load_demonstrations(files, config.frame_skip, folder=folder, progress=progress)
+    found = load_demonstrations(files, config.frame_skip, folder=folder, mirror=config.mirror, progress=progress)
     write_dataset(path, found, config, key, available_bytes=available_bytes)
     dataset = BCDataset.open(path, available_bytes=available_bytes)
     log(dataset.report)
@@ -172,11 +174,14 @@ def record(simulator: Callable, bank, level_indices, wave, config) -> dict[str, 
 
 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
-    """bool[demonstrations]: which are for validation.  All demonstrations of one level are on the same side.
+    """bool[demonstrations]: which are for validation.  All demonstrations of one level and its mirror image are on the
+    same side.
 
     ``share`` of the levels (rounded, at least one on either side), evenly from all categories, chosen by ``seed``.
     """
-    category_of = {d.level.fingerprint: d.category for d in reversed(demonstrations)}
+    fingerprint_of = {level: symmetric_fingerprint(level) for level in {d.level for d in demonstrations}}
+    fingerprints = [fingerprint_of[d.level] for d in demonstrations]
+    category_of = {f: d.category for f, d in reversed(list(zip(fingerprints, demonstrations, strict=True)))}
     count = len(category_of)
     if count < 2:
         raise DatasetError(
@@ -190,7 +195,7 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
     ordered = sorted(category_of, key=by_category_then_lot)
     wanted = min(max(1, round(share * count)), count - 1)
     chosen = {ordered[int((k + 0.5) * count / wanted)] for k in range(wanted)}
-    return np.array([d.level.fingerprint in chosen for d in demonstrations])
+    return np.array([fingerprint in chosen for fingerprint in fingerprints])
 
 
 def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int | None = None) -> int:
@@ -340,7 +345,7 @@ def _leave_out_too_long(found, bank, level_index) -> DemonstrationSet:
             kept.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
-            left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail))
+            left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
     return DemonstrationSet(found.folder, found.frame_skip, tuple(kept), tuple(left_out))
 
 

@@ -2,13 +2,14 @@
 
 Every replay is played back in the simulator.  What does not finish its level, cannot be read, or cannot be put on the
 grid of decisions is left out, and counted with its reason in ``DemonstrationSet.table()``: nothing vanishes silently.
+On request each demonstration comes a second time as its mirror image, if that finishes too.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 import nppsim
 from nppsim import planner
 from nppsim.level import Level
-from nppsim.replay import Replay, ReplayError, on_grid, to_decisions, to_inputs
+from nppsim.replay import Replay, ReplayError, mirror_replay, on_grid, to_decisions, to_inputs
 
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
@@ -45,7 +46,7 @@ class Demonstration:
 
     actions: int64[decisions], 0..5, one per ``frame_skip`` frames.  inputs: uint8[frames], the same as bytes, up to
     and including the winning frame.  retimed: whether a 60 Hz recording was moved onto the grid, and then deviation_px
-    is how far it strays from the recording, on average over its frames.
+    is how far it strays from the recording, on average over its frames.  mirrored: it is the mirror image of another one.
     """
 
     name: str
@@ -55,16 +56,19 @@ class Demonstration:
     inputs: np.ndarray
     retimed: bool = False
     deviation_px: float = 0.0
+    mirrored: bool = False
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A replay file that is no demonstration; reason: a short class of reasons, detail: a sentence."""
+    """A replay file, or the mirror image of one, that is no demonstration; reason: a short class of reasons, detail: a
+    sentence."""
 
     name: str
     category: str
     reason: str
     detail: str
+    mirrored: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,16 @@ class DemonstrationSet:
 
     def table(self) -> str:
         """Counts per category (F113), then every reason for leaving something out, for printing."""
-        rows = [("category", "files", "kept", "re-timed", "levels", "decisions")]
+        rows = [("category", "files", "kept", "mirrored", "re-timed", "levels", "decisions")]
         categories = sorted({item.category for item in (*self.demonstrations, *self.left_out)})
         for name in [*categories, "total"]:
-            kept = [d for d in self.demonstrations if name in (d.category, "total")]
-            files = len(kept) + sum(name in (item.category, "total") for item in self.left_out)
-            levels = len({d.level.fingerprint for d in kept})
-            decisions = sum(len(d.actions) for d in kept)
-            rows.append((name, files, len(kept), sum(d.retimed for d in kept), levels, decisions))
+            found = [d for d in self.demonstrations if name in (d.category, "total")]
+            kept = [d for d in found if not d.mirrored]
+            files = len(kept) + sum(name in (item.category, "total") and not item.mirrored for item in self.left_out)
+            levels = len({d.level.fingerprint for d in found})
+            decisions = sum(len(d.actions) for d in found)
+            counts = len(kept), len(found) - len(kept), sum(d.retimed for d in kept)
+            rows.append((name, files, *counts, levels, decisions))
         width = max(len(row[0]) for row in rows)
         lines = [f"{row[0]:<{width}}" + "".join(f"{value:>11}" for value in row[1:]) for row in rows]
         deviations = [d.deviation_px for d in self.demonstrations if d.retimed]
@@ -133,12 +139,14 @@ def load_demonstrations(
     frame_skip: int,
     *,
     folder: str = "",
+    mirror: bool = False,
     simulate: Callable | None = None,
     retime: Callable | None = None,
     progress: Callable[[Iterable], Iterable] = iter,
 ) -> DemonstrationSet:
     """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
 
+    mirror: add each demonstration's mirror image, where it finishes too; where it does not, that is counted.
     simulate: ``(level, inputs) -> run``, by default ``nppsim.simulate``.  retime: ``(replay, frame_skip) -> object with
     inputs and deviation_px, or None``, by default ``nppsim.planner.retime``; called only for replays off the grid.
     progress: wraps the files, e.g. tqdm.  A broken file is left out like any other, with the error as its detail.
@@ -149,15 +157,22 @@ def load_demonstrations(
     retime = retime or planner.retime
     kept: dict[str, Demonstration] = {}
     left_out = []
-    for file in progress(files):
-        result = _examine(file, frame_skip, simulate, retime)
+
+    def is_kept(result: Demonstration | LeftOut) -> bool:
         if isinstance(result, Demonstration):
             content = result.level.fingerprint + result.actions.tobytes().hex()
             if content not in kept:
                 kept[content] = result
-                continue
-            result = LeftOut(file.name, file.category, "duplicate", f"same level and actions as {kept[content].name}")
+                return True
+            detail = f"same level and actions as {kept[content].name}"
+            result = LeftOut(result.name, result.category, "duplicate", detail, result.mirrored)
         left_out.append(result)
+        return False
+
+    for file in progress(files):
+        result = _examine(file, frame_skip, simulate, retime)
+        if is_kept(result) and mirror:
+            is_kept(_mirrored(result, frame_skip, simulate))
     return DemonstrationSet(str(folder), frame_skip, tuple(kept.values()), tuple(left_out))
 
 
@@ -188,6 +203,17 @@ def _examine(file, frame_skip, simulate, retime) -> Demonstration | LeftOut:
     # bytes 6 and 7 have become 4 and 5, which the physics treats alike
     inputs = to_inputs(actions, frame_skip, run.frames)
     return Demonstration(file.name, file.category, replay.level, actions, inputs, retimed, deviation_px)
+
+
+def _mirrored(original: Demonstration, frame_skip, simulate) -> Demonstration | LeftOut:
+    replay = mirror_replay(Replay(original.level, original.inputs, name=original.name))
+    run = simulate(replay.level, replay.inputs)
+    if run.outcome != "won":
+        detail = f"{run.outcome} after {run.frames} of {replay.frames} frames"
+        return LeftOut(replay.name, original.category, "does not finish mirrored", detail, mirrored=True)
+    inputs = replay.inputs[: run.frames]
+    actions = to_decisions(inputs, frame_skip)
+    return replace(original, name=replay.name, level=replay.level, actions=actions, inputs=inputs, mirrored=True)
 
 
 def _read(path, folder, indexed) -> ReplayFile:

@@ -1,9 +1,10 @@
-"""Command line of the simulator: ``python -m nppsim verify | simulate | bench | fuzz | render | generate | plan``."""
+"""Command line of the simulator: ``python -m nppsim COMMAND``, see ``--help``."""
 
 import argparse
 import json
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import nppsim
@@ -17,7 +18,7 @@ class CommandError(ValueError):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify), 2 the command failed."""
+    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, fuzz, replays), 2 the command failed."""
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
@@ -45,6 +46,17 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("level", metavar="MAP|REPLAY", help="a level with --replay, otherwise a replay")
     simulate.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on MAP")
     simulate.add_argument("--json", action="store_true")
+
+    replays = command(_replays, "replays", "play many replays back and tell how each ends")
+    replays.add_argument("paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), folders")
+    replays.add_argument("--json", action="store_true")
+
+    diff = command(_diff, "diff", "compare two runs of one level: where they part, frames gained and lost")
+    diff.add_argument("a", metavar="A", help="replay")
+    diff.add_argument("b", metavar="B", help="replay of the same level")
+    diff.add_argument("--sections", type=int, default=10, help="of the way (default: %(default)s)")
+    diff.add_argument("--out", metavar="PNG", help="draw both ways (extra: video)")
+    diff.add_argument("--json", action="store_true")
 
     bench = command(_bench, "bench", "measure the speed of the simulator")
     bench.add_argument("--json", action="store_true")
@@ -145,6 +157,49 @@ def _simulate(arguments) -> int:
     print(f"position      {position[0]!r}, {position[1]!r}")
     print(f"gold          {facts['gold']}")
     print(f"win fraction  {run.win_fraction!r}")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# replays
+
+
+def _replays(arguments) -> int:
+    from nppsim import playback
+
+    played = []
+
+    def gathered():
+        for one in playback.play_files(playback.find_files(arguments.paths)):
+            played.append(one)
+            yield one
+
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in gathered()], indent=2))
+    else:
+        for line in playback.table(gathered()):
+            print(line, flush=True)
+    return 1 if any(one.ending == playback.UNREADABLE for one in played) else 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# diff
+
+
+def _diff(arguments) -> int:
+    from nppsim import diff
+
+    a, b = Replay.load(arguments.a), Replay.load(arguments.b)
+    difference, *runs = diff.compare(a, b, arguments.sections)
+    print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.report(difference))
+    if arguments.out:
+        from nppsim import render  # Pillow is an extra
+
+        labels = Path(arguments.a).name, Path(arguments.b).name
+        try:
+            render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part).save(arguments.out)
+        except (render.RenderError, ValueError) as error:
+            raise CommandError(str(error)) from error
     return 0
 
 

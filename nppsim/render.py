@@ -2,6 +2,7 @@
 
     draw_level(level).save("level.png")                       # 1056 x 600
     draw_route(level, nppsim.simulate(level, inputs))         # the way taken, coloured by time, jumps marked
+    draw_two_routes(level, (run_a, run_b), ("A", "B"))        # two ways, broad blue and narrow red, and where they part
     contact_sheet(levels, labels, columns=4)                  # many levels on one page
     for picture in frames(level, inputs, fps=30): ...         # uint8[H, W, 3], for a film
 
@@ -37,6 +38,7 @@ __all__ = [
     "contact_sheet",
     "draw_level",
     "draw_route",
+    "draw_two_routes",
     "film_steps",
     "frames",
     "used_region",
@@ -50,6 +52,7 @@ PANEL_HEIGHT = 44  # px of the strip below a film
 _BACKGROUND, _SOLID, _RIM = 0, 1, 2
 _REACH = 22  # level px around an entity's or the ninja's centre that its drawing may touch
 _ROUTE_COLOURS = ((58, 76, 192), (23, 143, 178), (44, 160, 96), (226, 160, 32), (214, 62, 50))  # start -> end
+_TWO_COLOURS = (_ROUTE_COLOURS[0], _ROUTE_COLOURS[-1])
 _OUTCOME = {"won": ("finished", PALETTE.green), "died": ("died", PALETTE.red), "timeout": ("time is up", PALETTE.amber)}
 
 
@@ -87,6 +90,29 @@ def draw_route(level, run, scale: float = 1.0, *, crop: bool = False, title: str
     canvas.disc(*end, 5.5, colour)
     base.paste(canvas.finish(OVERSAMPLE), box[:2])
     return _with_legend(base, run, title, outcome)
+
+
+def draw_two_routes(level, runs, labels: tuple[str, str], scale: float = 1.0, *, parted: int | None = None):
+    """Picture of a level with two ways through it, broad blue and narrow red: a Pillow RGB image.
+
+    runs: two results of ``nppsim.simulate``.  labels: their names.  parted: the frame, from 1, in which they part; a ring
+    marks the place.  Entities are drawn as they are at the start.  Discs mark the ends, in the colours of the outcomes;
+    the strip below names the colours.
+    """
+    scene = _Scene(level, _pixels_per_tile(scale), (0, 0, *STAGE))
+    base = scene.picture(scene.looks, None)
+    canvas, box = scene.canvas((0, 0, base.width, base.height))
+    canvas.image.paste(base.resize(canvas.image.size))
+    for run, colour, width in zip(runs, _TWO_COLOURS, (5.0, 1.8), strict=True):  # both show where they are the same
+        points = np.vstack([[level.spawn], run.position])
+        canvas.line(points.tolist(), colour, width)
+        canvas.disc(*points[-1], 7.5, colour)
+        canvas.disc(*points[-1], 5.0, _OUTCOME.get(run.outcome, ("", PALETTE.muted))[1])
+    canvas.ring(*level.spawn, 6.2, 2.4, PALETTE.ink)
+    if parted is not None:
+        canvas.ring(*runs[0].position[parted - 1], 10.0, 2.4, PALETTE.amber)
+    base.paste(canvas.finish(OVERSAMPLE), box[:2])
+    return _with_two_labels(base, runs, labels)
 
 
 def contact_sheet(levels: Sequence, labels: Sequence[str], columns: int = 4, *, cell: tuple[int, int] = (352, 200)):
@@ -363,6 +389,21 @@ def _with_legend(picture, run, title, outcome):
     left = right - bar - 10
     pen.text((left, middle), "0", PALETTE.text, font(15), anchor="rm")
     pen.text((14, middle), _fit(pen, title, font(15), left - 40), PALETTE.text, font(15), anchor="lm")
+    return page
+
+
+def _with_two_labels(picture, runs, labels):
+    image, draw, font = _pillow()
+    page = image.new("RGB", (picture.width, picture.height + PANEL_HEIGHT), PALETTE.panel)
+    page.paste(picture, (0, 0))
+    pen = draw.Draw(page)
+    middle = picture.height + PANEL_HEIGHT // 2
+    for i, (run, label, colour) in enumerate(zip(runs, labels, _TWO_COLOURS, strict=True)):
+        left, room = 14 + i * page.width // 2, page.width // 2 - 60
+        pen.line(((left, middle), (left + 22, middle)), colour, 4)
+        word = _OUTCOME.get(run.outcome, ("inputs end", PALETTE.muted))[0]
+        text = f"{run.frames / FRAMES_PER_SECOND:.2f} s, {word}: {label}"
+        pen.text((left + 30, middle), _fit(pen, text, font(15), room), PALETTE.text, font(15), anchor="lm")
     return page
 
 

@@ -1,6 +1,7 @@
 """Replays: a level and one input byte per frame; the file formats, and the step from inputs to decisions and back.
 
-Read: compact replays of version 0 and 1, official attract files.  Written: compact version 1.  All little-endian:
+Read: compact replays of version 0 and 1, official attract files.  Written: compact version 1, attract files.  (Inputs
+without a level: ``nppsim.inputs``; many replays in one file: ``nppsim.replayset``.)  All little-endian:
 
     compact 0   uint32 map length M | uint32 inputs n | M map bytes | n input bytes
     compact 1   uint32 1 | uint32 M | uint32 n | uint8 success | M map bytes | n input bytes
@@ -8,7 +9,7 @@ Read: compact replays of version 0 and 1, official attract files.  Written: comp
 
 A first number of at most 100 is a version, otherwise a map length.  An attract file is told from compact 0 by its demo
 header, which repeats D.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
-(attract files only).  The byte at index k is the input of frame k + 1.  Source: physics specification 9.1 to 9.3.
+(not in compact files).  The byte at index k is the input of frame k + 1.  Source: physics specification 9.1 to 9.3.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .level import Level, LevelError
+from .level import Level, LevelError, mirror
 
 JUMP, RIGHT, LEFT, SELF_DESTRUCT = 1, 2, 4, 8  # bits of an input byte
 NUM_ACTIONS = 6
@@ -27,6 +28,8 @@ ACTION_NAMES = ("no-op", "left", "right", "jump", "jump+left", "jump+right")
 ACTION_INPUT = np.array([0, LEFT, RIGHT, JUMP, JUMP | LEFT, JUMP | RIGHT], np.uint8)  # input byte of each action
 INPUT_ACTION = np.array([0, 3, 2, 5, 1, 4, 1, 4], np.int64)  # action of each input byte 0..7; left wins over right
 ACTION_INPUT.flags.writeable = INPUT_ACTION.flags.writeable = False
+
+FORMATS = ("compact", "attract")  # what a replay can be written as
 
 _MAX_VERSION = 100  # a larger first number is the map length of compact 0
 _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
@@ -137,7 +140,7 @@ class Replay:
             _fail(
                 name,
                 f"the map block at byte {map_start} should have {map_length} bytes, the file ends at byte {len(data)}",
-                "the file is truncated: copy or record it again",
+                "the file is truncated: copy or record it again (inputs without a level: nppsim.inputs)",
             )
         start, highest, map_bytes = map_end, 7, data[map_start:map_end]
         if first > _MAX_VERSION and _is_attract(data, map_end, demo_length=second):
@@ -154,22 +157,56 @@ class Replay:
             ) from error
         return cls(level, inputs, success, name, None, warnings + tuple(f"map block: {w}" for w in level.warnings))
 
-    def to_bytes(self) -> bytes:
-        """The replay as compact version 1.  ``success=None`` is written as 1, as readers of version 0 assume.
+    def to_bytes(self, format: str = "compact") -> bytes:
+        """The replay as "compact" version 1 or as an "attract" file.
 
-        Raises ReplayError if an input has the self-destruct bit, which the compact format does not know.
+        compact: ``success=None`` is written as 1, as readers of version 0 assume; no self-destruct bit.
+        attract: has no place for success, and is read as a failure; a replay that claims success is refused.
+        Raises ReplayError for what the format cannot hold.
         """
-        _check_inputs(self.name, self.inputs, highest=7)
+        if format not in FORMATS:
+            raise ReplayError(f"{self.name or 'replay'}: format {format!r} is not known; choose one of {FORMATS}")
         map_bytes = self.level.to_bytes()
-        header = struct.pack("<IIIB", 1, len(map_bytes), len(self.inputs), self.success is not False)
-        return header + map_bytes + self.inputs.tobytes()
+        if format == "compact":
+            _check_inputs(self.name, self.inputs, highest=7)
+            header = struct.pack("<IIIB", 1, len(map_bytes), self.frames, self.success is not False)
+            return header + map_bytes + self.inputs.tobytes()
+        if self.success:
+            _fail(self.name, "success=True has no place in an attract file", "save it as compact, or set success=None")
+        demo_length = _ATTRACT_HEADER + self.frames
+        # 0, length, 1, frames, level id, game mode, 0, player mask, end of the header
+        demo = struct.pack("<BIIIIIIB4s", 0, demo_length, 1, self.frames, 0, 0, 0, 1, b"\xff" * 4)
+        # the two lengths take the place of the map's first eight bytes
+        return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
 
-    def save(self, path) -> None:
-        """Write compact version 1; the file appears complete or not at all."""
-        path = Path(path)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(self.to_bytes())
+    def save(self, path, format: str = "compact") -> None:
+        """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
+        write_whole(path, self.to_bytes(format))
+
+
+def write_whole(path, data: bytes) -> None:
+    """Write a file that appears complete or not at all."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
         os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def mirror_replay(replay: Replay) -> Replay:
+    """The same play seen in a mirror: level mirrored, left and right exchanged.  Twice gives the play back.
+
+    Left and right held together count as left, so they become left alone before the exchange.  A few rules of the
+    physics are not symmetric (docs/file_formats.md), so the outcome may
+    differ: ``success`` is None until somebody plays it.
+    """
+    inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)
+    left, right = inputs & LEFT, inputs & RIGHT
+    inputs = (inputs & (JUMP | SELF_DESTRUCT)) | left >> 1 | right << 1
+    name = f"{replay.name} (mirrored)"
+    return Replay(mirror(replay.level), inputs, name=name, frame_skip=replay.frame_skip, warnings=replay.warnings)
 
 
 def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
@@ -250,7 +287,7 @@ def _check_inputs(name, inputs, highest, start=None):
     if bad.any():
         index = int(np.argmax(bad))
         place = "" if start is None else f" (file byte {start + index})"
-        bits = "1 jump, 2 right, 4 left, 8 self-destruct" + (" (attract files only)" if highest == 7 else "")
+        bits = "1 jump, 2 right, 4 left, 8 self-destruct" + (" (not in compact files)" if highest == 7 else "")
         _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}", f"the bits are {bits}")
 
 

@@ -16,7 +16,7 @@ import nppsim
 from bc.dataset import BCDataset, DatasetConfig, DatasetError, check_memory, content_key, load_or_build, split_by_level
 from bc.demonstrations import Demonstration, DemonstrationError, ReplayFile, find_replays, load_demonstrations
 from bc.train import BCConfig, ConfigError, TrainingError, evaluate, pretrain
-from nppsim.level import Level
+from nppsim.level import Level, mirror
 from nppsim.replay import Replay
 
 RIGHT = 2
@@ -127,6 +127,42 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
     nothing = load_demonstrations(files[2:3], 4, folder="demos")
     with pytest.raises(DemonstrationError, match="demos: none of 1 replays can be used"):
         nothing.require_some()
+
+
+def test_mirror_images_that_finish_are_added_and_the_others_counted():
+    won = winning_inputs(level())
+
+    def file(name, inputs):
+        return ReplayFile(name, name, "simple", Replay(level(), np.array(inputs, np.uint8), True).to_bytes())
+
+    files = [file("good", won), file("again", [*won, 4, 4]), file("idle", [0, 0, 0])]
+    found = load_demonstrations(files, 4, mirror=True)
+    good, image = found.demonstrations
+    assert (image.name, image.mirrored, good.mirrored) == ("good (mirrored)", True, False)
+    assert image.level == mirror(good.level) and image.level != good.level
+    assert nppsim.simulate(image.level, image.inputs).outcome == "won"
+    assert np.array([0, 2, 1, 3, 5, 4])[image.actions[: len(good.actions)]].tolist() == good.actions.tolist()
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("again", "duplicate"),
+        ("idle", "does not finish"),
+    ]
+    total = found.table().splitlines()[2].split()
+    assert total[:6] == ["total", "3", "1", "1", "0", "2"]  # files, kept, mirrored, re-timed, levels
+
+    def finishes_unmirrored_only(played, inputs):
+        return nppsim.simulate(level(), inputs if played == level() else np.zeros(5, np.uint8))
+
+    found = load_demonstrations(files, 4, mirror=True, simulate=finishes_unmirrored_only)
+    assert [d.name for d in found.demonstrations] == ["good"]
+    assert "left out, does not finish mirrored: 1\n  good (mirrored): running after 5 of" in found.table()
+    assert found.table().splitlines()[2].split()[:4] == ["total", "3", "1", "0"]
+
+
+def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
+    levels = [level(distance) for distance in range(20, 32)]
+    both = [SimpleNamespace(level=one, category="simple") for one in [*levels, *map(mirror, levels)]]
+    validation = split_by_level(both, 0.3, seed=0)
+    assert validation[:12].tolist() == validation[12:].tolist() and 0 < validation.sum() < 24
 
 
 def test_a_recording_off_the_grid_is_retimed_and_checked_again():

@@ -8,7 +8,7 @@ import pytest
 import nppsim
 from nppsim import render
 from nppsim.figures import PALETTE, level_entities
-from nppsim.render import contact_sheet, draw_level, draw_route, film_steps, frames
+from nppsim.render import contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
 from nppsim.stage import STAGE, tile_masks, used_region, widened
 
 RIGHT, JUMP = 2, 1
@@ -129,6 +129,20 @@ def test_an_exit_lights_up_when_its_switch_is_taken():
     before, after = np.asarray(draw_level(level)), np.asarray(draw_route(level, run))
     assert np.abs(before[y, x + 2].astype(int) - PALETTE.blue).max() > 80
     assert np.abs(after[y, x + 2].astype(int) - PALETTE.blue).max() < 20
+
+
+def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
+    level = corridor(width=14)
+    run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
+    still = nppsim.simulate(level, np.full(9, 0, np.uint8))
+    picture = np.asarray(draw_two_routes(level, (run, run), ("a", "b" * 200), parted=20)).astype(int)
+    x, y = (round(v) for v in run.position[run.frames // 2])
+    blue, red = render._TWO_COLOURS
+    column = picture[y - 3 : y + 4, x]
+    assert np.abs(column - red).max(axis=1).min() < 60 and np.abs(column - blue).max(axis=1).min() < 60
+    x, y = (round(v) for v in run.position[-1])
+    assert np.abs(picture[y, x] - PALETTE.green).max() < 60
+    assert (picture != np.asarray(draw_two_routes(level, (run, still), ("a", "b")))).any()
 
 
 def test_a_route_shows_start_end_and_jumps():

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nppsim.level import Level
+from nppsim.level import Level, mirror
 from nppsim.replay import (
     ACTION_INPUT,
     INPUT_ACTION,
     Replay,
     ReplayError,
+    mirror_replay,
     on_grid,
     to_decisions,
     to_inputs,
@@ -58,6 +59,47 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert again.to_bytes() == replay.to_bytes() == compact_1(success=0)
     assert again.fingerprint == replay.fingerprint
     assert [path.name for path in tmp_path.iterdir()] == ["saved.replay"]
+
+
+@given(inputs=st.lists(st.integers(0, 15), min_size=1, max_size=200), success=st.sampled_from([None, False]))
+def test_an_attract_file_gives_back_level_and_inputs_with_the_self_destruct_bit(inputs, success):
+    replay = Replay(LEVEL, np.array(inputs), success)
+    data = replay.to_bytes("attract")
+    again = Replay.from_bytes(data)
+    assert (again.level, again.inputs.tolist(), again.success) == (LEVEL, inputs, False)
+    assert again.to_bytes("attract") == data
+    assert again.warnings == ()
+
+
+def test_an_attract_file_is_written_as_the_specification_says(tmp_path):
+    Replay(LEVEL, np.frombuffer(INPUTS, np.uint8)).save(tmp_path / "attract", format="attract")
+    expected = bytearray(attract())
+    expected[len(MAP) + 13 : len(MAP) + 17] = bytes(4)  # the level id is not known
+    assert (tmp_path / "attract").read_bytes() == expected
+
+
+def test_what_a_format_cannot_hold_is_refused():
+    won = Replay(LEVEL, np.frombuffer(INPUTS, np.uint8), success=True, name="won")
+    with pytest.raises(ReplayError, match=r"won: success=True has no place in an attract file; save it as compact"):
+        won.to_bytes("attract")
+    with pytest.raises(ReplayError, match=r"won: format 'zip' is not known; choose one of \('compact', 'attract'\)"):
+        won.to_bytes("zip")
+
+
+@given(inputs=st.lists(st.integers(0, 15), min_size=1, max_size=50))
+def test_a_mirrored_replay_exchanges_left_and_right(inputs):
+    replay = Replay(LEVEL, np.array(inputs), True, "a")
+    image = mirror_replay(replay)
+    assert image.level == mirror(LEVEL)
+    assert (image.name, image.success) == ("a (mirrored)", None)
+    direction = {0: 0, 2: 1, 4: -1, 6: -1}
+    for before, after in zip(inputs, image.inputs.tolist(), strict=True):
+        assert after & 9 == before & 9
+        assert after & 6 != 6
+        assert direction[after & 6] == -direction[before & 6]
+    back = mirror_replay(image)
+    assert back.level == LEVEL
+    assert [direction[value & 6] for value in back.inputs] == [direction[value & 6] for value in inputs]
 
 
 @pytest.mark.parametrize("data", [compact_0(declared=12), compact_1(declared=12), attract(declared=12)])
