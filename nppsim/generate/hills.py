@@ -8,9 +8,7 @@ from nppsim.level import COLUMNS, Level
 HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 
 
-def hills(
-    seed: int, *, width: Span, height: Span, hills: Span, step: Span, mines: Span = (0, 0)
-) -> Level:
+def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mines: Span = (0, 0)) -> Level:
     """Hills one after the other, each ``step`` tiles up and down again, with spawn, switch and exit on level ground.
 
     width, height: tiles; the width grows where the hills need more.  hills: how many.  step: tiles, at most 3 (a jump
