@@ -37,7 +37,8 @@ def chambers(
 
     grid: columns and rows of rooms.  width, height: tiles of a room, at least 4; less where the stage is too small.
     doors: locked doors between rooms; their switches lie where they are reached before.
-    mines: on walls, floors and ceilings.  drones: zap and mini drones on patrol in rooms without the spawn.
+    mines: on walls, floors and ceilings.  drones: zap and mini drones that circle blocks in rooms without the
+    spawn.
     """
     rng = generator("chambers", seed)
     across, down = draw(rng, grid[0]), draw(rng, grid[1])
@@ -49,33 +50,37 @@ def chambers(
     sketch = Sketch(board, (0, 0), (0, 0), (0, 0))
     wanted = draw(rng, doors)
     floors = {cell: [(c, room[3]) for c in range(room[0], room[2] + 1)] for cell, room in rooms.items()}
-    links = []  # (room found before, new room, possible place of a door)
+    links = []  # (number of the room before, place and orientation of a door); link i leads to room i + 1
     while len(order) < len(rooms):
         pairs = [(a, b) for a in order for b in rooms if b not in order and abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
         a, b = pairs[rng.integers(len(pairs))]
         first, second = (a, b) if a < b else (b, a)
         join = _corridor if first[1] == second[1] else _shaft
-        links.append((len(order), join(rng, board, rooms[first], rooms[second])))
+        links.append((order.index(a), *join(rng, board, rooms[first], rooms[second])))
         order.append(b)
-    taken = []
-    spawn = _stand(rng, board, floors[order[0]], taken)
-    last = _stand(rng, board, floors[order[-1]], taken)
-    other = _stand(rng, board, floors[order[draw(rng, (min(1, len(order) - 1), len(order) - 1))]], taken)
-    switch, door = (other, last) if rng.random() < 0.6 else (last, other)
-    shut = sorted(rng.permutation(len(links))[:wanted].tolist())
-    for number in shut:
-        found, (position, orientation) = links[number]
-        tile = _stand(rng, board, floors[order[draw(rng, (0, found - 1))]], taken)
+    shut = set(rng.permutation(len(links))[:wanted].tolist())
+    behind = [set()]  # of each room in ``order``, the doors between it and the spawn
+    for number, (parent, _, _) in enumerate(links):
+        behind.append(behind[parent] | ({number} & shut))
+    switch, door = draw(rng, (min(1, len(order) - 1), len(order) - 1)), len(order) - 1
+    if rng.random() < 0.4:
+        switch, door = door, switch
+    # The exit is at least as far in as its switch: no door must be shut between them.
+    if behind[door] < behind[switch]:
+        switch, door = door, switch
+    shut -= behind[switch] - behind[door]
+    taken: list[tuple[int, int]] = []
+    spawn, switch, door = (_stand(rng, board, floors[order[i]], taken) for i in (0, switch, door))
+    for number in sorted(shut):  # the switch lies in a room that is found before the door
+        _, position, orientation = links[number]
+        tile = _stand(rng, board, floors[order[draw(rng, (0, number))]], taken)
         if tile is not None:
             sketch.locked_doors.append((spot(*tile), position, orientation))
     if mines[1]:
         goals = [spot(*tile) for tile in taken]
         sketch.entities += line_with_mines(rng, board, draw(rng, mines), goals)
-    for cell in rng.permutation(order[1:]).tolist()[: draw(rng, drones)]:
-        left, top, right, bottom = rooms[tuple(cell)]
-        kind = ZAP_DRONE if rng.random() < 0.5 else MINI_DRONE
-        place_of_drone = spot(draw(rng, (left, right)), draw(rng, (top, bottom)))
-        sketch.entities.append((kind, *place_of_drone, 2 * draw(rng, (0, 3)), draw(rng, (0, 3))))
+    for number in rng.permutation(len(order) - 1)[: draw(rng, drones)].tolist():
+        _add_drone(rng, sketch, rooms[order[1 + number]])
     return place(_cropped(sketch, spot(*spawn), nudge(rng, spot(*switch)), spot(*door)), rng)
 
 
@@ -103,14 +108,26 @@ def _corridor(rng, board, left_room: Room, right_room: Room):
 
 def _shaft(rng, board, upper: Room, lower: Room):
     """Join rooms above each other by a shaft along a wall of the lower one; place and orientation of a door in it."""
-    left, right = max(upper[0], lower[0]), min(upper[2], lower[2])
-    column = left if rng.random() < 0.5 else right
+    walls = (lower[0], lower[2])
+    column = int(rng.choice([c for c in walls if upper[0] <= c <= upper[2]] or walls))
     rows = range(upper[3] + 1, lower[1])
-    if left > right:  # not above each other: down from the near end of the upper room, and then sideways
-        column, end = (upper[2], lower[0]) if upper[2] < lower[0] else (upper[0], lower[2])
-        board[lower[1], min(column, end) : max(column, end) + 1] = OPEN
-    board[rows.start : lower[1] + 1, column] = OPEN
+    board[rows.start : rows.stop, column] = OPEN
+    # Beside the upper room, the shaft goes on to its floor and sideways into it.
+    board[upper[3], min(column, upper[0]) : max(column, upper[2]) + 1] = OPEN
     return (STEPS * column + 2, STEPS * draw(rng, (rows.start, rows.stop))), FLAT
+
+
+def _add_drone(rng, sketch: Sketch, room: Room) -> None:
+    """A block in the air of a room, and a drone that goes around it for ever; none where it does not fit."""
+    left, top, right, bottom = room
+    row = bottom - draw(rng, (1, 3))
+    if right - left < 4 or row - 1 < top:
+        return
+    column = draw(rng, (left + 2, right - 2))
+    sketch.tiles[row, column] = SOLID
+    kind = ZAP_DRONE if rng.random() < 0.6 else MINI_DRONE
+    clockwise = rng.random() < 0.5
+    sketch.entities.append((kind, *spot(column, row - 1), 0 if clockwise else 4, 0 if clockwise else 1))
 
 
 def _stand(rng, board, floor, taken) -> tuple[int, int] | None:
