@@ -185,6 +185,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("course", {"kinds": ("drone",), "stations": (1, 3), "height": (10, 14)}),
         ("course", {"kinds": ("guard",), "stations": (1, 2), "height": (8, 14)}),
         ("course", {"kinds": ("boost",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("curves", "guard", "drone", "thwump"), "stations": (2, 3), "height": (10, 14)}),
         ("course", {"kinds": tuple(STATIONS), "stations": (2, 4), "height": (14, 22)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (6, 10), "height": (5, 8), "drones": (1, 2)}),
         ("chambers", {"grid": ((2, 3), (2, 2)), "width": (6, 10), "height": (5, 7), "doors": (0, 1), "drones": (1, 3)}),

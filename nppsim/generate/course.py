@@ -23,7 +23,8 @@ RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
 STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free
 LOW = 3  # tiles of ground at the start and after a descent: room for pits
 REST = (3, 5)  # columns of level ground before, between and after the stations
-ROUND_UP, ROUND_DOWN, HOLLOW_LEFT, HOLLOW_RIGHT = 12, 13, 17, 16  # quarter discs, and fillets in lower corners
+HUMPS = ((12, 13), (16, 17), (8, 9))  # tiles at the left and at the right end: discs, fillets, 45-degree slopes
+HOLLOWS = ((17, 16), (9, 8))
 
 
 class _Board:
@@ -51,11 +52,17 @@ class _Board:
         """An entity in the middle of a column, ``up`` steps of 6 px above the lower edge."""
         self.entities.append((kind, STEPS * column + 2, STEPS * self.rows - up, *rest))
 
-    def pit(self, columns: int) -> range:
+    def rest(self, rng: np.random.Generator) -> range:
+        """Level ground under a ceiling of any height."""
+        return self.add(draw(rng, REST), self.ground, draw(rng, (4, max(4, self.rows - self.ground))))
+
+    def pit(self, rng: np.random.Generator, columns: int) -> range:
         """A pit, LOW tiles deep or as deep as the ground is high, with mines on its ground."""
-        pit = self.add(columns, max(0, self.ground - LOW))
+        bottom = max(0, self.ground - LOW)
+        above = draw(rng, (5, max(5, self.rows - self.ground)))
+        pit = self.add(columns, bottom, self.ground - bottom + above)
         for column in pit:
-            self.put(MINE, column, STEPS * max(0, self.ground - LOW) + 1)
+            self.put(MINE, column, STEPS * bottom + 1)
         return pit
 
     def room_above(self, rng: np.random.Generator, tiles: int) -> None:
@@ -77,11 +84,11 @@ def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> 
         raise ValueError(f"unknown stations {', '.join(sorted(unknown))}; choose from {', '.join(STATIONS)}")
     rng = generator("course", seed)
     board = _Board(draw(rng, height))
-    rests = [board.add(draw(rng, REST), board.ground)]
+    rests = [board.rest(rng)]
     for _ in range(draw(rng, stations)):
         before = board.columns, board.ground, len(board.floor), len(board.entities), len(board.tiles)
         STATIONS[kinds[rng.integers(len(kinds))]](rng, board)
-        rest = board.add(draw(rng, REST), board.ground)
+        rest = board.rest(rng)
         if board.columns > COLUMNS and len(rests) > 1:
             board.columns, board.ground, *ends = before
             for items, end in zip((board.floor, board.entities, board.tiles), ends, strict=True):
@@ -111,7 +118,7 @@ def _launch(rng, board: _Board) -> None:
 
 def _bounce(rng, board: _Board) -> None:
     """A deadly pit with bounce blocks to step on."""
-    pit = board.pit(draw(rng, (5, 10)))
+    pit = board.pit(rng, draw(rng, (7, 13)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
         board.put(BOUNCE_BLOCK, column, STEPS * board.ground - draw(rng, (0, 6)))
@@ -119,7 +126,7 @@ def _bounce(rng, board: _Board) -> None:
 
 def _one_way_bridge(rng, board: _Board) -> None:
     """A deadly pit with one-way floors over it."""
-    pit = board.pit(draw(rng, (5, 11)))
+    pit = board.pit(rng, draw(rng, (7, 14)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
         board.put(ONE_WAY, column, STEPS * board.ground - draw(rng, (0, 4)), UP)
@@ -177,18 +184,22 @@ def _boost(rng, board: _Board) -> None:
     run = board.add(draw(rng, (4, 6)), board.ground)
     for column in run[1::2][: draw(rng, (1, 3))]:
         board.put(BOOST_PAD, column, STEPS * board.ground + 2)
-    board.pit(draw(rng, (6, 10)))
+    board.pit(rng, draw(rng, (7, 11)))
 
 
 def _curves(rng, board: _Board) -> None:
-    """A rounded hump, or a hollow with rounded corners."""
-    if rng.random() < 0.5:
-        hump = board.add(draw(rng, (3, 6)), board.ground)
-        middle = [(c, board.ground, SOLID) for c in hump[1:-1]]
-        board.tiles += [(hump[0], board.ground, ROUND_UP), *middle, (hump[-1], board.ground, ROUND_DOWN)]
-    else:
-        hollow = board.add(draw(rng, (3, 7)), board.ground - 1)
-        board.tiles += [(hollow[0], board.ground - 1, HOLLOW_LEFT), (hollow[-1], board.ground - 1, HOLLOW_RIGHT)]
+    """One or two humps or hollows with rounded or sloping ends."""
+    for _ in range(draw(rng, (1, 2))):
+        if rng.random() < 0.6:
+            hump = board.add(draw(rng, (3, 6)), board.ground)
+            left, right = HUMPS[rng.integers(len(HUMPS))]
+            middle = [(c, board.ground, SOLID) for c in hump[1:-1]]
+            board.tiles += [(hump[0], board.ground, left), *middle, (hump[-1], board.ground, right)]
+        else:
+            hollow = board.add(draw(rng, (3, 7)), board.ground - 1)
+            left, right = HOLLOWS[rng.integers(len(HOLLOWS))]
+            board.tiles += [(hollow[0], board.ground - 1, left), (hollow[-1], board.ground - 1, right)]
+        board.add(draw(rng, (1, 2)), board.ground)
 
 
 STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {
