@@ -110,7 +110,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("hills", {"width": (20, 35), "height": (10, 18), "hills": (4, 8), "step": (1, 3), "mines": (0, 3)}),
         ("vertical", {"width": (2, 6), "height": (14, 22), "climb": True, "niches": 0.05, "lined": (0, 3)}),
         ("islands", {"width": (20, 38), "height": (12, 19), "gap": (2, 4)}),
-        ("platforms", {"width": (20, 38), "height": (14, 23), "count": (5, 9), "deadly": 0.3}),
+        ("platforms", {"width": (20, 38), "height": (14, 23), "count": (5, 9), "rise": (0, 2), "deadly": 0.3}),
         (
             "corridors",
             {
@@ -133,7 +133,10 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("hills", {"width": (30, 42), "height": (16, 22), "hills": (6, 12), "step": (2, 3), "mines": (2, 6)}),
         ("vertical", {"width": (3, 8), "height": (20, 22), "climb": True, "niches": 0.05, "lined": (2, 6)}),
         ("islands", {"width": (36, 42), "height": (16, 22), "island": (1, 4), "gap": (3, 6), "mines": 0.3}),
-        ("platforms", {"width": (30, 42), "height": (20, 23), "count": (8, 14), "under": 0.3, "deadly": 0.7}),
+        (
+            "platforms",
+            {"width": (30, 42), "height": (20, 23), "count": (9, 16), "rise": (0, 3), "under": 0.3, "deadly": 0.7},
+        ),
         (
             "corridors",
             {
@@ -159,7 +162,10 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("jump", {"width": (20, 40), "height": (10, 16), "pit": (4, 6), "mines": (2, 5), "deadly": 1.0}),
         ("maze", {"width": (16, 36), "height": (10, 20), "cell": (2, 4), "mines": (8, 24)}),
         ("islands", {"width": (24, 42), "height": (10, 18), "island": (2, 6), "gap": (2, 5), "mines": 0.7}),
-        ("platforms", {"width": (28, 42), "height": (18, 23), "count": (6, 12), "under": 0.8, "deadly": 1.0}),
+        (
+            "platforms",
+            {"width": (28, 42), "height": (18, 23), "count": (6, 12), "rise": (0, 3), "under": 0.8, "deadly": 1.0},
+        ),
         (
             "corridors",
             {
