@@ -135,7 +135,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("islands", {"width": (36, 42), "height": (16, 22), "island": (1, 4), "gap": (3, 6), "mines": 0.3}),
         (
             "platforms",
-            {"width": (30, 42), "height": (20, 23), "count": (9, 16), "rise": (0, 3), "under": 0.3, "deadly": 0.7},
+            {"width": (30, 42), "height": (20, 23), "count": (9, 16), "rise": (0, 2), "under": 0.3, "deadly": 0.7},
         ),
         (
             "corridors",
@@ -164,7 +164,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("islands", {"width": (24, 42), "height": (10, 18), "island": (2, 6), "gap": (2, 5), "mines": 0.7}),
         (
             "platforms",
-            {"width": (28, 42), "height": (18, 23), "count": (6, 12), "rise": (0, 3), "under": 0.8, "deadly": 1.0},
+            {"width": (28, 42), "height": (18, 23), "count": (6, 12), "rise": (0, 2), "under": 0.8, "deadly": 1.0},
         ),
         (
             "corridors",
