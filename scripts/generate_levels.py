@@ -2,7 +2,7 @@
 """Make a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
 Only levels that the planner finishes are written, with the frames of its run.  Run again with the same arguments, it
-continues where it was interrupted.
+continues where it was interrupted.  ``--report DIR`` prints instead how varied the levels of a level set are.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import sys
 
 from nppsim.generate import CATEGORIES
 from nppsim.generate.dataset import GenerateError, make_level_set
+from nppsim.generate.variety import report, variety
 from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.planner import par_frames
 
@@ -17,18 +18,26 @@ from nppsim.planner import par_frames
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--category", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
-    parser.add_argument("--count", type=int, required=True, help="distinct levels of each category")
-    parser.add_argument("--seed", type=int, required=True, help="0 or more; give train and test sets different seeds")
-    parser.add_argument("--out", required=True, help="folder of the level set")
+    parser.add_argument("--count", type=int, help="distinct levels of each category")
+    parser.add_argument("--seed", type=int, help="0 or more; give train and test sets different seeds")
+    parser.add_argument("--out", help="folder of the level set")
     parser.add_argument(
         "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
     )
     parser.add_argument("--workers", type=int, help="processes; default: all cores where that pays")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--report", metavar="DIR", help="make nothing; print the variety of the levels of this level set"
+    )
+    options = parser.parse_args(arguments)
+    if options.report is None and None in (options.count, options.seed, options.out):
+        parser.error("--count, --seed and --out are needed to make levels; or give --report")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_arguments(arguments)
+    if options.report is not None:
+        return print_report(options.report)
     show = progress_bar(len(options.category) * options.count)
     try:
         level_set = make_level_set(
@@ -49,6 +58,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     for category in level_set.categories:
         print(f"{level_set.path}: {len(level_set.indices(category))} levels of category {category}")
+    return 0
+
+
+def print_report(path: str) -> int:
+    try:
+        level_set = LevelSet.open(path)
+        print(report(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
+    except LevelSetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,5 +1,6 @@
 """Generators: pure, valid, varied; and the level sets made of their levels."""
 
+import hashlib
 import importlib.util
 from pathlib import Path
 
@@ -11,14 +12,37 @@ from hypothesis import strategies as st
 from nppsim.generate import CATEGORIES, FAMILIES, RECIPES, generate
 from nppsim.generate import dataset as dataset_module
 from nppsim.generate.chamber import chamber
+from nppsim.generate.chambers import chambers
+from nppsim.generate.course import course
 from nppsim.generate.dataset import GenerateError, make_level_set
 from nppsim.generate.minimal import minimal
-from nppsim.generate.sketch import Cave, level_ground, sections
+from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
+from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
-from nppsim.level import EXIT, EXIT_SWITCH, ROWS, symmetric_fingerprint
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    LOCKED_SWITCH,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    ROWS,
+    THWUMP,
+    ZAP_DRONE,
+    Level,
+    mirror,
+    symmetric_fingerprint,
+)  # fmt: skip
 from nppsim.levelset import LevelSet, check_disjoint
 
-ALLOWED_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
+PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
+MACHINES = {LAUNCH_PAD, ONE_WAY, ZAP_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, BOOST_PAD, MINI_DRONE}
+FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
 SOLID = 1
 
 
@@ -31,8 +55,13 @@ def tile_at(level, x, y):
 
 def connected(level):
     """Tiles that are not solid, and how many of them a flood fill from the spawn reaches."""
-    passable = level.tiles != SOLID
-    _, x, y, *_ = level.records[0].tolist()
+    return int((level.tiles != SOLID).sum()), len(reached_tiles(level.tiles, level.records[0].tolist()))
+
+
+def reached_tiles(tiles, record):
+    """Tiles (row, column) that a flood fill from the tile of a record reaches."""
+    passable = tiles != SOLID
+    _, x, y, *_ = record
     stack, seen = [(y // 4 - 1, x // 4 - 1)], set()
     while stack:
         row, column = stack.pop()
@@ -40,7 +69,7 @@ def connected(level):
             continue
         seen.add((row, column))
         stack += [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
-    return int(passable.sum()), len(seen)
+    return seen
 
 
 @given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12))
@@ -48,7 +77,8 @@ def connected(level):
 def test_a_generated_level_is_sound(category, seed):
     level, entry = generate(category, seed)
     assert not level.warnings
-    assert {*level.records[:, 0].tolist()} <= ALLOWED_TYPES
+    allowed = PLAIN_TYPES | MACHINES if category == "advanced" else PLAIN_TYPES
+    assert {*level.records[:, 0].tolist()} <= allowed
     assert (level.records[:, 0] == EXIT).sum() == (level.records[:, 0] == EXIT_SWITCH).sum() == 1
     for kind, x, y, *_ in level.records.tolist():
         if kind in (0, EXIT, EXIT_SWITCH):
@@ -75,6 +105,76 @@ def test_the_levels_of_a_category_are_varied(category):
     assert {entry.generator for _, entry in made} == {family for family, _ in RECIPES[category]}
     assert len({symmetric_fingerprint(level) for level, _ in made}) > 290
     assert len({level.spawn for level, _ in made}) > 200
+
+
+@pytest.mark.parametrize(
+    ("category", "digest"),
+    [("simplest", "c7e7fc0fc701fb79"), ("simpler", "2d55d54ca5dbfd95"), ("simple", "914abfa3efcaf673")],
+)
+def test_a_seed_stands_for_the_same_level_as_when_the_shipped_levels_were_made(category, digest):
+    fingerprints = "".join(generate(category, seed)[0].fingerprint for seed in range(200))
+    assert hashlib.sha256(fingerprints.encode()).hexdigest()[:16] == digest
+
+
+def test_no_category_collapses_to_a_few_shapes():
+    measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(100))
+    for category, found in measured.items():
+        assert found.levels == found.distinct_levels == 100, category
+        assert found.distinct_layouts >= FEWEST_LAYOUTS, category
+        assert len(np.unique(found.values[:, 0])) >= 30, f"{category}: lengths of the ways"
+
+
+def test_hazards_follow_the_names_of_the_categories():
+    names = ("simplest", "simplest_few_mines", "simplest_with_mines", "mine_heavy")
+    measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(60))
+    medians = [np.median(measured[name].values[:, MEASURES.index("hazards")]) for name in names]
+    assert medians[0] == 0 and medians == sorted(set(medians)), medians
+
+
+def test_all_machines_occur_in_advanced_levels():
+    kinds = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
+    assert kinds >= MACHINES
+
+
+def test_the_way_of_a_level_is_measured():
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[2, 0:12] = tiles[2:12, 11] = tiles[11, 11:30] = 0  # right, down, right
+    level = Level.build(tiles, (6, 14), exits=[((38, 14), (122, 50))], entities=[(MINE, 60, 50)])
+    found = variety([("mine", level), ("mine", mirror(level))])["mine"]
+    assert (found.levels, found.distinct_levels, found.distinct_layouts) == (2, 1, 1)
+    assert found.values[0, 1:].tolist() == found.values[1, 1:].tolist() == [2, 1, 1]
+    assert 24 * (11 + 9 + 18) - 60 < found.values[0, 0] < 24 * (11 + 9 + 18 + 8)  # a mine makes the way longer
+
+
+def test_beside_a_mine_on_a_wall_there_is_room_to_pass():
+    rng = np.random.default_rng(0)
+    tiles = np.zeros((3, 12), np.uint8)
+    tiles[2, 6:] = 1  # two tiles high at the right, three at the left
+    mines = line_with_mines(rng, tiles, 99, [(2, 10)])
+    assert len(mines) >= 2
+    for _, x, y in mines:
+        assert max(abs(x - 2), abs(y - 10)) >= 4 * 2
+        assert min(x % 4, y % 4) == 1 or max(x % 4, y % 4) == 3, "6 px from the wall"
+    assert all(max(abs(a[1] - b[1]), abs(a[2] - b[2])) >= 9 for a in mines for b in mines if a is not b)
+    assert line_with_mines(rng, np.zeros((1, 30), np.uint8), 99, []) == [], "nobody could pass"
+
+
+def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
+    with_door = 0
+    for seed in range(40):
+        level = chambers(seed, grid=((2, 3), (1, 2)), width=(5, 9), height=(4, 7), doors=(1, 1))
+        tiles = level.tiles.copy()
+        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_DOOR].tolist():
+            tiles[y // 4 - 1, x // 4 - 1] = SOLID  # as if the door filled a tile of its corridor
+        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_SWITCH].tolist():
+            with_door += 1
+            assert (y // 4 - 1, x // 4 - 1) in reached_tiles(tiles, level.records[0].tolist())
+    assert with_door >= 30
+
+
+def test_an_unknown_station_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown stations lift; choose from launch, bounce"):
+        course(0, kinds=("lift",), stations=(1, 1), height=(12, 14))
 
 
 def test_every_family_is_used():
@@ -118,9 +218,9 @@ def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
 
 
 def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simpler, simple"):
+    with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simplest_few_mines"):
         generate("hard", 0)
-    with pytest.raises(GenerateError, match="choose from simplest, simpler, simple"):
+    with pytest.raises(GenerateError, match="choose from simplest, simplest_few_mines"):
         make_level_set(tmp_path / "set", ["hard"], 1, 0)
     with pytest.raises(ValueError, match="kind='round'; use 'flat'"):
         chamber(0, width=(6, 8), height=(4, 5), kind="round")
@@ -201,3 +301,15 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert all(entry.par_frames for entry in LevelSet.open(out).entries)
     assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 1
     assert "error: " in capsys.readouterr().err
+
+
+def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys):
+    make_level_set(tmp_path / "set", ["simplest", "medium"], 5, seed=0)
+    assert script.main(["--report", str(tmp_path / "set")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["category", "levels", "distinct", "layouts", *MEASURES]
+    assert [line.split()[:3] for line in lines[1:]] == [["simplest", "5", "5"], ["medium", "5", "5"]]
+    assert script.main(["--report", str(tmp_path / "nowhere")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        script.main(["--count", "5"])

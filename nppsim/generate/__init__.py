@@ -11,19 +11,26 @@ from collections.abc import Callable
 from typing import Any
 
 from nppsim.generate.chamber import chamber
+from nppsim.generate.chambers import chambers
 from nppsim.generate.corridors import corridors
+from nppsim.generate.course import STATIONS, course
 from nppsim.generate.hills import hills
 from nppsim.generate.horizontal import horizontal
+from nppsim.generate.islands import islands
 from nppsim.generate.jump import jump
 from nppsim.generate.maze import maze
+from nppsim.generate.mine_maze import mine_maze
 from nppsim.generate.minimal import minimal
+from nppsim.generate.platforms import platforms
 from nppsim.generate.sketch import generator
 from nppsim.generate.vertical import vertical
 from nppsim.level import Level
 from nppsim.levelset import LevelEntry
 
 FAMILIES: dict[str, Callable[..., Level]] = {
-    family.__name__: family for family in (minimal, horizontal, corridors, vertical, hills, jump, chamber, maze)
+    family.__name__: family
+    for family in (minimal, horizontal, corridors, vertical, hills, jump, chamber, maze)
+    + (mine_maze, islands, platforms, chambers, course)
 }
 
 # Category -> recipes (family, parameters), all equally likely.  Sizes in tiles.
@@ -34,6 +41,39 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("horizontal", {"width": (4, 10), "height": (1, 2), "bumps": (1, 2)}),
         ("corridors", {"pieces": (2, 2), "length": (3, 6), "drop": (2, 4)}),
         ("vertical", {"width": (1, 3), "height": (3, 6), "climb": False}),
+    ),
+    # The mines lie on walls and ceilings, beside the way.
+    "simplest_few_mines": (
+        ("horizontal", {"width": (4, 10), "height": (2, 3), "bumps": (0, 1), "hanging": (1, 2)}),
+        (
+            "corridors",
+            {
+                "pieces": (2, 2),
+                "length": (4, 8),
+                "height": (2, 2),
+                "shaft": (1, 2),
+                "drop": (2, 4),
+                "mines": (1, 3),
+                "sides": ("ceiling", "left", "right"),
+            },
+        ),
+        ("vertical", {"width": (2, 4), "height": (4, 8), "climb": False, "lined": (1, 3)}),
+    ),
+    # More of them, and some on the ground.
+    "simplest_with_mines": (
+        ("horizontal", {"width": (6, 14), "height": (3, 4), "bumps": (0, 1), "mines": (1, 1), "hanging": (1, 4)}),
+        (
+            "corridors",
+            {
+                "pieces": (2, 3),
+                "length": (4, 10),
+                "height": (2, 3),
+                "shaft": (2, 2),
+                "drop": (2, 5),
+                "mines": (3, 7),
+            },
+        ),
+        ("vertical", {"width": (2, 4), "height": (4, 10), "climb": False, "lined": (2, 6)}),
     ),
     # Longer, small steps, short climbs, a door now and then.
     "simpler": (
@@ -60,6 +100,101 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             {"pieces": (2, 4), "length": (4, 12), "height": (1, 2), "shaft": (1, 3), "drop": (3, 6), "climb": (3, 8)},
         ),
         ("horizontal", {"width": (8, 30), "height": (3, 5), "bumps": (0, 3), "steps": (0, 3), "mines": (1, 4)}),
+    ),
+    # The whole width or height of the stage, several things to do one after the other.
+    "medium": (
+        ("maze", {"width": (14, 30), "height": (8, 16), "cell": (1, 3), "mines": (0, 4)}),
+        ("chambers", {"grid": ((2, 2), (1, 1)), "width": (5, 10), "height": (4, 7), "doors": (0, 1)}),
+        ("jump", {"width": (16, 30), "height": (8, 14), "pit": (3, 5), "mines": (0, 2)}),
+        ("mine_maze", {"width": (12, 25), "height": (4, 7), "spacing": (3, 6), "mines": (1, 3)}),
+        ("hills", {"width": (20, 35), "height": (10, 18), "hills": (4, 8), "step": (1, 3), "mines": (0, 3)}),
+        ("vertical", {"width": (2, 6), "height": (14, 22), "climb": True, "niches": 0.05, "lined": (0, 3)}),
+        ("islands", {"width": (20, 38), "height": (12, 19), "gap": (2, 4)}),
+        ("platforms", {"width": (20, 38), "height": (14, 23), "count": (5, 9), "rise": (0, 2), "deadly": 0.3}),
+        (
+            "corridors",
+            {
+                "pieces": (3, 5),
+                "length": (6, 16),
+                "height": (1, 3),
+                "shaft": (2, 4),
+                "drop": (4, 8),
+                "climb": (4, 10),
+                "mines": (0, 5),
+            },
+        ),
+        ("horizontal", {"width": (20, 42), "height": (4, 6), "bumps": (1, 4), "steps": (1, 4), "mines": (2, 5)}),
+    ),
+    "complex": (
+        ("maze", {"width": (16, 36), "height": (10, 20), "cell": (2, 4), "mines": (2, 8)}),
+        ("chambers", {"grid": ((2, 3), (1, 2)), "width": (5, 11), "height": (4, 8), "doors": (1, 2), "mines": (0, 4)}),
+        ("jump", {"width": (25, 42), "height": (12, 18), "pit": (5, 7), "mines": (1, 4)}),
+        ("mine_maze", {"width": (20, 40), "height": (6, 10), "spacing": (3, 4), "mines": (3, 8)}),
+        ("hills", {"width": (30, 42), "height": (16, 22), "hills": (6, 12), "step": (2, 3), "mines": (2, 6)}),
+        ("vertical", {"width": (3, 8), "height": (20, 22), "climb": True, "niches": 0.05, "lined": (2, 6)}),
+        ("islands", {"width": (36, 42), "height": (16, 22), "island": (1, 4), "gap": (3, 6), "mines": 0.3}),
+        (
+            "platforms",
+            {"width": (30, 42), "height": (20, 23), "count": (9, 16), "rise": (0, 2), "under": 0.3, "deadly": 0.7},
+        ),
+        (
+            "corridors",
+            {
+                "pieces": (4, 5),
+                "length": (8, 20),
+                "height": (1, 3),
+                "shaft": (3, 6),
+                "drop": (6, 10),
+                "climb": (6, 12),
+                "mines": (3, 9),
+            },
+        ),
+    ),
+    # Many rooms and dead ends.
+    "exploration": (
+        ("maze", {"width": (15, 40), "height": (10, 20), "cell": (1, 4)}),
+        ("chambers", {"grid": ((2, 3), (1, 1)), "width": (4, 9), "height": (5, 9), "doors": (0, 2)}),
+        ("chambers", {"grid": ((3, 4), (2, 2)), "width": (4, 9), "height": (4, 8), "doors": (0, 3)}),
+        ("chambers", {"grid": ((3, 5), (3, 3)), "width": (4, 8), "height": (4, 5), "doors": (0, 2)}),
+    ),
+    "mine_heavy": (
+        ("mine_maze", {"width": (15, 35), "height": (5, 10), "spacing": (3, 5), "mines": (3, 8)}),
+        ("jump", {"width": (20, 40), "height": (10, 16), "pit": (4, 6), "mines": (2, 5), "deadly": 1.0}),
+        ("maze", {"width": (16, 36), "height": (10, 20), "cell": (2, 4), "mines": (8, 24)}),
+        ("islands", {"width": (24, 42), "height": (10, 18), "island": (2, 6), "gap": (2, 5), "mines": 0.7}),
+        (
+            "platforms",
+            {"width": (28, 42), "height": (18, 23), "count": (6, 12), "rise": (0, 2), "under": 0.8, "deadly": 1.0},
+        ),
+        (
+            "corridors",
+            {
+                "pieces": (3, 4),
+                "length": (8, 16),
+                "height": (2, 4),
+                "shaft": (2, 4),
+                "drop": (3, 8),
+                "climb": (4, 8),
+                "mines": (8, 20),
+            },
+        ),
+    ),
+    # Machines: launch pads, bounce blocks, one-ways, thwumps, drones, guards, boost pads; and curves.
+    "advanced": (
+        ("course", {"kinds": ("launch",), "stations": (1, 2), "height": (14, 20)}),
+        ("course", {"kinds": ("bounce",), "stations": (1, 2), "height": (10, 14)}),
+        (
+            "course",
+            {"kinds": ("one_way_bridge", "one_way_ladder", "one_way_gate"), "stations": (1, 3), "height": (14, 20)},
+        ),
+        ("course", {"kinds": ("thwump",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("drone",), "stations": (1, 3), "height": (10, 14)}),
+        ("course", {"kinds": ("guard",), "stations": (1, 2), "height": (8, 14)}),
+        ("course", {"kinds": ("boost",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("curves", "guard", "drone", "thwump"), "stations": (2, 3), "height": (10, 14)}),
+        ("course", {"kinds": tuple(STATIONS), "stations": (2, 4), "height": (14, 22)}),
+        ("chambers", {"grid": ((2, 3), (1, 1)), "width": (6, 10), "height": (5, 8), "drones": (1, 2)}),
+        ("chambers", {"grid": ((2, 3), (2, 2)), "width": (6, 10), "height": (5, 7), "doors": (0, 1), "drones": (1, 3)}),
     ),
 }
 CATEGORIES = tuple(RECIPES)

@@ -1,8 +1,23 @@
 """Family "corridors": horizontal pieces joined by vertical ones, zig-zagging down, or up by wall jumps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, crop, draw, generator, nudge, place, spot
+from nppsim.generate.sketch import (
+    OPEN,
+    SIDES,
+    SOLID,
+    Sketch,
+    Span,
+    crop,
+    draw,
+    generator,
+    line_with_mines,
+    nudge,
+    place,
+    spot,
+)
 from nppsim.level import COLUMNS, ROWS, Level
 
 MAX_TRIES = 500
@@ -19,12 +34,15 @@ def corridors(
     shaft: Span = (1, 1),
     drop: Span = (2, 5),
     climb: Span = (0, 0),
+    mines: Span = (0, 0),
+    sides: Sequence[str] = SIDES,
 ) -> Level:
     """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the way.
 
     pieces: horizontal corridors, at least 2.  length, height: columns (at least 3) and rows of each.
     shaft: columns of the vertical pieces.
     drop, climb: rows between the floors of two corridors, down or up; a piece leads up only if ``climb`` is not (0, 0).
+    mines, sides: how many lie on which sides of the corridors (see ``line_with_mines``); none where it is one tile wide.
     Raises ValueError if the sizes are such that no chain fits the stage.
     """
     rng = generator("corridors", seed)
@@ -42,7 +60,10 @@ def corridors(
     tiles, (spawn, switch, door) = crop(
         np.where(owner > 0, OPEN, SOLID).astype(np.uint8), spot(*spawn), nudge(rng, spot(*switch)), spot(*door)
     )
-    return place(Sketch(tiles, spawn, switch, door), rng)
+    sketch = Sketch(tiles, spawn, switch, door)
+    if mines[1]:
+        sketch.entities += line_with_mines(rng, tiles, draw(rng, mines), (spawn, switch, door), sides)
+    return place(sketch, rng)
 
 
 def _draw_chain(rng, owner, pieces, length, height, shaft, drop, climb) -> list[tuple[int, int]]:

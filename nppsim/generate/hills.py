@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place
+from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, spread_mines
 from nppsim.level import COLUMNS, Level
 
 HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 
 
-def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span) -> Level:
+def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mines: Span = (0, 0)) -> Level:
     """Hills one after the other, each ``step`` tiles up and down again, with spawn, switch and exit on level ground.
 
     width, height: tiles; the width grows where the hills need more.  hills: how many.  step: tiles, at most 3 (a jump
-    rises 3.2).
+    rises 3.2).  mines: how many, on level ground.
     """
     rng = generator("hills", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -33,7 +33,11 @@ def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span) -> L
         left = draw(rng, (0, missing))
         ground = np.concatenate([level_ground(left, ground[0, 0]), ground, level_ground(missing - left, ground[-1, 1])])
     cave = Cave(ground, level_ground(len(ground)), rows)
-    return place(cave.sketch(rng, *order_of_goals(rng, cave.flat(), apart=len(ground) // 3)), rng)
+    goals = order_of_goals(rng, cave.flat(), apart=len(ground) // 3)
+    sketch = cave.sketch(rng, *goals)
+    if mines[1]:
+        sketch.entities += spread_mines(rng, cave, draw(rng, mines), cave.flat(), goals)
+    return place(sketch, rng)
 
 
 def _valley(rng: np.random.Generator, tiles: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from nppsim.generate.sketch import (
     draw,
     generator,
     level_ground,
+    line_with_mines,
     order_of_goals,
     place,
     spread_mines,
@@ -33,12 +34,20 @@ CEILING_BUMPS = ([(0, 1), (1, 0)], [(1, 1)], [(0, 1), (1, 1), (1, 1), (1, 0)])
 
 
 def horizontal(
-    seed: int, *, width: Span, height: Span, bumps: Span = (0, 0), steps: Span = (0, 0), mines: Span = (0, 0)
+    seed: int,
+    *,
+    width: Span,
+    height: Span,
+    bumps: Span = (0, 0),
+    steps: Span = (0, 0),
+    mines: Span = (0, 0),
+    hanging: Span = (0, 0),
 ) -> Level:
     """A corridor with spawn, switch and exit in any order.
 
     width, height: tiles; width at least 4.  bumps, steps, mines: how many; fewer where they do not fit.  Bumps need a
-    height of 2, steps and mines one of 3: lower corridors get none.
+    height of 2, steps and mines one of 3: lower corridors get none.  hanging: mines on the ceiling, where two tiles are
+    free below them.
     """
     rng = generator("horizontal", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -53,4 +62,6 @@ def horizontal(
     sketch = cave.sketch(rng, spawn, switch, door)
     if rows >= 3:
         sketch.entities += spread_mines(rng, cave, draw(rng, mines), cave.flat(), (spawn, switch, door))
+    if hanging[1]:
+        sketch.entities += line_with_mines(rng, sketch.tiles, draw(rng, hanging), (), ("ceiling",))
     return place(sketch, rng)

@@ -24,6 +24,8 @@ OPEN, SOLID = 0, 1
 STEPS = 4  # position steps per tile
 GOLD_SHARE = 0.08  # share of the levels with a little gold
 MAX_GOLD = 4
+SIDES = ("floor", "ceiling", "left", "right")
+_TO_SIDE = {"floor": (0, 1), "ceiling": (0, -1), "left": (-1, 0), "right": (1, 0)}
 MIN_FLAT = 3  # columns: for spawn, switch and exit
 
 Span = Sequence[int]  # (lowest, highest), both included
@@ -196,6 +198,46 @@ def spread_mines(
         if len(mines) < count and all(abs(column - other) > 2 for other in taken):
             taken.append(column)
             mines.append(cave.mine(column))
+    return mines
+
+
+def line_with_mines(
+    rng: np.random.Generator,
+    tiles: np.ndarray,
+    count: int,
+    keep_clear: Sequence[tuple[int, int]],
+    sides: Sequence[str] = SIDES,
+) -> list[tuple[int, int, int]]:
+    """Up to ``count`` mines that stick to full tiles; a ninja can pass each of them on the other side.
+
+    tiles: uint8[rows, columns], with rock all around.  keep_clear: positions without a mine within two tiles of them.
+    sides: of the open tiles, "floor", "ceiling", "left" and "right", on which mines may lie.
+    Opposite a mine, and beside it, two tiles in a row are open; mines are three or more tiles apart.
+    """
+    walled = np.pad(tiles, 2, constant_values=SOLID)
+    rows, columns = tiles.shape
+    places = []
+    for side in sides:
+        dx, dy = _TO_SIDE[side]
+
+        def shifted(right, down):
+            return walled[2 + down : 2 + down + rows, 2 + right : 2 + right + columns]
+
+        fits = shifted(dx, dy) == SOLID
+        for along in (-1, 0, 1):
+            for away in (0, 1):  # (dy, dx) is the direction along the surface
+                fits &= shifted(along * dy - away * dx, along * dx - away * dy) == OPEN
+        places += [(column, row, dx, dy) for row, column in np.argwhere(fits).tolist()]
+    taken = [(x / STEPS, y / STEPS) for x, y in keep_clear]
+    mines = []
+    for i in rng.permutation(len(places)).tolist():
+        if len(mines) == count:
+            break
+        column, row, dx, dy = places[i]
+        if all(max(abs(column + 0.5 - x), abs(row + 0.5 - y)) > 2.5 for x, y in taken):
+            taken.append((column + 0.5, row + 0.5))
+            x, y = spot(column, row)
+            mines.append((MINE, x + dx, y + dy))
     return mines
 
 

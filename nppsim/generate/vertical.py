@@ -2,7 +2,20 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, crop, draw, generator, nudge, place, spot
+from nppsim.generate.sketch import (
+    OPEN,
+    SOLID,
+    STEPS,
+    Sketch,
+    Span,
+    crop,
+    draw,
+    generator,
+    line_with_mines,
+    nudge,
+    place,
+    spot,
+)
 from nppsim.level import MINE, Level
 
 MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
@@ -19,13 +32,15 @@ def vertical(
     niches: float = 0.0,
     platforms: bool = False,
     mines: Span = (0, 0),
+    lined: Span = (0, 0),
 ) -> Level:
     """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
 
     width, height: tiles of the shaft; height at least 3, with mines 5.  climb: the spawn is at the bottom.
     ledge: length of the ledges in tiles.  niches: chance per row and side that the wall steps back by a tile.
     platforms: in shafts of 3 and more columns, platforms on alternating sides.
-    mines: how many, on the walls of shafts of 3 and more columns.
+    mines: how many, on the walls of shafts of 3 and more columns.  lined: likewise on all walls and floors of shafts of
+    2 and more columns, with room to pass them (see ``line_with_mines``).
     """
     rng = generator("vertical", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -56,7 +71,10 @@ def vertical(
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
     mined = _wall_mines(rng, tiles, shaft, draw(rng, mines)) if columns >= 3 else []
     tiles, (spawn, switch, door, *mined) = crop(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *mined)
-    return place(Sketch(tiles, spawn, switch, door, entities=[(MINE, *position) for position in mined]), rng)
+    sketch = Sketch(tiles, spawn, switch, door, entities=[(MINE, *position) for position in mined])
+    if lined[1]:
+        sketch.entities += line_with_mines(rng, tiles, draw(rng, lined), (spawn, switch, door))
+    return place(sketch, rng)
 
 
 def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:

@@ -1,0 +1,216 @@
+"""Family "course": a cave from left to right with stations, each built around one kind of machine."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
+from nppsim.level import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    COLUMNS,
+    FLOOR_GUARD,
+    LAUNCH_PAD,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    THWUMP,
+    ZAP_DRONE,
+    Level,
+)
+
+RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
+STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free
+LOW = 3  # tiles of ground at the start and after a descent: room for pits
+REST = (3, 5)  # columns of level ground before, between and after the stations
+HUMPS = ((12, 13), (16, 17), (8, 9))  # tiles at the left and at the right end: discs, fillets, 45-degree slopes
+HOLLOWS = ((17, 16), (9, 8))
+
+
+class _Board:
+    """A cave in the making: sections of ground and ceiling, in tiles, and what stands in them.
+
+    rows: height.  ground: tiles of ground at the right end.  columns: so far.
+    """
+
+    def __init__(self, rows: int):
+        self.rows, self.ground, self.columns = rows, LOW, 0
+        self.floor: list[tuple[int, int]] = []
+        self.ceiling: list[tuple[int, int]] = []
+        self.entities: list[tuple] = []
+        self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
+
+    def add(self, columns: int, ground: int, clear: int | None = None) -> range:
+        """Append columns with this height of ground and, if given, of free space; the new columns."""
+        start = self.columns
+        self.floor.append((columns, 2 * ground))
+        self.ceiling.append((columns, 0 if clear is None else max(0, 2 * (self.rows - ground - clear))))
+        self.columns += columns
+        return range(start, self.columns)
+
+    def put(self, kind: int, column: int, up: int, *rest: int) -> None:
+        """An entity in the middle of a column, ``up`` steps of 6 px above the lower edge."""
+        self.entities.append((kind, STEPS * column + 2, STEPS * self.rows - up, *rest))
+
+    def rest(self, rng: np.random.Generator) -> range:
+        """Level ground under a ceiling of any height."""
+        return self.add(draw(rng, REST), self.ground, draw(rng, (4, max(4, self.rows - self.ground))))
+
+    def pit(self, rng: np.random.Generator, columns: int) -> range:
+        """A pit, LOW tiles deep or as deep as the ground is high, with mines on its ground."""
+        bottom = max(0, self.ground - LOW)
+        above = draw(rng, (5, max(5, self.rows - self.ground)))
+        pit = self.add(columns, bottom, self.ground - bottom + above)
+        for column in pit:
+            self.put(MINE, column, STEPS * bottom + 1)
+        return pit
+
+    def room_above(self, rng: np.random.Generator, tiles: int) -> None:
+        """Go down by a cliff if less than this would be free above the ground."""
+        if self.rows - self.ground < tiles:
+            self.ground = LOW
+            self.add(draw(rng, REST), self.ground)
+
+
+def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> Level:
+    """Stations with level ground between them; the spawn is on the first, the exit on the last, the switch beyond the
+    first station.
+
+    kinds: of the stations, see ``STATIONS``.  stations: how many, fewer where the stage is full.  height: tiles, at
+    least 12.  Raises ValueError for an unknown kind.
+    """
+    unknown = set(kinds) - set(STATIONS)
+    if unknown:
+        raise ValueError(f"unknown stations {', '.join(sorted(unknown))}; choose from {', '.join(STATIONS)}")
+    rng = generator("course", seed)
+    board = _Board(draw(rng, height))
+    rests = [board.rest(rng)]
+    for _ in range(draw(rng, stations)):
+        before = board.columns, board.ground, len(board.floor), len(board.entities), len(board.tiles)
+        STATIONS[kinds[rng.integers(len(kinds))]](rng, board)
+        rest = board.rest(rng)
+        if board.columns > COLUMNS and len(rests) > 1:
+            board.columns, board.ground, *ends = before
+            for items, end in zip((board.floor, board.entities, board.tiles), ends, strict=True):
+                del items[end:]
+            del board.ceiling[ends[0] :]
+            break
+        rests.append(rest)
+    cave = Cave(sections(*board.floor), sections(*board.ceiling), board.rows)
+    spawn, door = rests[0][0], rests[-1][draw(rng, (1, len(rests[-1]) - 1))]
+    places = [c for rest in rests[1:] for c in rest if c != door]
+    sketch = cave.sketch(rng, spawn, places[rng.integers(len(places))], door)
+    for column, up, tile in board.tiles:
+        sketch.tiles[board.rows - 1 - up, column] = tile
+    sketch.entities += board.entities
+    return place(sketch, rng)
+
+
+def _launch(rng, board: _Board) -> None:
+    """A cliff too high to jump, with a launch pad in front of it."""
+    board.room_above(rng, 9)
+    rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
+    foot = board.add(draw(rng, (2, 4)), board.ground)
+    away = draw(rng, (0, 1))
+    board.put(LAUNCH_PAD, foot[-1 - away], STEPS * board.ground, UP_RIGHT if away and rng.random() < 0.5 else UP)
+    board.ground += rise
+
+
+def _bounce(rng, board: _Board) -> None:
+    """A deadly pit with bounce blocks to step on."""
+    pit = board.pit(rng, draw(rng, (7, 13)))
+    spacing = draw(rng, (2, 4))
+    for column in pit[1:-1:spacing]:
+        board.put(BOUNCE_BLOCK, column, STEPS * board.ground - draw(rng, (0, 6)))
+
+
+def _one_way_bridge(rng, board: _Board) -> None:
+    """A deadly pit with one-way floors over it."""
+    pit = board.pit(rng, draw(rng, (7, 14)))
+    spacing = draw(rng, (2, 4))
+    for column in pit[1:-1:spacing]:
+        board.put(ONE_WAY, column, STEPS * board.ground - draw(rng, (0, 4)), UP)
+
+
+def _one_way_ladder(rng, board: _Board) -> None:
+    """A cliff with one-way floors to jump up through."""
+    board.room_above(rng, 9)
+    rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
+    foot = board.add(draw(rng, (3, 5)), board.ground)
+    for up in range(2, rise, 2):
+        board.put(ONE_WAY, foot[draw(rng, (len(foot) - 3, len(foot) - 1))], STEPS * (board.ground + up), UP)
+    board.ground += rise
+
+
+def _one_way_gate(rng, board: _Board) -> None:
+    """A low passage with a one-way wall in it: there is no way back."""
+    passage = board.add(draw(rng, (2, 5)), board.ground, 1)
+    board.entities.append(
+        (ONE_WAY, STEPS * draw(rng, (passage[0] + 1, passage[-1])), STEPS * (board.rows - board.ground) - 2, RIGHT)
+    )
+
+
+def _thwump(rng, board: _Board) -> None:
+    """A passage under one or two thwumps."""
+    clear = draw(rng, (3, 6))
+    passage = board.add(draw(rng, (4, 8)), board.ground, clear)
+    hung = passage[1:-1] if len(passage) < 7 else (passage[1], passage[-2])
+    for column in rng.permutation(hung)[: draw(rng, (1, 2)) if len(passage) >= 7 else 1].tolist():
+        board.put(THWUMP, column, STEPS * (board.ground + clear) - 2, DOWN)
+
+
+def _drone(rng, board: _Board) -> None:
+    """A drone that goes up and down in a narrow shaft across the way."""
+    depth, clear, above = draw(rng, (1, 3)), draw(rng, (2, 4)), draw(rng, (1, 3))
+    board.add(draw(rng, (1, 2)), board.ground, clear)
+    shaft = board.add(1, board.ground - depth, clear + depth + above)
+    board.add(draw(rng, (1, 2)), board.ground, clear)
+    kind = ZAP_DRONE if rng.random() < 0.5 else MINI_DRONE
+    up = STEPS * (board.ground - depth + draw(rng, (0, depth + above))) + 2
+    board.put(kind, shaft[0], up, rng.choice([DOWN, UP]).item(), STRAIGHT_ON[draw(rng, (0, 1))])
+
+
+def _guard(rng, board: _Board) -> None:
+    """A hollow with a floor guard in it; a wide one has a block in the air to step on."""
+    hollow = board.add(draw(rng, (4, 9)), board.ground - 1)
+    board.put(FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS * (board.ground - 1) + 1)
+    if len(hollow) >= 7:
+        middle = hollow[len(hollow) // 2]
+        board.tiles += [(middle - i, board.ground + 1, SOLID) for i in range(draw(rng, (1, 2)))]
+
+
+def _boost(rng, board: _Board) -> None:
+    """Boost pads on the ground before a wide deadly pit."""
+    run = board.add(draw(rng, (4, 6)), board.ground)
+    for column in run[1::2][: draw(rng, (1, 3))]:
+        board.put(BOOST_PAD, column, STEPS * board.ground + 2)
+    board.pit(rng, draw(rng, (7, 11)))
+
+
+def _curves(rng, board: _Board) -> None:
+    """One or two humps or hollows with rounded or sloping ends."""
+    for _ in range(draw(rng, (1, 2))):
+        if rng.random() < 0.6:
+            hump = board.add(draw(rng, (3, 6)), board.ground)
+            left, right = HUMPS[rng.integers(len(HUMPS))]
+            middle = [(c, board.ground, SOLID) for c in hump[1:-1]]
+            board.tiles += [(hump[0], board.ground, left), *middle, (hump[-1], board.ground, right)]
+        else:
+            hollow = board.add(draw(rng, (3, 7)), board.ground - 1)
+            left, right = HOLLOWS[rng.integers(len(HOLLOWS))]
+            board.tiles += [(hollow[0], board.ground - 1, left), (hollow[-1], board.ground - 1, right)]
+        board.add(draw(rng, (1, 2)), board.ground)
+
+
+STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {
+    "launch": _launch,
+    "bounce": _bounce,
+    "one_way_bridge": _one_way_bridge,
+    "one_way_ladder": _one_way_ladder,
+    "one_way_gate": _one_way_gate,
+    "thwump": _thwump,
+    "drone": _drone,
+    "guard": _guard,
+    "boost": _boost,
+    "curves": _curves,
+}

@@ -1,0 +1,42 @@
+"""Family "mine_maze": a corridor with columns of mines, each with one gap to go or jump through."""
+
+from itertools import pairwise
+
+from nppsim.generate.horizontal import BUMPS
+from nppsim.generate.sketch import Cave, Span, add_bumps, draw, generator, level_ground, order_of_goals, place, spot
+from nppsim.level import MINE, Level
+
+GAP = 2  # tiles free of mines in every column, at least
+HIGHEST_GAP = 2  # tiles from the ground to a gap, at most: a jump rises 3.2
+
+
+def mine_maze(
+    seed: int, *, width: Span, height: Span, spacing: Span, mines: Span, bumps: Span = (0, 3), block: Span = (0, 4)
+) -> Level:
+    """A corridor with spawn, switch and exit in any order, between columns of mines.
+
+    width, height: tiles; height at least 4.  spacing: columns from one column of mines to the next, at least 3.
+    mines: per column, fewer where the gap needs the room.  bumps: of ground and ceiling, between the mines.
+    block: how far, in half-tiles, the ceiling comes down in the sections between the mines.
+    """
+    rng = generator("mine_maze", seed)
+    columns, rows = draw(rng, width), draw(rng, height)
+    mined, column = [], draw(rng, (2, 4))
+    while column < columns - 2:
+        mined.append(column)
+        column += draw(rng, spacing)
+    ground, ceiling = level_ground(columns), level_ground(columns)
+    add_bumps(rng, ground, BUMPS, draw(rng, bumps))
+    if rows >= 5:
+        edges = [0, *mined, columns]
+        for left, right in pairwise(edges):
+            ceiling[left + 1 : right] = min(draw(rng, block), 2 * (rows - 4))
+    cave = Cave(ground, ceiling, rows)
+    flat = [c for c in cave.flat() if c not in mined]
+    sketch = cave.sketch(rng, *order_of_goals(rng, flat, apart=columns // 3))
+    for column in mined:
+        gap = draw(rng, (0, min(HIGHEST_GAP, rows - GAP)))
+        free = [row for row in range(rows) if not gap <= row < gap + GAP and 2 * row >= ground[column].max()]
+        for row in rng.permutation(free)[: draw(rng, mines)].tolist():
+            sketch.entities.append((MINE, *spot(column, rows - 1 - row)))
+    return place(sketch, rng)

@@ -1,0 +1,133 @@
+"""How varied levels are: what differs from level to level of a category, and by how much."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.level import (
+    CHASER_DRONE,
+    DEATH_BALL,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    LASER,
+    LOCKED_DOOR,
+    LOCKED_SWITCH,
+    MINE,
+    MINI_DRONE,
+    POSITION_UNIT,
+    SHOVE_THWUMP,
+    THWUMP,
+    TOGGLE_MINE,
+    ZAP_DRONE,
+    Level,
+    mirror,
+    symmetric_fingerprint,
+)
+from nppsim.paths import NO_HOP, NODES_Y, nearest_node
+
+HAZARDS = (MINE, TOGGLE_MINE, ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, THWUMP, LASER, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)
+MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
+CHUNK = 256  # levels compiled at once
+STRETCH = 4  # steps of 12 px: the way is looked at in pieces of two tiles
+SOLID = 1
+_STEP = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)])  # as hops count them
+
+
+@dataclass(frozen=True)
+class Variety:
+    """What was measured on the levels of one category.
+
+    levels, distinct_levels, distinct_layouts: how many; mirror images count as equal, and a layout is the tiles alone,
+    wherever on the stage they lie.
+    values: float64[levels, 4], one column per entry of ``MEASURES``.  The way goes from the spawn over the switch to the
+    exit, past open doors, without gravity; a turn is a change between left, right, up and down, in stretches of two tiles;
+    a vertical move is one or more stretches up or down.  Turns and vertical moves are 0 where there is no way.
+    """
+
+    levels: int
+    distinct_levels: int
+    distinct_layouts: int
+    values: np.ndarray
+
+
+def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
+    """Measure levels, given with their categories; categories in order of first appearance."""
+    rows: dict[str, list] = {}
+    pairs = iter(levels)
+    while chunk := list(islice(pairs, CHUNK)):
+        lengths = LevelBank([level for _, level in chunk]).path_length
+        ways = _ways([level for _, level in chunk])
+        for (category, level), length, way in zip(chunk, lengths.tolist(), ways, strict=True):
+            hazards = int(np.isin(level.records[:, 0], HAZARDS).sum())
+            row = (length, max(0, len(way) - 1), sum(move in "UD" for move in way), hazards)
+            rows.setdefault(category, []).append((symmetric_fingerprint(level), _layout(level), row))
+    return {
+        category: Variety(
+            len(found),
+            len({fingerprint for fingerprint, _, _ in found}),
+            len({layout for _, layout, _ in found}),
+            np.array([row for _, _, row in found], dtype=np.float64),
+        )
+        for category, found in rows.items()
+    }
+
+
+def report(measured: dict[str, Variety]) -> str:
+    """The figures as a table: counts, and least / median / greatest value of each measure."""
+    lines = [f"{'category':<20} {'levels':>7} {'distinct':>8} {'layouts':>8}" + "".join(f"{m:>20}" for m in MEASURES)]
+    for category, found in measured.items():
+        spans = [f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in found.values.T]
+        counts = f"{found.levels:>7} {found.distinct_levels:>8} {found.distinct_layouts:>8}"
+        lines.append(f"{category:<20} {counts}" + "".join(f"{span:>20}" for span in spans))
+    return "\n".join(lines)
+
+
+def _layout(level: Level) -> bytes:
+    """The tiles without the rock around them; the same for mirror images."""
+    rows, columns = np.nonzero(level.tiles != SOLID)
+    if len(rows) == 0:
+        return b""
+    box = slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1)
+    mirrored = level.tiles.shape[1] - box[1].stop, level.tiles.shape[1] - box[1].start
+    seen = [level.tiles[box], mirror(level).tiles[box[0], slice(*mirrored)]]
+    return min(bytes((tiles.shape[1],)) + tiles.tobytes() for tiles in seen)
+
+
+def _ways(levels: Sequence[Level]) -> Iterator[str]:
+    """The way through each level as a string of moves, L, R, U and D, no two equal ones in a row."""
+    bank = LevelBank([_without_doors(level) for level in levels])
+    for level, distance, hop in zip(levels, bank.distance, bank.hop, strict=True):
+        switches = level.records[level.records[:, 0] == EXIT_SWITCH]
+        if len(switches) == 0:
+            yield ""
+            continue
+        x, y = (POSITION_UNIT * float(v) for v in switches[0, 1:3])
+        points = _points(distance[0], hop[0], *level.spawn) + _points(distance[1], hop[1], x, y)
+        moves = ""
+        for start, end in zip(points[:-STRETCH:STRETCH], points[STRETCH::STRETCH], strict=True):
+            dx, dy = end[0] - start[0], end[1] - start[1]
+            move = "LR"[dx > 0] if abs(dx) >= abs(dy) else "UD"[dy > 0]
+            if not moves.endswith(move):
+                moves += move
+        yield moves
+
+
+def _without_doors(level: Level) -> Level:
+    records = level.records[~np.isin(level.records[:, 0], (LOCKED_DOOR, LOCKED_SWITCH))]
+    return Level(level.tiles, records, name=level.name, exit_count=level.exit_count, ball_count=level.ball_count)
+
+
+def _points(distance: np.ndarray, hop: np.ndarray, x: float, y: float) -> list[tuple[int, int]]:
+    """Lattice points of the way that a field shows from a point in px to its goal."""
+    _, node = nearest_node(distance, x, y)
+    points = []
+    while node >= 0:
+        points.append(divmod(int(node), NODES_Y))
+        if hop[node] == NO_HOP:
+            break
+        step = _STEP[hop[node]]
+        node += step[0] * NODES_Y + step[1]
+    return points
