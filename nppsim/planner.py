@@ -33,7 +33,7 @@ REACH, MOVER_CELL = 192.0, 24.0  # px: how near a mover counts, and how finely i
 REGION, REGION_SPEED = 16.0, 1.5  # px, px per frame: what is counted as one place searched
 NUM_REGIONS = 1 << 18  # counters; regions that share one do no harm
 OPEN_STATES = 20_000  # states that the best-first search keeps; the better half if there are more
-TIME_COST = 0.3  # px per frame: what the best-first search takes a later state to be worse
+TIME_COST = 0.8  # px per frame: what the best-first search takes a later state to be worse
 _ROUTE, _PATH = 0, 1
 _LOST = 1e12
 _MIX = -7046029254386353131  # odd, the golden ratio of 2^64
@@ -347,7 +347,7 @@ def _best_first(search: _Search, max_frame: int, budget: int):
         if win is not None:
             return search.run_to(nodes[win // NUM_ACTIONS], win % NUM_ACTIONS, search.out.frames[win])
         frame = search.children.ninja["frame"]
-        order = order[frame[order] < max_frame]
+        order = order[frame[order] + search.frame_skip <= max_frame]
         fresh = [c for c, cell in zip(order, search.out.cells[order].tolist(), strict=True) if cell not in visited]
         order = np.array(fresh, np.int64)
         visited.update(search.out.cells[order].tolist())
@@ -380,46 +380,45 @@ def plan(
     level: Level,
     frame_skip: int = 4,
     *,
-    beam: int = 192,
+    beam: int = 384,
     budget: int = 5_000_000,
     seed: int = 0,
     start: Moment | None = None,
     min_hold: int = 1,
-    noise: float = 2.0,
+    noise: float = 12.0,
 ) -> Plan | None:
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 
-    beam: states kept per decision; later attempts keep more, or go back to earlier states.  start: the state to plan from
-    instead of the spawn, e.g. ``Moment.of(simulator, i)``; the run must then end within the level's time limit, counted
-    from the spawn.  min_hold: decisions for which an action is held at least.  noise: px, a random part of the score of a
-    state: with more of it, seeds give runs that differ more and are a little longer.
+    A beam gets 30 % of the budget, the best-first search the rest.  beam: states that it keeps per decision; the best-first
+    search expands a quarter at once.  start: the state to plan from instead of the spawn, e.g. ``Moment.of(simulator, i)``;
+    the run must then end within the level's time limit, counted from the spawn.  min_hold: decisions for which an action is
+    held at least (but for the last, which may be cut short).  noise: px, random part of the score of a state: with more of
+    it, the runs of different seeds differ more, and are a little longer.
     The result is a pure function of the arguments, and has been played back: it wins on its last frame.
-    Raises ValueError for a start that is the end of an episode or of another level, and for ``min_hold`` below 1.
+    Raises ValueError for a start that is the end of an episode or of another level, and for numbers out of range.
     """
-    if min_hold < 1:
-        raise ValueError(f"min_hold must be at least 1 decision; got {min_hold}")
+    _check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
+    if not noise >= 0.0:
+        raise ValueError(f"noise must be at least 0 px; got {noise}")
     bank = LevelBank([level])
-    first_rows, first = _first_state(bank, start)
-    if not bank.reachable[0]:
-        return None
+    rows, first = _first_state(bank, start)
     limit = int(bank.time_limit[0])
     max_decisions = (limit - int(first.ninja[0]["frame"])) // frame_skip
+    if not bank.reachable[0] or max_decisions < 1:
+        return None
     rng = np.random.default_rng(seed)
-    simulated = 0
-    for width, px, fill, share in (
-        (beam, noise, 0.0, 0.3),
-        (2 * beam, noise + 10.0, 0.5, 0.3),
-        (max(beam // 2, 1), noise, 1.0, 1.0),
-    ):
-        taste = _Taste(width, float(px), fill, 0.0, min_hold)
-        search = _Search(bank, frame_skip, first_rows[0], rng, taste)
-        allowed = int(share * (budget - simulated))
-        found = _beam(search, max_decisions, allowed) if share < 1.0 else _best_first(search, limit, allowed)
+    search = _Search(bank, frame_skip, rows[0], rng, _Taste(beam, float(noise), 0.5, 4.0, min_hold))
+    found = _beam(search, max_decisions, int(0.3 * budget))
+    simulated = search.simulated
+    if found is None and simulated < budget:
+        taste = _Taste(max(beam // 4, 1), min(float(noise), 2.0), 8.0, 0.0, min_hold)
+        search = _Search(bank, frame_skip, rows[0], rng, taste)
+        found = _best_first(search, limit, budget - simulated)
         simulated += search.simulated
-        if found is not None:
-            _confirm(level, found[1], start)
-            return Plan(*found, len(found[1]), simulated)
-    return None
+    if found is None:
+        return None
+    _confirm(level, found[1], start)
+    return Plan(*found, len(found[1]), simulated)
 
 
 def polish(
@@ -435,32 +434,45 @@ def polish(
 ) -> Plan:
     """Look for a shorter run than ``found``; returns the shortest one, never a longer one.
 
-    From the start and from random decisions of the best run so far, beams of other widths that value speed more search
-    for an end that is shorter than the present one, until ``budget`` simulated frames are used.  frame_skip, start and
-    min_hold: those of ``found``.  Raises ValueError if ``found`` does not finish the level from there.
+    From the start, and where actions need not be held also from random decisions of the best run so far, beams of one to
+    four times ``beam`` states that value speed more or less look for an end that is shorter than the present one, until
+    about ``budget`` frames were simulated.  frame_skip, start and min_hold: those of ``found``.
+    The result is a pure function of the arguments.  Raises ValueError if ``found`` does not finish the level from there.
     """
-    if frame_skip < 1 or not len(found.inputs):
-        raise ValueError("the run to polish is empty")
+    _check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
+    if not _wins(level, found.inputs, start):
+        raise ValueError("the run to polish does not finish the level on its last frame: give its level and its start")
     bank = LevelBank([level])
     rng = np.random.default_rng(seed)
-    best, simulated, turn = found, 0, 0
-    if not _wins(level, found.inputs, start):
-        raise ValueError("the run to polish does not finish the level on its last frame")
+    best, simulated, from_start = found, 0, True
     while simulated < budget:
-        cut = 0 if turn % 2 == 0 or min_hold > 1 else int(rng.integers(len(best.actions)))
-        width, momentum = beam << int(rng.integers(3)), float(rng.choice([0, 4, 8, 16]))
-        turn += 1
+        cut = 0 if from_start or min_hold > 1 else int(rng.integers(len(best.actions)))
+        from_start = not from_start
+        before = best.inputs[: cut * frame_skip]
+        taste = _Taste(
+            beam << int(rng.integers(3)),
+            float(rng.choice([2.0, 12.0])),
+            float(rng.choice([0.0, 0.5])),
+            float(rng.choice([0.0, 4.0, 8.0, 16.0])),
+            min_hold,
+        )
         rows, states = _first_state(bank, start)
-        _play_on(states, bank.world, best.inputs[: cut * frame_skip])
-        search = _Search(bank, frame_skip, rows[0], rng, _Taste(width, 4.0, 0.0, momentum, min_hold))
-        frames_left = best.frames - 1 - cut * frame_skip
-        end = _beam(search, -(-frames_left // frame_skip), budget - simulated)
-        simulated += max(search.simulated, 1)
-        if end is not None and len(end[1]) <= frames_left:
-            inputs = np.concatenate([best.inputs[: cut * frame_skip], end[1]])
+        _play_on(states, bank.world, before)
+        search = _Search(bank, frame_skip, rows[0], rng, taste)
+        shorter = best.frames - len(before) - 1
+        end = _beam(search, -(-shorter // frame_skip), budget - simulated)
+        simulated += max(search.simulated, 1)  # a run of one frame leaves nothing to simulate
+        if end is not None and len(end[1]) <= shorter:
+            inputs = np.concatenate([before, end[1]])
             best = Plan(np.concatenate([best.actions[:cut], end[0]]), inputs, len(inputs), 0)
     _confirm(level, best.inputs, start)
-    return Plan(best.actions, best.inputs, best.frames, simulated)
+    return Plan(best.actions, best.inputs, best.frames, found.simulated + simulated)
+
+
+def _check_numbers(**numbers: int) -> None:
+    for name, value in numbers.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
 
 
 def retime(replay: Replay, frame_skip: int = 4, *, beam: int = 96, seed: int = 0) -> RetimedReplay | None:
