@@ -69,7 +69,7 @@ def test_a_state_anywhere_along_an_episode_can_be_planned_from():
             assert not other.terminated[0], i
             other.step(np.array([decision]))
         assert other.terminated[0]
-        assert other.outcome[0] == WON
+        assert other.episode["outcome"][0] == WON
 
 
 def test_a_start_that_cannot_be_planned_from_is_refused():
@@ -114,11 +114,11 @@ def test_numbers_out_of_range_are_refused():
 
 def test_polish_shortens_a_run_and_never_lengthens_it():
     level = generate("simple", 5)[0]
-    slow = plan(level, noise=300.0)
-    fast = polish(level, slow, budget=600_000)
+    slow = plan(level, beam=4)
+    fast = polish(level, slow, beam=48, budget=300_000)
     assert fast.frames == len(fast.inputs) < slow.frames
     assert nppsim.simulate(level, fast.inputs).frames == fast.frames
-    assert fast.inputs.tobytes() == polish(level, slow, budget=600_000).inputs.tobytes()
+    assert fast.inputs.tobytes() == polish(level, slow, beam=48, budget=300_000).inputs.tobytes()
     assert polish(level, slow, budget=0).inputs.tobytes() == slow.inputs.tobytes()
     assert polish(level, fast, budget=50_000, seed=3).frames <= fast.frames
 
@@ -184,6 +184,11 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     assert Replay.load(tmp_path / "run.replay").success
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--budget", "10"]) == 2
     assert "raise --budget" in capsys.readouterr().err
+    varied = ["--min-hold", "2", "--noise", "20", "--polish", "50000"]
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "held.replay"), *varied]) == 0
+    assert Replay.load(tmp_path / "held.replay").success
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--min-hold", "0"]) == 2
+    assert "min_hold must be at least 1" in capsys.readouterr().err
     assert not (tmp_path / "none.replay").exists()
 
 
