@@ -15,7 +15,7 @@ from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.batch import WON, BatchSimulator
 from nppsim.generate import generate
-from nppsim.level import LOCKED_DOOR, ZAP_DRONE, Level
+from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level
 from nppsim.levelset import LevelSet
 from nppsim.planner import Moment, Plan, par_frames, plan, polish, retime
 from nppsim.replay import Replay, on_grid
@@ -98,6 +98,13 @@ def test_actions_are_held(min_hold):
         actions = plan(generate("simple", 5)[0], beam=beam, min_hold=min_hold).actions
         changes = np.flatnonzero(np.diff(actions)) + 1
         assert (np.diff([0, *changes]) >= min_hold).all()
+
+
+def test_a_thwump_that_comes_down_into_the_way_is_got_past():
+    grid = np.ones((23, 42), np.uint8)
+    grid[10, 3:40] = grid[5:10, 20] = 0  # a corridor one tile high, and a shaft above it
+    level = Level.build(grid, (20, 46), exits=[((120, 46), (130, 46))], entities=[(THWUMP, 86, 38, 2, 0)])
+    assert plan(level).frames < 400
 
 
 def test_seeds_and_noise_give_other_runs_that_finish():
