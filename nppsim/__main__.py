@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
     plan.add_argument("--seed", type=int, default=0)
     plan.add_argument("--budget", type=int, default=5_000_000, help="simulated frames (default: %(default)s)")
+    plan.add_argument("--min-hold", type=int, default=1, help="decisions that an action lasts at least (default: 1)")
+    plan.add_argument(
+        "--noise", type=float, default=12.0, metavar="PX", help="more: more varied (default: %(default)s)"
+    )
+    plan.add_argument("--polish", type=int, default=0, metavar="N", help="simulate N frames more to shorten the run")
     return parser
 
 
@@ -325,12 +330,18 @@ def _generate(arguments) -> int:
 
 
 def _plan(arguments) -> int:
-    from nppsim.planner import plan
+    from nppsim.planner import plan, polish
 
-    if arguments.frame_skip < 1 or arguments.budget < 1:
-        raise CommandError(f"--frame-skip {arguments.frame_skip} and --budget {arguments.budget} must be at least 1")
+    if arguments.budget < 1:
+        raise CommandError(f"--budget {arguments.budget} must be at least 1")
     level = Level.load(arguments.level)
-    run = plan(level, arguments.frame_skip, seed=arguments.seed, budget=arguments.budget)
+    options = {"seed": arguments.seed, "min_hold": arguments.min_hold}
+    try:
+        run = plan(level, arguments.frame_skip, budget=arguments.budget, noise=arguments.noise, **options)
+        if run is not None and arguments.polish > 0:
+            run = polish(level, run, arguments.frame_skip, budget=arguments.polish, **options)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     if run is None:
         raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; raise --budget")
     Replay(level, run.inputs, success=True).save(arguments.out)
