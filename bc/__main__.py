@@ -57,8 +57,10 @@ def _export(arguments) -> None:
 
 def _import(arguments) -> None:
     files = import_minari(arguments.dataset)
-    for number, file in enumerate(files):
-        target = Path(arguments.out) / file.category / f"{number:05d}.replay"
+    targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
+    if taken := [target for target in targets if target.exists()]:
+        raise DemonstrationError(f"{taken[0]}: is there already; choose another folder")
+    for file, target in zip(files, targets, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
     print(f"{len(files)} replays in {arguments.out}")

@@ -215,6 +215,10 @@ def _diff(arguments) -> int:
 def _bench(arguments) -> int:
     from nppsim import bench, timing
 
+    if arguments.themes and not arguments.traces:
+        raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
+    if arguments.start and (arguments.traces or arguments.levels or arguments.threads):
+        raise CommandError("--start measures the start alone: leave out --traces, --levels and --threads")
     machine = timing.machine() | timing.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
@@ -334,6 +338,8 @@ def _plan(arguments) -> int:
 
     if arguments.budget < 1:
         raise CommandError(f"--budget {arguments.budget} must be at least 1")
+    if arguments.polish < 0:
+        raise CommandError(f"--polish {arguments.polish} must be at least 0")
     level = Level.load(arguments.level)
     options = {"seed": arguments.seed, "min_hold": arguments.min_hold}
     try:

@@ -9,6 +9,7 @@ The layout is in docs/file_formats.md.  A flush writes a copy of the file with t
 old one's place: whoever reads at that time goes on with the file that he opened, and a crash costs what was not flushed.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -178,7 +179,7 @@ class ReplaySet(Sequence):
         ends = self._file["about/end"][:].tolist()
         if len(ends) != len(self._level):
             raise ReplayError(f"{self.path}: {len(ends)} texts of {len(self._level)} replays; copy the file again")
-        self._about = [json.loads(about[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        self._about = [json.loads(about[start:end]) for start, end in itertools.pairwise([0, *ends])]
         self.names = tuple(about["name"] for about in self._about)
         self.categories = tuple(about["category"] for about in self._about)
         self.frames = np.diff(self._end, prepend=0)

@@ -70,5 +70,12 @@ def test_settings_out_of_range_are_errors(capsys):
     ):
         assert main(["bench", "--json", "--traces", str(EXCERPT), *flags]) == 2
         assert told in capsys.readouterr().err
+    for flags, told in (
+        (["--themes", "mines"], "give --traces FILE.h5 too"),
+        (["--traces", str(EXCERPT), "--themes", "none"], "no theme 'none'; it has boostpad"),
+        (["--start", "--levels", "datasets/test"], "--start measures the start alone"),
+    ):
+        assert main(["bench", *flags]) == 2
+        assert told in capsys.readouterr().err
     assert main(["bench", "--levels", "no/such/folder"]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -91,3 +91,16 @@ def test_the_module_runs_and_lists_its_commands():
     done = subprocess.run([sys.executable, "-m", "nppsim", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
     assert all(command in done.stdout for command in ("verify", "simulate", "bench", "render", "generate"))
+
+
+def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
+    place = [str(files / "level.map"), str(files / "out.replay")]
+    for flags, told in (
+        (["--budget", "0"], "--budget 0 must be at least 1"),
+        (["--polish", "-1"], "--polish -1 must be at least 0"),
+        (["--min-hold", "0"], "min_hold must be at least 1"),
+        (["--noise", "-1"], "noise must be at least 0"),
+    ):
+        assert main(["plan", *place, *flags]) == 2
+        assert told in capsys.readouterr().err
+    assert not (files / "out.replay").exists()

@@ -79,5 +79,7 @@ def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, cap
     assert capsys.readouterr().out.endswith("npp/uncategorised/planner-v0\n")
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
     assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3
+    assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 2
+    assert "00000.replay: is there already" in capsys.readouterr().err
     assert main(["minari-import", "npp/simple/planner-v0", str(tmp_path / "back")]) == 2
     assert capsys.readouterr().err.startswith("error: npp/simple/planner-v0: no such dataset")

@@ -12,7 +12,9 @@ from nppsim.geometry import CELLS_X, CELLS_Y
 from nppsim.level import (
     BOOST_PAD,
     BOUNCE_BLOCK,
+    CHASER_DRONE,
     DEATH_BALL,
+    ENTITY_NAMES,
     EXIT,
     EXIT_SWITCH,
     FLOOR_GUARD,
@@ -23,15 +25,22 @@ from nppsim.level import (
     MINE,
     MINI_DRONE,
     ONE_WAY,
-    REGULAR_DOOR,
     SHOVE_THWUMP,
     THWUMP,
     TOGGLE_MINE,
     TRAP_DOOR,
+    ZAP_DRONE,
 )
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
-from nppsim.physics.entities import DORMANT, LETHAL_HALF_WIDTH, PAD_RADIUS
+from nppsim.physics.entities import (
+    DOOR_SWITCH_RADIUS,
+    DORMANT,
+    EXIT_SWITCH_RADIUS,
+    GOLD_RADIUS,
+    LETHAL_HALF_WIDTH,
+    PAD_RADIUS,
+)
 from nppsim.physics.lasers import EMITTER_RADIUS
 from nppsim.physics.movers import (
     BALL_RADIUS,
@@ -61,6 +70,27 @@ _FRAME_TEMPLATES = _templates(_FRAME_TILE)
 _VIEW_TEMPLATES = np.ascontiguousarray(_templates(_VIEW_TILE).transpose(0, 2, 1))  # x first
 
 
+_LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # grey value and half-size in px by type, where both are always the same
+for _kind, _look in {
+    GOLD: (GOLD_GREY, GOLD_RADIUS),
+    EXIT_SWITCH: (SWITCH, EXIT_SWITCH_RADIUS),
+    LOCKED_DOOR: (SWITCH, DOOR_SWITCH_RADIUS),
+    TRAP_DOOR: (SWITCH, DOOR_SWITCH_RADIUS),
+    LAUNCH_PAD: (PAD_GREY, PAD_RADIUS),
+    BOOST_PAD: (BOOST_GREY, BOOST_RADIUS),
+    BOUNCE_BLOCK: (BLOCK_GREY, BLOCK_HALF),
+    THWUMP: (THWUMP_GREY, THWUMP_HALF),
+    SHOVE_THWUMP: (THWUMP_GREY, SHOVE_HALF),
+    FLOOR_GUARD: (DEADLY, GUARD_RADIUS),
+    DEATH_BALL: (DEADLY, BALL_RADIUS),
+    MINI_DRONE: (DEADLY, MINI_RADIUS),
+    ZAP_DRONE: (DEADLY, ZAP_RADIUS),
+    CHASER_DRONE: (DEADLY, ZAP_RADIUS),
+    LASER: (DEADLY, EMITTER_RADIUS),
+}.items():
+    _LOOKS[_kind] = _look
+
+
 @kernel
 def background(stage, out):
     """The unchanging part of ``global_view``: uint8[176, 100]."""
@@ -81,33 +111,7 @@ def _grey_and_size(entity, kind):
         return (EXIT_OPEN if entity["clock"] else EXIT_CLOSED), 12.0
     if entity["active"] == 0:
         return EMPTY, 0.0
-    if kind == GOLD:
-        return GOLD_GREY, 6.0
-    if kind == EXIT_SWITCH:
-        return SWITCH, 6.0
-    if kind == LOCKED_DOOR or kind == TRAP_DOOR:
-        return SWITCH, 5.0
-    if kind == LAUNCH_PAD:
-        return PAD_GREY, PAD_RADIUS
-    if kind == BOOST_PAD:
-        return BOOST_GREY, BOOST_RADIUS
-    if kind == BOUNCE_BLOCK:
-        return BLOCK_GREY, BLOCK_HALF
-    if kind == THWUMP:
-        return THWUMP_GREY, THWUMP_HALF
-    if kind == SHOVE_THWUMP:
-        return THWUMP_GREY, SHOVE_HALF
-    if kind == FLOOR_GUARD:
-        return DEADLY, GUARD_RADIUS
-    if kind == DEATH_BALL:
-        return DEADLY, BALL_RADIUS
-    if kind == MINI_DRONE:
-        return DEADLY, MINI_RADIUS
-    if kind == LASER:
-        return DEADLY, EMITTER_RADIUS
-    if kind == REGULAR_DOOR or kind == ONE_WAY:
-        return EMPTY, 0.0
-    return DEADLY, ZAP_RADIUS  # zap and chaser drones
+    return int(_LOOKS[kind, 0]), _LOOKS[kind, 1]
 
 
 @kernel
