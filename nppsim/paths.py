@@ -5,6 +5,7 @@ of its doors, two fields are computed: the length of the way that is left to the
 (through the switch) and after.  Gravity is ignored; armed mines make a way longer, they do not block it.
 
 Where doors close the way, it leads to the switch of a locked door, and from there on as if all locked doors were open.
+So does the way from an exit switch to its exit where doors part them: who takes the switch has opened doors before.
 """
 
 import math
@@ -187,11 +188,11 @@ def _clear(nodes, distance, hop):
 
 
 @allocating
-def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop):
+def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop, onward):
     """One field: distances (uint16 units) and next hops towards the goals that ``onward_of`` names.
 
     onward_of: int64, one per exit door or exit switch of the level: length of the way that is left from there in units;
-    UNREACHABLE: no goal.
+    UNREACHABLE: no goal.  onward: uint16[4539], filled with what the distances were if locked doors were open.
     """
     queue = np.empty(NUM_NODES, np.int32)
     _clear(nodes, distance, hop)
@@ -199,9 +200,10 @@ def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop):
     _spread(nodes, distance, hop, queue, tail)
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
     if first == end:
+        onward[:] = distance
         return
     # Where doors cut the objective off: to a locked door's switch, and on as if locked doors were open.
-    onward, onward_hop = np.empty(NUM_NODES, np.uint16), np.empty(NUM_NODES, np.uint8)
+    onward_hop = np.empty(NUM_NODES, np.uint8)
     _clear(nodes_open, onward, onward_hop)
     tail = _seed_goals(nodes_open, world, level, onward_of, onward, queue)
     _spread(nodes_open, onward, onward_hop, queue, tail)
@@ -253,6 +255,7 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
     rows = record["exits_end"] - first
     onward_of = np.full(rows, UNREACHABLE, np.int64)
     to_switch = np.full(rows, UNREACHABLE, np.int64)
+    onward = np.empty(NUM_NODES, np.uint16)
     least = UNREACHABLE
     for row in range(rows):  # one exit after the other: from its switch to itself
         switch = world.entity[first + row]
@@ -260,16 +263,18 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
             continue
         own_exit = record["entity_first"] + switch["partner"] - first
         onward_of[own_exit] = 0
-        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1])
+        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1], onward)
         onward_of[own_exit] = UNREACHABLE
         to_switch[row] = _at(distance[1], switch["x"], switch["y"])
+        if to_switch[row] == UNREACHABLE:
+            to_switch[row] = _at(onward, switch["x"], switch["y"])
         least = min(least, to_switch[row])
-    _field(shut, open_, world, level, closed, to_switch, distance[0], hop[0])
+    _field(shut, open_, world, level, closed, to_switch, distance[0], hop[0], onward)
     if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
         for row in range(rows):
             if world.entity[first + row]["type"] == EXIT and (opened[row] or not opened.any()):
                 onward_of[row] = 0
-        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1])
+        _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1], onward)
     return least
 
 

@@ -111,6 +111,15 @@ def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
     assert ways["open"] == pytest.approx(480 + 120, abs=40)
 
 
+def test_an_exit_switch_and_its_exit_may_be_behind_doors_of_their_own():
+    """Exit switch, door, spawn with both doors' switches, door, exit: behind the first door lies no door's switch."""
+    doors = [((70, 46), (50, 44), 0), ((80, 46), (100, 44), 0)]
+    bank = LevelBank([corridor(spawn=75, switch=30, door=130, locked_doors=doors)])
+    assert bank.reachable[0]
+    # To a door's switch, to the exit switch, and to the exit; touched from 15, 16 and 22 px.
+    assert bank.path_length[0] == pytest.approx(6 * (5 + 40 + 100), abs=60)
+
+
 @pytest.mark.parametrize("steps", range(-4, 5))
 def test_a_switch_close_to_its_door_opens_the_way_where_it_can_be_touched(steps):
     """6 px a step; the ninja's centre comes within 10 px of the door, and touches the switch from 15 px."""

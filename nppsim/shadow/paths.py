@@ -185,8 +185,9 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
     return point
 
 
-def field(price: np.ndarray, closed: list[Entity], goals: Iterable[tuple]) -> Field:
-    """Ways to ``goals`` [(x, y, reach, units from there)], for one set of closed doors with switches.
+def field(price: np.ndarray, closed: list[Entity], goals: Iterable[tuple]) -> tuple[Field, Field]:
+    """Ways to ``goals`` [(x, y, reach, units from there)], for one set of closed doors with switches, and what they were
+    if locked doors were open.
 
     Where the doors cut the way off, it leads to the switch of a closed locked door, and on as if locked doors were open.
     """
@@ -195,13 +196,14 @@ def field(price: np.ndarray, closed: list[Entity], goals: Iterable[tuple]) -> Fi
     distance = dijkstra(shut, seeds)
     locked = [e for e in closed if e.kind == LOCKED_DOOR and e.active]
     if not locked:
-        return Field(shut, distance, seeds)
+        here = Field(shut, distance, seeds)
+        return here, here
     unlocked = with_doors(price, [e for e in closed if e.kind == TRAP_DOOR])
     beyond = seeds_around(unlocked, goals)
     onward = Field(unlocked, dijkstra(unlocked, beyond), beyond)
     switches = [(e.x, e.y, 15.0, units) for e in locked if (units := onward.units(e.x, e.y)) is not None]
     seeds |= {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
-    return Field(shut, dijkstra(shut, seeds), seeds)
+    return Field(shut, dijkstra(shut, seeds), seeds), onward
 
 
 @dataclass(eq=False)
@@ -248,9 +250,9 @@ def ways(price: np.ndarray, listed: list[Entity], closed: Iterable[int], opened:
     switches = []
     for e in exits:
         switch = listed[e.partner]
-        units = field_to(((e.x, e.y, 22.0, 0),)).units(switch.x, switch.y) if switch.active else None
-        if units is not None:
-            switches.append((switch.x, switch.y, 16.0, units))
+        if switch.active:
+            lengths = [f.units(switch.x, switch.y) for f in field_to(((e.x, e.y, 22.0, 0),))]
+            switches += [(switch.x, switch.y, 16.0, units) for units in lengths if units is not None][:1]
     opened = set(opened) or {e.index for e in exits}
-    to_exit = field_to(tuple((e.x, e.y, 22.0, 0) for e in exits if e.index in opened))
-    return Ways(field_to(tuple(switches)), to_exit, min((goal[3] for goal in switches), default=None))
+    to_exit, _ = field_to(tuple((e.x, e.y, 22.0, 0) for e in exits if e.index in opened))
+    return Ways(field_to(tuple(switches))[0], to_exit, min((goal[3] for goal in switches), default=None))
