@@ -36,7 +36,7 @@ class RewardConfig:
     win: float = 4.0
     death: float = -1.0
     switch: float = 0.5
-    time: float = -0.0005
+    time: float = -0.0003
     shaping: float = 2.0
     potential: int = PATH
     closest: float = 0.0
