@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bc.demonstrations import find_replays
 from nppsim.levelset import LevelSet
+from nppsim.replay import Replay
+from nppsim.replayset import ReplayWriter
 from rl import checkpoint
 from rl.results import load_results
 
@@ -38,12 +41,13 @@ def data(tmp_path_factory):
         levels = LevelSet.open(ROOT / "datasets" / name)
         chosen = [i for category in levels.categories for i in levels.indices(category)[:count]]
         LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
-        for i in chosen if name == "train" else ():
-            entry = levels.entries[i]
-            replay = Path(entry.category) / f"{Path(entry.file).stem}.replay"
-            target = folder / "demonstrations" / replay
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / "datasets" / "demonstrations" / replay).read_bytes())
+        wanted = {levels.fingerprint(i) for i in chosen}
+        for file in find_replays(ROOT / "datasets" / "demonstrations") if name == "train" else ():
+            replay = Replay.from_bytes(file.data)
+            if replay.level.fingerprint in wanted:
+                (folder / "demonstrations").mkdir(exist_ok=True)
+                with ReplayWriter(folder / "demonstrations" / f"{file.category}.h5") as writer:
+                    writer.append(replay, category=file.category)
     return folder
 
 
