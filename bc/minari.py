@@ -4,7 +4,7 @@ One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``
 decisions holds T + 1 observations, T actions, rewards, terminations and truncations.  Its options, which Minari keeps
 beside it, hold what makes it a demonstration again: the level's map (zlib, base64) and its name.
 
-The environment's spec lacks the levels, which would make it as large as the data: pass them when recovering it.
+The environment's spec lacks the levels, which are with the episodes already: pass them when recovering it.
 
     levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]  # one per episode
     env = minari.load_dataset(name).recover_environment(levels=levels)
