@@ -58,6 +58,7 @@ def experiment(data, tmp_path_factory):
     done = command(
         "train_and_compare.py", "--experiment-name", "tiny", "--architectures", "mlp_baseline", "vision_free",
         "--train-dataset", data / "train", "--test-dataset", data / "test", "--replay-data-dir", data / "demonstrations",
+        "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
         "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
         "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
         "--num-eval-episodes", "6", "--record-eval-videos", "--max-videos-per-category", "1", "--output-dir", out,
@@ -71,6 +72,7 @@ def test_the_main_job_ends_with_table_report_and_films(experiment):
     folder, printed = experiment
     assert "after PPO" in printed
     assert "random play" in printed
+    assert "left out, not drawn: 3\n" in printed and "mirror images that finish: 9 of 9" in printed
     assert str(folder / "report.html") in printed
     assert "mlp_baseline" in (folder / "report.html").read_text()
     for name in ("mlp_baseline", "vision_free"):
