@@ -42,7 +42,8 @@ class DatasetConfig:
     """What a dataset depends on besides the replays.
 
     frame_skip: frames per decision.  observations: keys or short names.  validation_share: share of the levels of each
-    category that is kept for validation.  seed: chooses those levels.  mirror: also learn from mirror images.
+    category that is kept for validation.  seed: chooses those levels, and the replays if there are too many.
+    mirror: also learn from mirror images.  max_per_category: replays of each category at most, mirror images not counted.
     """
 
     frame_skip: int = 4
@@ -50,6 +51,7 @@ class DatasetConfig:
     validation_share: float = 0.1
     seed: int = 0
     mirror: bool = False
+    max_per_category: int | None = None  # None: all
 
     def __post_init__(self):
         try:
@@ -60,6 +62,11 @@ class DatasetConfig:
             raise DatasetError(f"frame_skip={self.frame_skip}; one decision lasts at least one frame")
         if not 0 < self.validation_share < 1:
             raise DatasetError(f"validation_share={self.validation_share}; choose a share between 0 and 1, e.g. 0.1")
+        if self.max_per_category is not None and self.max_per_category < 1:
+            raise DatasetError(
+                f"max_per_category (--max-demonstrations-per-category) is {self.max_per_category}; choose at least 1, "
+                "or leave it out for all"
+            )
 
 
 def load_or_build(
@@ -71,7 +78,7 @@ def load_or_build(
     log: Callable[[str], None] = print,
     progress: Callable[[Iterable], Iterable] = iter,
 ) -> "BCDataset":
-    """The dataset of a folder of replays, from the cache if it holds exactly this one, else built and cached.
+    """The dataset of a folder (or set) of replays, from the cache if it holds exactly this one, else built and cached.
 
     available_bytes: memory that may be used (default: what the machine has available); too large a dataset is refused
     before anything is recorded.  log: receives the tables.  progress: wraps the replays as they are played back.
@@ -88,7 +95,15 @@ def load_or_build(
             raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {_REBUILD}")
         log(dataset.report)
         return dataset
-    found = load_demonstrations(files, config.frame_skip, folder=folder, mirror=config.mirror, progress=progress)
+    found = load_demonstrations(
+        files,
+        config.frame_skip,
+        folder=folder,
+        mirror=config.mirror,
+        max_per_category=config.max_per_category,
+        seed=config.seed,
+        progress=progress,
+    )
     write_dataset(path, found, config, key, available_bytes=available_bytes)
     dataset = BCDataset.open(path, available_bytes=available_bytes)
     log(dataset.report)
@@ -206,8 +221,9 @@ def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int |
     if needed > MEMORY_SHARE * available:
         raise DatasetError(
             f"{path}: {samples} decisions of {per_sample} bytes need {needed / 1e9:.2f} GB, more than "
-            f"{MEMORY_SHARE:.0%} of the {available / 1e9:.2f} GB available; use fewer demonstrations, "
-            "a larger frame skip, observations without images, or a machine with more memory"
+            f"{MEMORY_SHARE:.0%} of the {available / 1e9:.2f} GB available; use fewer demonstrations "
+            "(in training: --max-demonstrations-per-category N, no --mirror-demonstrations), a larger frame skip, "
+            "observations without images, or a machine with more memory"
         )
     return needed
 

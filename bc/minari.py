@@ -3,6 +3,11 @@
 One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``MINARI_DATASETS_PATH``).  An episode of T
 decisions holds T + 1 observations, T actions, rewards, terminations and truncations.  Its options, which Minari keeps
 beside it, hold what makes it a demonstration again: the level's map (zlib, base64) and its name.
+
+The environment's spec lacks the levels, which are with the episodes already: pass them when recovering it.
+
+    levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]  # one per episode
+    env = minari.load_dataset(name).recover_environment(levels=levels)
 """
 
 import base64
@@ -10,16 +15,18 @@ import binascii
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
+import gymnasium
 import numpy as np
-from gymnasium import spaces
 
+from bc.dataset import check_memory
 from bc.demonstrations import Demonstration, DemonstrationError, DemonstrationSet, ReplayFile
-from nppsim.env import NppEnv, observation_space
+from nppsim.env import ENV_ID, NppEnv
 from nppsim.level import Level, LevelError
 from nppsim.observe import layout
-from nppsim.replay import NUM_ACTIONS, Replay, to_inputs
+from nppsim.replay import Replay, to_inputs
 
 NAMESPACE = "npp"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
@@ -48,41 +55,49 @@ def export_minari(
 
     observations: keys or short names.  reward: preset.  author, author_email, code_permalink: what Minari asks for.
     progress: wraps the demonstrations as they are played.
-    Raises DemonstrationError if there is no demonstration, or a dataset of that name exists already.
+    Raises DemonstrationError if there is no demonstration, an observation is unknown, or a dataset of that name exists
+    already; DatasetError if a category does not fit into memory.
     """
     import minari
     from minari.data_collector import EpisodeBuffer
 
     found.require_some()
-    categories = sorted({d.category for d in found.demonstrations})
-    names = {category: dataset_id(category, source) for category in categories}
+    try:
+        keys = layout.resolve(observations)
+    except ValueError as error:
+        raise DemonstrationError(f"observations: {error}") from error
+    by_category: dict[str, list[Demonstration]] = {}
+    for demonstration in sorted(found.demonstrations, key=lambda d: d.category):
+        by_category.setdefault(demonstration.category, []).append(demonstration)
+    names = {category: dataset_id(category, source) for category in by_category}
     local = minari.list_local_datasets()
     if taken := [name for name in names.values() if name in local]:
         raise DemonstrationError(
             f"{taken[0]}: there is such a dataset already; delete it with: minari delete {taken[0]}"
         )
-    episodes: dict[str, list] = {category: [] for category in categories}
-    levels = {d.level.fingerprint: d.level for d in found.demonstrations}
-    index = {fingerprint: i for i, fingerprint in enumerate(levels)}
-    env = NppEnv(list(levels.values()), observations=observations, frame_skip=found.frame_skip, reward=reward)
-    for demonstration in progress(found.demonstrations):
-        episode = _episode(
-            env, index[demonstration.level.fingerprint], demonstration, len(episodes[demonstration.category])
-        )
-        episodes[demonstration.category].append(EpisodeBuffer(**episode))
     for category, name in names.items():
+        check_memory(name, sum(len(d.actions) + 1 for d in by_category[category]), keys)
+    for category, demonstrations in by_category.items():
+        levels = {d.level.fingerprint: d.level for d in demonstrations}
+        index = {fingerprint: i for i, fingerprint in enumerate(levels)}
+        settings = {"observations": keys, "frame_skip": found.frame_skip, "reward": reward}
+        env = NppEnv(list(levels.values()), **settings)
+        env.spec = replace(gymnasium.spec(ENV_ID), kwargs=settings | {"observations": list(keys)})
+        episodes = [
+            EpisodeBuffer(**_episode(env, index[demonstration.level.fingerprint], demonstration, number))
+            for number, demonstration in enumerate(progress(demonstrations))
+        ]
         minari.create_dataset_from_buffers(
-            name,
-            episodes[category],
-            action_space=spaces.Discrete(NUM_ACTIONS),
-            observation_space=observation_space(observations),
+            names[category],
+            episodes,
+            env,
             algorithm_name=source,
             author=author,
             author_email=author_email,
             code_permalink=code_permalink,
             description=(
                 f"N++ levels of category {category}, finished by: {source}. One action per {found.frame_skip} frames "
-                f"of 1/60 s. Observations: docs/observations.md, layout {layout.fingerprint(observations)}; "
+                f"of 1/60 s. Observations: docs/observations.md, layout {layout.fingerprint(keys)}; "
                 f"reward preset {reward}."
             ),
             requirements=[f"nppsim=={version('nppsim')}"],

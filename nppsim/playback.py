@@ -10,6 +10,7 @@ from nppsim.replay import Replay, ReplayError
 from nppsim.replayset import ReplaySet
 from nppsim.simulate import simulate
 
+REPLAY_FILE, REPLAY_SET = SUFFIXES = (".replay", ".h5")
 FINISHED, DIED, RAN_OUT, UNREADABLE = "finished", "died", "ran out", "unreadable"
 _ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
 
@@ -45,21 +46,35 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 
 
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The files among ``paths``, and all ``*.replay`` files below the folders.  ReplayError for a folder without any."""
+    """The files among ``paths``, and all replay files and replay sets below the folders, sorted.
+
+    Raises ReplayError for a folder without any.
+    """
     files = []
     for path in map(Path, paths):
-        found = sorted(path.rglob("*.replay")) if path.is_dir() else [path]
+        found = [path]
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
         if not found:
-            raise ReplayError(f"{path}: no *.replay files in it or its sub-folders; check the path")
+            raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
         files += found
     return files
+
+
+def read_file(file: Path) -> Iterator[Replay]:
+    """The replay of a replay file, or all those of a replay set (``*.h5``).  Raises ReplayError."""
+    if file.suffix == REPLAY_SET:
+        with ReplaySet(file) as replays:
+            yield from replays
+    else:
+        yield Replay.load(file)
 
 
 def play_files(files: Iterable[Path]) -> Iterator[Playback]:
     """Play replay files, and all replays of replay sets (``*.h5``).  What cannot be read is told, not raised."""
     for file in files:
         try:
-            if file.suffix == ".h5":
+            if file.suffix == REPLAY_SET:
                 with ReplaySet(file) as replays:
                     for index in range(len(replays)):
                         yield _play(lambda replays=replays, index=index: replays[index], f"{file}#{index}")

@@ -171,6 +171,7 @@ class ReplaySet(Sequence):
                 )
         self._levels: dict[int, Level] = {}
         self._level_end, self._end = self._file["levels/end"][:], self._file["replays/end"][:]
+        self._success, self._frame_skip = self._file["replays/success"][:], self._file["replays/frame_skip"][:]
         self._level = self._file["replays/level"][:]
         if len(self._level) and not (self._level.min() >= 0 and self._level.max() < len(self._level_end)):
             raise ReplayError(f"{self.path}: /replays/level names a level that is not there; copy the file again")
@@ -188,13 +189,9 @@ class ReplaySet(Sequence):
         return len(self._end)
 
     def entry(self, index: int) -> ReplayEntry:
-        """What is known about replay ``index``.  Raises IndexError, ReplayError."""
+        """What is known about replay ``index``.  Raises IndexError."""
         index = range(len(self))[index]
-        columns = self._file["replays"]
-        try:
-            success, frame_skip = int(columns["success"][index]), int(columns["frame_skip"][index])
-        except _DAMAGE as error:
-            raise self._damaged(f"replay {index}", error) from error
+        success, frame_skip = int(self._success[index]), int(self._frame_skip[index])
         return ReplayEntry(
             self.names[index],
             self.categories[index],

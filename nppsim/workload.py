@@ -30,7 +30,8 @@ from nppsim.level import (
     Level,
 )
 from nppsim.observe import layout
-from nppsim.replay import NUM_ACTIONS, Replay, ReplayError
+from nppsim.playback import find_files, read_file
+from nppsim.replay import NUM_ACTIONS, ReplayError
 from nppsim.timing import TimingError
 
 MAX_BYTES = 2**31  # of a workload's arrays
@@ -165,18 +166,16 @@ def random_play(levels: Sequence[Level], settings: Settings, source: str) -> Wor
 
 
 def recorded_play(folder: str | Path, settings: Settings) -> Workload:
-    """The decisions of the ``*.replay`` files below a folder, level after level, in an order drawn from the seed.
+    """The decisions of the replays below a folder (``*.replay``, ``*.h5``), level after level, in an order drawn from the
+    seed.
 
     Environment i begins with replay i, modulo their number, and goes on with the next one.  Left out, with a note: what
     does not lie on the grid of ``frame_skip`` or stops before its episode ends.
-    Raises TimingError if nothing is left; ReplayError for a broken file.
+    Raises TimingError if nothing is left; ReplayError for a folder without replays and for a broken file.
     """
-    files = sorted(Path(folder).rglob("*.replay"))
-    if not files:
-        raise TimingError(f"{folder} holds no *.replay files; give a folder of replays")
     usable, left_out = [], Counter()
-    for file in files:
-        replay = Replay.load(file)
+    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
+    for replay in replays:
         try:
             usable.append((replay.level, replay.to_decisions(settings.frame_skip)))
         except ReplayError:
@@ -187,7 +186,7 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
             left_out["stop before their episode ends"] += 1
         else:
             plays.append((level, actions[:decisions]))
-    notes = tuple(f"left out: {count} of {len(files)} replays {why}" for why, count in left_out.items())
+    notes = tuple(f"left out: {count} of {len(replays)} replays {why}" for why, count in left_out.items())
     if not plays:
         raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
     order = np.random.default_rng(settings.seed).permutation(len(plays))

@@ -20,6 +20,7 @@ from pathlib import Path
 from bc.train import BCConfig
 from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
 from hardware.profiles import find_profile
+from nppsim.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
 
@@ -279,6 +280,8 @@ class ExperimentConfig:
     frame_skip: int = 4  # frames per decision
     reward_preset: str = "default"
     replay_data_dir: Path | None = None
+    mirror_demonstrations: bool = False
+    max_demonstrations_per_category: int | None = None  # None: all
     pretraining: bool = True
     test_pretraining: bool = False
     debug: bool = False
@@ -304,6 +307,7 @@ class ExperimentConfig:
             raise ConfigError(f"--seeds {' '.join(map(str, self.seeds))}: give numbers from 0 to 2**31 - 1")
         _check(self, "save_freq", low=1)
         _check(self, "frame_skip", low=1, high=60)
+        _check(self, "max_demonstrations_per_category", low=1)
         if self.reward_preset not in REWARD_PRESETS:
             raise ConfigError(f"--reward-preset {self.reward_preset!r} is unknown; known: {', '.join(REWARD_PRESETS)}")
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
@@ -357,11 +361,14 @@ def check_paths(config: ExperimentConfig) -> None:
             remedy = "make one with scripts/generate_levels.py, or give the path of an existing one"
             _require(folder.is_dir(), option, folder, f"is no folder; {remedy}")
             _require(any(f.is_file() for f in folder.rglob("*")), option, folder, f"holds no levels; {remedy}")
-    folder = config.replay_data_dir
-    if folder is not None:
-        _require(folder.is_dir(), "--replay-data-dir", folder, "is no folder; give the folder of the *.replay files")
-        remedy = "give another folder, or leave the flag out to train without imitation"
-        _require(any(folder.rglob("*.replay")), "--replay-data-dir", folder, f"holds no *.replay files; {remedy}")
+    replays = config.replay_data_dir
+    if replays is not None:
+        one_file = replays.suffix in SUFFIXES and replays.is_file()
+        what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
+        _require(one_file or replays.is_dir(), "--replay-data-dir", replays, what)
+        what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
+        held = one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*"))
+        _require(held, "--replay-data-dir", replays, what)
     if config.resume_from is not None:
         found = (config.resume_from / "config.json").is_file()
         _require(found, "--resume-from", config.resume_from, "holds no config.json; give the folder of a run")
@@ -456,7 +463,7 @@ def _check_needs(config: ExperimentConfig, flag: Flag) -> None:
         value = getattr(value, name)
     if not value:
         raise ConfigError(f"{flag.option} has no effect without --{flag.needs}; add that, or leave {flag.option} out")
-    if flag.target.startswith("bc.") and not config.pretraining:
+    if flag.needs == "replay-data-dir" and not config.pretraining:
         raise ConfigError(f"{flag.option} has no effect with --no-pretraining; leave one of them out")
 
 

@@ -291,7 +291,13 @@ def play(suite: EvaluationSuite, policy: NppPolicy, config: ExperimentConfig) ->
 
 def load_demonstrations(config: ExperimentConfig, observations, seed: int, log) -> demonstrations.BCDataset:
     """The demonstrations as a dataset, from the cache beside the experiments if they are the same."""
-    settings = demonstrations.DatasetConfig(config.frame_skip, observations, seed=seed)
+    settings = demonstrations.DatasetConfig(
+        config.frame_skip,
+        observations,
+        seed=seed,
+        mirror=config.mirror_demonstrations,
+        max_per_category=config.max_demonstrations_per_category,
+    )
     return demonstrations.load_or_build(
         config.replay_data_dir, config.output_dir / "cache", settings, log=log, progress=_progress_bar
     )

@@ -14,6 +14,7 @@ STAGES = ("simplest", "simplest_few_mines", "simplest_with_mines", "simpler", "s
     "complex",
     "exploration",
     "mine_heavy",
+    "advanced",  # as long as "medium", but with hazards that occur nowhere else
 )  # the curriculum's order; other categories of a dataset come after them
 
 
@@ -70,6 +71,20 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "imitation": (
         Flag("replay-data-dir", "replays for behavioural cloning; without them there is none", "replay_data_dir", Path),
+        Flag(
+            "mirror-demonstrations",
+            "learn from the mirror images of the replays, too",
+            "mirror_demonstrations",
+            "on",
+            needs=_REPLAYS,
+        ),
+        Flag(
+            "max-demonstrations-per-category",
+            "replays of each category at most, drawn by lot from the seed; default: all",
+            "max_demonstrations_per_category",
+            int,
+            needs=_REPLAYS,
+        ),
         Flag("no-pretraining", "no behavioural cloning, even with replays", "pretraining", "off"),
         Flag(
             "test-pretraining", "train both with and without it, and compare", "test_pretraining", "on", needs=_REPLAYS

@@ -64,7 +64,14 @@ def run(arguments, folder: Path, best: Path) -> None:
         class_weight_power=arguments.class_weight_power,
         seed=arguments.seed,
     )
-    settings = DatasetConfig(arguments.frame_skip, observations, arguments.validation_share, arguments.seed)
+    settings = DatasetConfig(
+        arguments.frame_skip,
+        observations,
+        arguments.validation_share,
+        arguments.seed,
+        arguments.mirror_demonstrations,
+        arguments.max_demonstrations_per_category,
+    )
     suite = None if arguments.test_dataset is None else make_suite(arguments, observations)
     dataset = load_or_build(arguments.replay_data_dir, arguments.output_dir / "cache", settings, progress=bar)
 
@@ -118,7 +125,15 @@ def parse(argv) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--architecture", required=True, help="network, e.g. mlp_baseline or vision_free")
-    add("--replay-data-dir", required=True, type=Path, help="folder of *.replay files")
+    add("--replay-data-dir", required=True, type=Path, help="folder of *.replay and *.h5 files, or one")
+    add("--mirror-demonstrations", action="store_true", help="learn from the mirror images of the replays, too")
+    add(
+        "--max-demonstrations-per-category",
+        type=int,
+        default=argparse.SUPPRESS,
+        metavar="N",
+        help="replays of each category at most, drawn by lot from the seed; default: all",
+    )
     add("--output-dir", type=Path, default=Path("experiments"), help="folder for results and the dataset's cache")
     add("--epochs", type=int, default=defaults.epochs, help="passes over the demonstrations, at most")
     add("--batch-size", type=int, default=defaults.batch_size, help="decisions per gradient step")
@@ -126,14 +141,14 @@ def parse(argv) -> argparse.Namespace:
     add("--class-weight-power", type=float, default=defaults.class_weight_power, help="1: rare actions count as much")
     add("--validation-share", type=float, default=dataset.validation_share, help="of the levels")
     add("--frame-skip", type=int, default=dataset.frame_skip, help="frames (1/60 s) per decision")
-    add("--seed", type=int, default=0, help="of split, weights and order")
+    add("--seed", type=int, default=0, help="of split, lots, weights and order")
     add("--device", choices=("cpu", "cuda"), default=argparse.SUPPRESS, help="default: a GPU if there is one")
     add("--precision", choices=("float32", "bf16"), default=argparse.SUPPRESS, help="default: bf16 where it is fast")
     add("--test-dataset", type=Path, default=argparse.SUPPRESS, help="held-out levels for success in closed loop")
     add("--num-eval-episodes", type=int, default=100, help="per category of --test-dataset")
     add("--deterministic", action="store_true", help="take the likeliest action instead of sampling")
     add("--debug", action="store_true", help="show the traceback of an error")
-    optional = {"device": None, "precision": None, "test_dataset": None}
+    optional = {"device": None, "precision": None, "test_dataset": None, "max_demonstrations_per_category": None}
     return argparse.Namespace(**(optional | vars(parser.parse_args(argv))))
 
 

@@ -13,11 +13,13 @@ import torch
 
 import bc.dataset
 import nppsim
+from bc.__main__ import main
 from bc.dataset import BCDataset, DatasetConfig, DatasetError, check_memory, content_key, load_or_build, split_by_level
 from bc.demonstrations import Demonstration, DemonstrationError, ReplayFile, find_replays, load_demonstrations
 from bc.train import BCConfig, ConfigError, TrainingError, evaluate, pretrain
 from nppsim.level import Level, mirror
 from nppsim.replay import Replay
+from nppsim.replayset import ReplayWriter
 
 RIGHT = 2
 STATE = ("game_state",)
@@ -91,10 +93,99 @@ def test_a_broken_index_is_one_clear_error(tmp_path, index, message):
 
 
 def test_a_folder_without_replays_is_an_error(tmp_path):
-    with pytest.raises(DemonstrationError, match=r"no \*\.replay files"):
+    with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
         find_replays(tmp_path)
-    with pytest.raises(DemonstrationError, match="not a folder"):
-        find_replays(tmp_path / "missing")
+    for other in (tmp_path / "missing", tmp_path / "a.map"):
+        with pytest.raises(DemonstrationError, match=f"{other.name}: not a folder, nor"):
+            find_replays(other)
+        (tmp_path / "a.map").write_bytes(b"")
+
+
+def test_replay_sets_are_read_beside_files(tmp_path):
+    won = winning_inputs(level())
+    (tmp_path / "deep").mkdir()
+    with ReplayWriter(tmp_path / "deep" / "more.h5") as writer:
+        writer.append(Replay(level(), won, True, frame_skip=4), category="simple")
+        writer.append(Replay(level(50), winning_inputs(level(50))))
+        writer.append(Replay(level(), [*won[:8], 8], True))
+        writer.append(Replay(level(), won[:8], False), category="simple")
+    Replay(level(30), winning_inputs(level(30))).save(tmp_path / "a_train_medium_1.replay")
+    files = find_replays(tmp_path)
+    assert [(file.name, file.category) for file in files] == [
+        ("a_train_medium_1.replay", "medium"),
+        ("deep/more.h5#0", "simple"),
+        ("deep/more.h5#1", "deep"),
+        ("deep/more.h5#2", "deep"),
+        ("deep/more.h5#3", "simple"),
+    ]
+    found = load_demonstrations(files, 4)
+    assert [d.name for d in found.demonstrations] == [file.name for file in files[:3]]
+    assert found.demonstrations[1].inputs.tolist() == won.tolist()
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("deep/more.h5#2", "recorded as a failure"),  # a self-destruct
+        ("deep/more.h5#3", "recorded as a failure"),
+    ]
+    alone = find_replays(tmp_path / "deep" / "more.h5")
+    assert [file.data for file in alone] == [file.data for file in files[1:]]
+    assert [(file.name, file.category) for file in alone[:2]] == [
+        ("more.h5#0", "simple"),
+        ("more.h5#1", "uncategorised"),
+    ]
+    assert alone[1].path == str(tmp_path / "deep" / "more.h5#1")
+    index = {"format": "nppsim demonstrations", "demonstrations": [{"file": "more.h5", "category": "hard"}]}
+    (tmp_path / "deep" / "index.json").write_text(json.dumps(index))
+    for path in (tmp_path, tmp_path / "deep" / "more.h5"):
+        assert [file.category for file in find_replays(path)][-4:] == ["simple", "hard", "hard", "simple"]
+
+
+def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
+    path = tmp_path / "traces.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+    for place in (tmp_path, path):
+        with pytest.raises(
+            DemonstrationError, match=r"traces\.h5: format another, expected .*; or move it out"
+        ) as error:
+            find_replays(place)
+        assert "\n" not in str(error.value)
+    path.write_bytes(b"no HDF5")
+    with pytest.raises(DemonstrationError, match=r"traces\.h5: cannot be opened as HDF5"):
+        find_replays(tmp_path)
+
+
+def test_the_command_tells_what_becomes_of_every_replay(tmp_path, capsys):
+    replay_folder(tmp_path / "replays")
+    for i in range(12):
+        Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
+    assert main(["check", str(tmp_path / "replays"), "--mirror"]) == 0
+    printed = capsys.readouterr().out
+    assert "mirror images that finish: 3 of 3 (100%)" in printed
+    assert all(f"idle{i:02}.replay: running after {i + 1} of" in printed for i in range(12))  # all of them, by name
+    assert main(["check", str(tmp_path / "missing")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
+    def file(name, category):
+        return ReplayFile(name, name, category, Replay(level(), np.zeros(3, np.uint8)).to_bytes())
+
+    files = [file(f"{category}{i}", category) for category in ("a", "b") for i in range(8)] + [file("c0", "c")]
+    played = {}
+    for seed in range(20):
+        found = load_demonstrations(files, 4, max_per_category=3, seed=seed, progress=lambda drawn: played.update(
+            {len(played): [one.name for one in drawn]}) or drawn)  # fmt: skip
+        assert len(found.left_out) == len(files)
+        assert f"left out, not drawn: {16 - 6}\n" in found.table()
+        names = played[seed]
+        assert names == sorted(names) and [name[0] for name in names] == [*"aaabbbc"]
+        assert {item.name for item in found.left_out if item.reason == "not drawn"} == {
+            one.name for one in files if one.name not in names
+        }
+    assert len({name for names in played.values() for name in names}) == len(files)
+    assert len(set(map(tuple, played.values()))) > 10
+    again = load_demonstrations(files, 4, max_per_category=3, seed=7)
+    assert {item.name for item in again.left_out if item.reason != "not drawn"} == set(played[7])
+    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
 
 
 def test_what_is_no_demonstration_is_left_out_and_counted():
@@ -177,9 +268,11 @@ def test_a_recording_off_the_grid_is_retimed_and_checked_again():
     assert demonstration.retimed and demonstration.deviation_px == 2.5
     assert demonstration.inputs.tolist() == won.tolist()
     assert demonstration.actions.tolist() == [2] * -(-len(won) // 4)
-    assert "re-timed runs stray from the recording by 2.5 px (median)" in found.table()
+    stray = "re-timed runs stray from the recording by 2.5 px (median), 2.5 px (90th percentile), 2.5 px (worst: human)"
+    assert f"re-timed: 1 of 1 recordings off the grid (100%)\n{stray}" in found.table()
     failing = load_demonstrations([recording], 4, retime=retime_to([0] * 8))
     assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
+    assert "re-timed: 0 of 1 recordings off the grid (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing
     assert not load_demonstrations([recording], 1).demonstrations[0].retimed
 
@@ -280,6 +373,8 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch):
         content_key(files, replace(config, observations=("state", "reachability"))),
         content_key(files, replace(config, seed=1)),
         content_key(files, replace(config, validation_share=0.2)),
+        content_key(files, replace(config, mirror=True)),
+        content_key(files, replace(config, max_per_category=1)),
     ]
     monkeypatch.setattr(bc.dataset.layout, "VERSION", bc.dataset.layout.VERSION + 1)
     variants.append(content_key(files, config))
@@ -327,7 +422,7 @@ def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path,
 def test_too_large_a_dataset_is_refused_with_its_size():
     keys = ("player_frame", "global_view")
     assert check_memory("x.h5", 1000, keys, available_bytes=10**9) == 1000 * (84 * 84 + 176 * 100)
-    with pytest.raises(DatasetError, match=r"1000000 decisions of 24656 bytes need 24\.66 GB.*fewer demonstrations"):
+    with pytest.raises(DatasetError, match=r"need 24\.66 GB.*--max-demonstrations-per-category"):
         check_memory("x.h5", 10**6, keys, available_bytes=10**9)
 
 
@@ -363,6 +458,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     [
         ({"frame_skip": 0}, "frame_skip=0"),
         ({"validation_share": 1.0}, "validation_share=1.0"),
+        ({"max_per_category": 0}, "--max-demonstrations-per-category"),
         ({"observations": ("graph",)}, "unknown observation 'graph'"),
     ],
 )
@@ -536,6 +632,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     levels.mkdir(parents=True)
     level(50).save(levels / "a.map")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
+    command += ["--mirror-demonstrations", "--max-demonstrations-per-category", "2"]
     command += ["--epochs", "2", "--test-dataset", str(levels.parent), "--num-eval-episodes", "2"]
     assert load_script().main(command) == 0
     (made,) = tmp_path.glob("pretrain_vision_free_*")
@@ -544,7 +641,10 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     assert results["suites"]["test"]["BC alone"]["simple"]["episodes"] == 2
     assert set(results["imitation"]["closed_loop"]) == {"simple"}
     assert list((made / "tensorboard").glob("events.*"))
+    settings = results["config"]["dataset"]
+    assert (settings["mirror"], settings["max_per_category"]) == (True, 2)
     printed = capsys.readouterr().out
+    assert "left out, not drawn: 1\n" in printed and "mirror images that finish: 2 of 2" in printed
     assert "repeat_previous" in printed and "random play" in printed and "bc_best.pt" in printed
 
 
@@ -553,6 +653,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     [
         (["--batch-size", "0"], "--batch-size 0; choose a whole number"),
         (["--frame-skip", "0"], "frame_skip=0"),
+        (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category"),
         (["--architecture", "nope"], "unknown architecture 'nope'"),
         (["--replay-data-dir", "missing"], "missing: not a folder"),
         (["--test-dataset", "missing"], "missing does not exist"),

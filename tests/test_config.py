@@ -54,6 +54,8 @@ EXAMPLES = {
     "reward-preset": ["october"],
     "debug": [],
     "replay-data-dir": ["replays"],
+    "mirror-demonstrations": [],
+    "max-demonstrations-per-category": ["100"],
     "no-pretraining": [],
     "test-pretraining": [],
     "bc-epochs": ["3"],
@@ -247,6 +249,15 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "0"], "--bc-epochs 0"),
         ([*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-epochs", "2"], "with --no-pretraining"),
         ([*REQUIRED, "--test-pretraining"], "give --replay-data-dir"),
+        ([*REQUIRED, "--mirror-demonstrations"], "no effect without --replay-data-dir"),
+        (
+            [*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--mirror-demonstrations"],
+            "--mirror-demonstrations has no effect with --no-pretraining",
+        ),
+        (
+            [*REQUIRED, "--replay-data-dir", "replays", "--max-demonstrations-per-category", "0"],
+            "--max-demonstrations-per-category is 0; give a number at least 1",
+        ),
         ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
         ([*REQUIRED, "--num-gpus", "8"], "--num-gpus 8: training on several GPUs comes later"),
@@ -274,8 +285,9 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
     [
         ("--train-dataset", "nowhere", "is no folder; make one with"),
         ("--test-dataset", "empty", "holds no levels; make one with"),
-        ("--replay-data-dir", "nowhere", "is no folder"),
-        ("--replay-data-dir", "other", r"holds no \*.replay files"),
+        ("--replay-data-dir", "nowhere", r"is no folder, nor a \*.replay or \*.h5 file"),
+        ("--replay-data-dir", "other/c.map", "is no folder, nor"),
+        ("--replay-data-dir", "other", r"holds no \*.replay or \*.h5 files"),
         ("--single-level", "other", "is no file"),
         ("--resume-from", "other", "holds no config.json"),
         ("--output-dir", "other/c.map/below", "cannot be made: .*c.map is a file"),
@@ -285,6 +297,13 @@ def test_paths_are_checked_before_anything_starts(option, path, message, folder)
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match=f"{option} {re.escape(path)} {message}"):
         resolve([*REQUIRED, option, path])
+
+
+def test_replays_may_be_a_replay_set_or_a_folder_of_them(folder):
+    (folder / "sets").mkdir()
+    (folder / "sets" / "a.h5").write_bytes(b"")
+    for path in ("sets", "sets/a.h5", "replays/d.replay"):
+        assert resolve([*REQUIRED, "--replay-data-dir", path]).replay_data_dir == Path(path)
 
 
 def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
@@ -364,7 +383,7 @@ def test_final_evaluation_is_spread_over_the_categories():
 
 def test_stages_are_unique_and_in_order():
     assert STAGES[0] == "simplest"
-    assert len(set(STAGES)) == len(STAGES) == 9
+    assert len(set(STAGES)) == len(STAGES) == 10
 
 
 def test_help_names_every_flag(capsys):

@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bc.demonstrations import find_replays
 from nppsim.levelset import LevelSet
+from nppsim.replay import Replay
+from nppsim.replayset import ReplayWriter
 from rl import checkpoint
 from rl.results import load_results
 
@@ -38,12 +41,13 @@ def data(tmp_path_factory):
         levels = LevelSet.open(ROOT / "datasets" / name)
         chosen = [i for category in levels.categories for i in levels.indices(category)[:count]]
         LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
-        for i in chosen if name == "train" else ():
-            entry = levels.entries[i]
-            replay = Path(entry.category) / f"{Path(entry.file).stem}.replay"
-            target = folder / "demonstrations" / replay
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / "datasets" / "demonstrations" / replay).read_bytes())
+        wanted = {levels.fingerprint(i) for i in chosen}
+        for file in find_replays(ROOT / "datasets" / "demonstrations") if name == "train" else ():
+            replay = Replay.from_bytes(file.data)
+            if replay.level.fingerprint in wanted:
+                (folder / "demonstrations").mkdir(exist_ok=True)
+                with ReplayWriter(folder / "demonstrations" / f"{file.category}.h5") as writer:
+                    writer.append(replay, category=file.category)
     return folder
 
 
@@ -54,6 +58,7 @@ def experiment(data, tmp_path_factory):
     done = command(
         "train_and_compare.py", "--experiment-name", "tiny", "--architectures", "mlp_baseline", "vision_free",
         "--train-dataset", data / "train", "--test-dataset", data / "test", "--replay-data-dir", data / "demonstrations",
+        "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
         "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
         "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
         "--num-eval-episodes", "6", "--record-eval-videos", "--max-videos-per-category", "1", "--output-dir", out,
@@ -67,6 +72,7 @@ def test_the_main_job_ends_with_table_report_and_films(experiment):
     folder, printed = experiment
     assert "after PPO" in printed
     assert "random play" in printed
+    assert "left out, not drawn: 3\n" in printed and "mirror images that finish: 9 of 9" in printed
     assert str(folder / "report.html") in printed
     assert "mlp_baseline" in (folder / "report.html").read_text()
     for name in ("mlp_baseline", "vision_free"):

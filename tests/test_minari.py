@@ -1,10 +1,14 @@
 """Demonstrations written as Minari datasets, loaded by Minari itself, and read back."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from worlds import corridor
 
+import bc.minari
 from bc.__main__ import main
+from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
 from bc.minari import dataset_id, export_minari, import_minari
 from nppsim import NppEnv
@@ -28,7 +32,7 @@ def found(tmp_path, monkeypatch):
     return load_demonstrations(files, 4)
 
 
-@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
     names = export_minari(found, "planner", **ABOUT)
     assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
@@ -51,7 +55,7 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
                 assert episode.rewards[t] == reward
 
 
-@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_it_becomes_the_same_demonstrations_again(found):
     names = export_minari(found, "human", **ABOUT)
     again = load_demonstrations([file for name in names for file in import_minari(name)], 4)
@@ -63,19 +67,46 @@ def test_it_becomes_the_same_demonstrations_again(found):
         export_minari(found, "human", **ABOUT)
 
 
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
+    (name, _) = export_minari(found, "planner", observations=("state", "player_frame"), **ABOUT)
+    dataset = minari.load_dataset(name)
+    levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]
+    env = dataset.recover_environment(levels=levels)
+    assert set(env.observation_space) == {"game_state", "player_frame"}
+    for i, episode in enumerate(dataset.iterate_episodes()):
+        observation, _ = env.reset(options={"level": i})
+        for t, action in enumerate(episode.actions):
+            for key, values in episode.observations.items():
+                np.testing.assert_array_equal(values[t], observation[key])
+            observation, reward, terminated, *_ = env.step(int(action))
+            assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
+    with pytest.raises(TypeError, match="levels"):
+        dataset.recover_environment()
+
+
 def test_what_is_not_there_or_has_no_name_is_refused(found):
     with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
         import_minari("npp/simple/human-v0")
     with pytest.raises(DemonstrationError, match="single words"):
         dataset_id("simple", "two words")
+    with pytest.raises(DemonstrationError, match="observations: unknown observation 'smell'"):
+        export_minari(found, "planner", observations=("smell",), **ABOUT)
 
 
-@pytest.mark.filterwarnings("ignore:.*env.*is set to None", "ignore:env_spec is None")
+def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
+    monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
+    with pytest.raises(DatasetError, match="npp/simple/planner-v0: .* decisions .* use fewer demonstrations"):
+        export_minari(found, "planner", **ABOUT)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
     for k, demonstration in enumerate(found.demonstrations):
         Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
     about = [f"--{name.replace('_', '-')}={value}" for name, value in ABOUT.items()]
-    assert main(["minari-export", str(tmp_path), "--source", "planner", *about]) == 0
+    assert main(["minari-export", str(tmp_path), "--source", "planner", "--observations", "state", *about]) == 0
+    assert list(minari.load_dataset("npp/uncategorised/planner-v0").observation_space) == ["game_state"]
     assert capsys.readouterr().out.endswith("npp/uncategorised/planner-v0\n")
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
     assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3

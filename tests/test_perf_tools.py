@@ -13,8 +13,12 @@ import pytest
 
 from nppsim import throughput, timing
 from nppsim.batch import WON, BatchSimulator
+from nppsim.generate import generate
 from nppsim.level import ENTITY_NAMES, LevelError
+from nppsim.planner import plan
+from nppsim.playback import find_files, read_file
 from nppsim.replay import Replay
+from nppsim.replayset import ReplayWriter
 from nppsim.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
 from rl import ab
 from rl.config import ConfigError
@@ -189,8 +193,7 @@ def test_recorded_play_that_goes_astray_is_an_error():
 
 
 def test_recordings_that_cannot_be_used_are_counted(tmp_path):
-    source = sorted((ROOT / "datasets" / "demonstrations" / "simplest").glob("*.replay"))[0]
-    good = Replay.load(source)
+    good = next(read_file(find_files([ROOT / "datasets" / "demonstrations"])[0]))
     good.save(tmp_path / "good.replay")
     Replay(good.level, good.inputs[: good.frames // 2 // 4 * 4]).save(tmp_path / "cut.replay")
     Replay(good.level, np.array([0, 1, 0, 1, 2] * 20, np.uint8)).save(tmp_path / "off_grid.replay")
@@ -203,6 +206,19 @@ def test_recordings_that_cannot_be_used_are_counted(tmp_path):
     (tmp_path / "good.replay").unlink()
     with pytest.raises(timing.TimingError, match="no replay can be used"):
         recorded_play(tmp_path, TINY)
+
+
+def test_a_replay_set_is_played_like_its_replays(tmp_path):
+    levels = [generate("simplest", seed)[0] for seed in range(2)]
+    replays = [Replay(level, plan(level).inputs) for level in levels]
+    (tmp_path / "files").mkdir()
+    with ReplayWriter(tmp_path / "sets.h5") as writer:
+        for i, replay in enumerate(replays):
+            replay.save(tmp_path / "files" / f"{i}.replay")
+            writer.append(replay)
+    one, other = recorded_play(tmp_path / "sets.h5", TINY), recorded_play(tmp_path / "files", TINY)
+    assert one.source == other.source == "2 recordings"
+    assert one.actions.tobytes() == other.actions.tobytes()
 
 
 def test_random_levels_have_the_wanted_densities():
@@ -337,7 +353,7 @@ def test_another_build_is_what_one_compares(stored, tmp_path):
         (["--baseline", "no/such/file"], "give a file written with --output"),
         (["--threshold", "0.2"], "no effect without --baseline"),
         (["--actions", "recorded", "--category", "simple"], "no effect with --actions recorded"),
-        (["--actions", "recorded", "--replays", "docs"], "holds no *.replay files"),
+        (["--actions", "recorded", "--replays", "docs"], "no *.replay or *.h5 files"),
         (["--entity-density", "0.1"], "no effect without --density"),
         (["--density", "1.5"], "density 1.5"),
         (["--report", "docs", "--phase", "x"], "no effect with --report"),

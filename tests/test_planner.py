@@ -1,22 +1,16 @@
-"""Search in the simulator: runs that finish, recordings on the decision grid, and the demonstrations made of them."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""Search in the simulator: runs that finish, and recordings on the decision grid."""
 
 import numpy as np
 import pytest
 import worlds
 
 import nppsim
-from bc.make import make_demonstrations
 from nppsim import planner
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.batch import WON, BatchSimulator
 from nppsim.generate import generate
 from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level
-from nppsim.levelset import LevelSet
 from nppsim.planner import Moment, Plan, par_frames, plan, polish, retime
 from nppsim.replay import Replay, on_grid
 
@@ -175,16 +169,6 @@ def test_a_recording_that_does_not_finish_is_not_retimed():
     assert retime(Replay(generate("simple", 3)[0], np.zeros(20, np.uint8)), 4) is None
 
 
-def test_demonstrations_are_made_once_and_each_wins(tmp_path):
-    LevelSet.write(tmp_path / "levels", [generate("simplest", seed) for seed in range(3)])
-    made = make_demonstrations(tmp_path / "levels", tmp_path / "out", workers=1)
-    assert (made.written, made.found, made.unfinished) == (3, 0, ())
-    for path in (tmp_path / "out").rglob("*.replay"):
-        replay = Replay.load(path)
-        assert nppsim.simulate(replay.level, replay.inputs).outcome == "won"
-    assert make_demonstrations(tmp_path / "levels", tmp_path / "out", workers=1).found == 3
-
-
 def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     generate("simplest", 1)[0].save(tmp_path / "level.map")
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "run.replay")]) == 0
@@ -197,20 +181,3 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--min-hold", "0"]) == 2
     assert "min_hold must be at least 1" in capsys.readouterr().err
     assert not (tmp_path / "none.replay").exists()
-
-
-def test_the_script_makes_demonstrations_and_names_a_folder_that_is_not_there(tmp_path):
-    script = Path(__file__).parents[1] / "scripts" / "make_demonstrations.py"
-
-    def call(levels):
-        command = [sys.executable, script, "--levels", levels, "--out", tmp_path / "out", "--workers", "1"]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    LevelSet.write(tmp_path / "levels", [generate("simplest", 1)])
-    done = call(tmp_path / "levels")
-    assert done.returncode == 0, done.stderr
-    assert "1 demonstrations written" in done.stdout
-    missing = call(tmp_path / "nowhere")
-    assert missing.returncode == 2
-    assert missing.stderr.startswith("error: ")
-    assert "nowhere" in missing.stderr

@@ -73,14 +73,14 @@ def test_replay_sets_are_played_one_by_one(tmp_path):
         writer.append(WON)
         writer.append(BLOWN_UP)
     (tmp_path / "other.h5").write_bytes(b"other")
-    played = list(play_files([tmp_path / "set.h5", tmp_path / "other.h5"]))
-    assert [one.ending for one in played] == ["finished", "died", "unreadable"]
-    assert played[1].file.endswith("set.h5#1")
+    played = list(play_files(find_files([tmp_path])))
+    assert [one.ending for one in played] == ["unreadable", "finished", "died"]
+    assert played[2].file.endswith("set.h5#1")
 
 
 def test_no_replays_is_an_error(tmp_path, capsys):
     assert main(["replays", str(tmp_path)]) == 2
-    assert "no *.replay files in it" in capsys.readouterr().err
+    assert "no *.replay or *.h5 files in it" in capsys.readouterr().err
 
 
 def test_the_shared_recordings_play_back_as_their_makers_saw_them():
