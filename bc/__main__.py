@@ -1,32 +1,47 @@
-"""Command line of the demonstrations: ``python -m bc minari-export | minari-import`` (extra ``minari``)."""
+"""Command line of the demonstrations: ``python -m bc report | minari-export | minari-import``.
+
+The report needs the extra ``train``, Minari datasets the extra ``minari``.
+"""
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import export_minari, import_minari
+from nppsim.levelset import LevelSet, LevelSetError
+
+_EXTRA_OF = {"minari": "minari", "matplotlib": "train", "psutil": "train", "tqdm": "train"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 2 the command failed."""
+    """Run one command; returns the exit status: 0 fine, 1 the report found what would spoil training, 2 it failed."""
     arguments = _parser().parse_args(argv)
     try:
-        arguments.run(arguments)
-    except DemonstrationError as error:
+        return arguments.run(arguments)
+    except (DemonstrationError, LevelSetError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
     except ModuleNotFoundError as error:
-        if error.name != "minari":
+        if error.name not in _EXTRA_OF:
             raise
-        print("error: Minari is not installed; install the extra: pip install -e '.[minari]'", file=sys.stderr)
-        return 2
-    return 0
+        extra = _EXTRA_OF[error.name]
+        print(f"error: {error.name} is not installed; install the extra: pip install -e '.[{extra}]'", file=sys.stderr)
+    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bc", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
+    report.set_defaults(run=_report)
+    report.add_argument("folder", metavar="REPLAYS")
+    report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
+    report.add_argument(
+        "--held-out", nargs="+", default=[], metavar="DIR", help="levels that must not be demonstrated; else status 1"
+    )
+    report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
+    report.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
     export.add_argument("folder", metavar="REPLAYS")
@@ -42,7 +57,44 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _export(arguments) -> None:
+def _report(arguments) -> int:
+    from bc.analysis import analyse  # these need the extra "train"
+    from bc.dataset import DatasetError
+    from bc.page import write_page
+    from bc.report import render_report, summary
+
+    if Path(arguments.out).suffix != ".html":
+        raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
+    levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
+    try:
+        analysis = analyse(
+            find_replays(arguments.folder),
+            arguments.frame_skip,
+            folder=arguments.folder,
+            levels=levels,
+            held_out=held_out,
+            progress=_progress,
+        )
+    except DatasetError as error:
+        raise DemonstrationError(str(error)) from error
+    try:
+        path = write_page(render_report(analysis), arguments.out)
+    except OSError as error:
+        raise DemonstrationError(f"--out {arguments.out}: cannot be written ({error.strerror})") from error
+    print(f"{summary(analysis)}\nreport: {path}")
+    return int(any(finding.problem for finding in analysis.findings))
+
+
+def _progress(items: Sequence, title: str) -> Iterable:
+    """The items with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        return items
+    from tqdm import tqdm
+
+    return tqdm(items, desc=title, leave=False)
+
+
+def _export(arguments) -> int:
     found = load_demonstrations(find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder)
     print(found.table())
     names = export_minari(
@@ -53,9 +105,10 @@ def _export(arguments) -> None:
         code_permalink=arguments.code_permalink,
     )
     print("\n".join(names))
+    return 0
 
 
-def _import(arguments) -> None:
+def _import(arguments) -> int:
     files = import_minari(arguments.dataset)
     targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
     if taken := [target for target in targets if target.exists()]:
@@ -64,6 +117,7 @@ def _import(arguments) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
     print(f"{len(files)} replays in {arguments.out}")
+    return 0
 
 
 if __name__ == "__main__":
