@@ -23,10 +23,11 @@ def main(argv: list[str] | None = None) -> int:
     except (DemonstrationError, LevelSetError) as error:
         print(f"error: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA_OF:
+        package = error.name.split(".")[0]
+        if package not in _EXTRA_OF:
             raise
-        extra = _EXTRA_OF[error.name]
-        print(f"error: {error.name} is not installed; install the extra: pip install -e '.[{extra}]'", file=sys.stderr)
+        extra = _EXTRA_OF[package]
+        print(f"error: {package} is not installed; install the extra: pip install -e '.[{extra}]'", file=sys.stderr)
     return 2
 
 

@@ -425,7 +425,7 @@ def _findings(analysis: Analysis):
         yield Finding(
             True,
             f"LEAK: {len(analysis.leaks)} of {count} demonstrations are of held-out levels; success there would measure "
-            "memory. Remove these files, or hold out other levels",
+            f"memory (first: {analysis.leaks[0].name}). Remove these files, or hold out other levels",
         )
     if analysis.found.left_out:
         lost = len(analysis.found.left_out)

@@ -8,6 +8,7 @@ import numpy as np
 
 COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
 INK = "#8a8d99"  # readable on white and on black
+_HEAT = ("#363b4c", "#3f8cf2")  # 0 and 1 of a table of shares; white is readable on both
 
 
 def data_uri(content: bytes, kind: str = "image/png") -> str:
@@ -33,15 +34,23 @@ def new_figure(title: str, unit: str = "", size: tuple[float, float] = (4.6, 2.6
 
 
 def histogram_chart(
-    title: str, unit: str, samples: Mapping[str, np.ndarray], x_label: str, edges: np.ndarray, share: bool = True
+    title: str, unit: str, samples: Mapping[str, np.ndarray], x_label: str, edges: np.ndarray, *, share=True, log=False
 ) -> bytes:
-    """PNG with an outline per name; edges: of the bins.  share: in percent of each name's samples, else numbers."""
+    """PNG with an outline per name; edges: of the bins.
+
+    share: in percent of each name's samples, else in numbers.  log: a logarithmic axis, for edges above 0.
+    """
     figure, axes = new_figure(title, unit)
     for colour, (name, values) in zip(line_colours(len(samples)), samples.items(), strict=True):
         counts, _ = np.histogram(values, edges)
         heights = 100 * counts / max(len(values), 1) if share else counts
         axes.stairs(heights, edges, color=colour, label=name, linewidth=1.4, fill=False)
         axes.stairs(heights, edges, color=colour, alpha=0.12, fill=True)
+    if log:
+        axes.set_xscale("log")
+        _plain_numbers(axes.xaxis)
+    elif (np.diff(edges) == 1).all():
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(x_label, fontsize=8, color=INK)
     return to_png(figure, axes)
 
@@ -49,14 +58,15 @@ def histogram_chart(
 def heat_chart(
     title: str, unit: str, shares: np.ndarray, rows: Sequence[str], columns: Sequence[str], row_label: str = ""
 ) -> bytes:
-    """PNG of shares (0..1, [rows, columns]) as a table: numbers in percent on fields that are the fuller the larger."""
+    """PNG of shares (0..1, [rows, columns]) as a table: numbers in percent, white on fields from dark to blue."""
     width, height = 1.3 + 0.62 * len(columns), 0.9 + 0.28 * len(rows)
     figure, axes = new_figure(title, unit, (max(width, 4.6), height))
-    axes.imshow(_tinted(shares), aspect="auto")
+    dark, bright = (np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in _HEAT)
+    axes.imshow((dark + shares[..., None] * (bright - dark)).astype(np.uint8), aspect="auto")
     for row, column in np.ndindex(shares.shape):
         value = shares[row, column]
         text = "–" if not value else f"{100 * value:.1f}" if value >= 0.001 else "<0.1"
-        axes.text(column, row, text, ha="center", va="center", fontsize=8, color="#fff" if value > 0.5 else INK)
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color="#fff")
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylabel(row_label, fontsize=8, color=INK)
@@ -95,12 +105,20 @@ def scatter_chart(
         axes.text(ends[1], factor * ends[1], f" × {factor:g}", fontsize=8, color=INK, va="center")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(lambda value, _: "")
+    _plain_numbers(axes.xaxis)
+    _plain_numbers(axes.yaxis)
     axes.set_xlabel(labels[0], fontsize=8, color=INK)
     axes.set_ylabel(labels[1], fontsize=8, color=INK)
     return to_png(figure, axes)
+
+
+def _plain_numbers(axis):
+    """A logarithmic axis that reads 10, 20, 50, 100."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _tinted(shares):

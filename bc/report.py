@@ -75,8 +75,10 @@ def _lengths(analysis, groups):
     }
     text = f"<h3>Decisions per demonstration</h3>{value_html(rows)}"
     lengths = {name: g.lengths for name, g in groups.items() if name != ALL}
-    edges = np.linspace(0, analysis.total.lengths.max() + 1, 41)
-    plots = image(histogram_chart("Decisions per demonstration", "% of them", lengths, "decisions", edges), "lengths")
+    shortest, longest = analysis.total.lengths.min(), analysis.total.lengths.max()
+    edges = np.unique(np.rint(np.geomspace(shortest, longest + 1, 31))) - 0.5
+    title = "Decisions per demonstration"
+    plots = image(histogram_chart(title, "% of them", lengths, "decisions", edges, log=True), title)
     known = np.isfinite(analysis.par)
     if known.any():
         category = np.array([d.category for d in analysis.found.demonstrations])
