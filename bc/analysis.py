@@ -29,6 +29,8 @@ STATE = "game_state"
 IDLE_FRAMES = 60  # without moving: an idle stretch that is told
 IDLE_PX = 0.05  # per decision: less is no movement
 SLOW = 2.0  # times par, or times the fastest demonstration of the same level: much longer
+SLOW_WAY = 3.0  # times the usual frames per px of way: much longer than the way, told also where no par is known
+LONG_FOR_CATEGORY = 5.0  # times the median of the category: an odd one out, or of another category
 LARGE_DEVIATION_PX = 10.0  # of a re-timed run from its recording, on average: the radius of the ninja
 NEARLY_CONSTANT = 0.999  # share of decisions with the same value
 FASTEST = 10  # px per frame: the edge of the histogram of speeds, where faster ones are counted
@@ -40,6 +42,7 @@ _CHUNK = 256  # levels compiled at once
 
 # Kinds of anomalies besides the reasons for leaving a replay out.
 IDLE, SLOWER_THAN_PAR, SLOWER_THAN_OTHERS = "idle stretch", "much longer than par", "much longer than another one"
+SLOW_FOR_ITS_WAY, LONG_FOR_ITS_CATEGORY = "slow for its way", "much longer than its category"
 RETIMED_FAR, NOT_IN_LEVELS, OTHER_CATEGORY = "re-timed far off", "level not in --levels", "another category in --levels"
 AFTER_WIN, BOTH_HELD, DEFECT = "inputs after the win", "left and right held together", "tolerated defect of the file"
 
@@ -198,7 +201,8 @@ def analyse(
     frames = np.array([len(d.inputs) for d in demonstrations])
     entries = {key: entry for key, (entry, _level, _file) in known.items()}
     par = np.array([getattr(entries.get(key), "par_frames", None) or np.nan for key in content])
-    mirrored = _mirrored(demonstrations, content)
+    way = bank.path_length[steps.level].astype(float)
+    pace = frames / np.where(way < MAX_PATH, way, np.nan)
     leaks = [
         Anomaly(d.name, None, f"is the held-out level {forbidden[key][2]}, as it is or mirrored")
         for d, key in zip(demonstrations, content, strict=True)
@@ -213,10 +217,10 @@ def analyse(
         par=par,
         coverage=_coverage(known, set(content)),
         several=_several(demonstrations),
-        mirrored=mirrored,
+        mirrored=_mirrored(demonstrations, content),
         same_mirrored=_same_mirrored(demonstrations),
         leaks=tuple(leaks),
-        anomalies=_anomalies(files, found, content, entries if levels else None, frames, par, steps.idle()),
+        anomalies=_anomalies(files, found, content, entries if levels else None, frames, par, pace, steps.idle()),
     )
 
 
@@ -365,8 +369,8 @@ def _same_mirrored(demonstrations) -> int:
     return pairs // 2
 
 
-def _anomalies(files, found, content, entries, frames, par, idle) -> dict[str, tuple[Anomaly, ...]]:
-    """entries: content -> LevelEntry of --levels; None without them."""
+def _anomalies(files, found, content, entries, frames, par, pace, idle) -> dict[str, tuple[Anomaly, ...]]:
+    """entries: content -> LevelEntry of --levels; None without them.  pace: frames per px of way, NaN without a way."""
     kinds: dict[str, list[Anomaly]] = {}
 
     def add(kind, name, value, detail):
@@ -374,6 +378,9 @@ def _anomalies(files, found, content, entries, frames, par, idle) -> dict[str, t
 
     for item in found.left_out:
         add(item.reason, item.name, None, item.detail)
+    usual = np.nanmedian(pace) if np.isfinite(pace).any() else np.nan
+    categories = _grouped((d.category for d in found.demonstrations), frames.tolist())
+    median = {name: np.median(group) for name, group in categories.items()}
     fastest = {key: min(group) for key, group in _grouped(content, frames.tolist()).items()}
     for i, (d, key) in enumerate(zip(found.demonstrations, content, strict=True)):
         if idle[i] >= IDLE_FRAMES:
@@ -381,6 +388,12 @@ def _anomalies(files, found, content, entries, frames, par, idle) -> dict[str, t
         if frames[i] > SLOW * par[i]:
             ratio = frames[i] / par[i]
             add(SLOWER_THAN_PAR, d.name, ratio, f"{frames[i]} frames, {ratio:.1f} times par ({par[i]:.0f})")
+        if pace[i] > SLOW_WAY * usual:
+            detail = f"{frames[i]} frames for {frames[i] / pace[i]:.0f} px, {pace[i] / usual:.1f} times the usual"
+            add(SLOW_FOR_ITS_WAY, d.name, pace[i] / usual, detail)
+        if frames[i] > LONG_FOR_CATEGORY * median[d.category]:
+            detail = f"{frames[i]} frames, the median of {d.category} is {median[d.category]:.0f}"
+            add(LONG_FOR_ITS_CATEGORY, d.name, frames[i] / median[d.category], detail)
         if frames[i] > SLOW * fastest[key]:
             ratio = frames[i] / fastest[key]
             add(SLOWER_THAN_OTHERS, d.name, ratio, f"{frames[i]} frames, the fastest on this level {fastest[key]}")

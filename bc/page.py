@@ -9,6 +9,7 @@ from bc.charts import data_uri
 from bc.page_style import CSS
 
 NOT_RUN = '<p class="missing">not run</p>'
+_PLOT_PIXELS, _PLOT_WIDTH = 736, 348  # width of a chart as it is drawn, and of ".plot" in the page
 
 
 def page(title: str, head: str, sections: Sequence[tuple[str, str]]) -> str:
@@ -82,8 +83,10 @@ def folded(value) -> str:
 
 
 def image(png: bytes, title: str) -> str:
-    """A chart of ``bc.charts`` in the page."""
-    return f'<img class="plot" alt="{escape(title)}" src="{data_uri(png)}">'
+    """A chart of ``bc.charts`` in the page; one that is wider than most is shown wider, so that its texts stay as large."""
+    pixels = int.from_bytes(png[16:20], "big")  # width, in the header of every PNG
+    style = f' style="width:{pixels * _PLOT_WIDTH / _PLOT_PIXELS:.0f}px"' if pixels > _PLOT_PIXELS else ""
+    return f'<img class="plot"{style} alt="{escape(title)}" src="{data_uri(png)}">'
 
 
 def _anchor(title):

@@ -17,9 +17,11 @@ from bc.analysis import (
     BOTH_HELD,
     DEFECT,
     IDLE,
+    LONG_FOR_ITS_CATEGORY,
     NOT_IN_LEVELS,
     OTHER_CATEGORY,
     RETIMED_FAR,
+    SLOW_FOR_ITS_WAY,
     SLOWER_THAN_OTHERS,
     SLOWER_THAN_PAR,
     Coverage,
@@ -147,7 +149,7 @@ def test_anomalies_have_names_and_numbers(tmp_path):
         simple__plain=plain,
         simple__more=Replay(level(44), np.append(play(level(44), (RIGHT, 400)).inputs, np.zeros(7, np.uint8)), True),
         simple__both=both,
-        simple__idle=play(of, (0, 2 * frames), (RIGHT, 400)),
+        simple__idle=play(of, (0, 5 * frames), (RIGHT, 400)),
         simple__lost=Replay(of, np.zeros(20, np.uint8), True),
         simple__twin=Replay(of, np.append(plain.inputs, [0]), True),
     )
@@ -158,10 +160,12 @@ def test_anomalies_have_names_and_numbers(tmp_path):
     levels = level_set(tmp_path / "levels", (of, "medium", frames))
     analysis = analyse(find_replays(tmp_path), 4, levels=[levels])
     found = {kind: {a.name: a.value for a in items} for kind, items in analysis.anomalies.items()}
-    idle, slow = "simple/idle.replay", 3.0
-    assert found[IDLE][idle] == pytest.approx(2 * frames, abs=8)
-    assert found[SLOWER_THAN_PAR] == {idle: pytest.approx(slow, abs=0.05)}
+    idle, slow = "simple/idle.replay", 6.0
+    assert found[IDLE][idle] == pytest.approx(5 * frames, abs=8)
+    assert found[SLOWER_THAN_PAR] == {idle: pytest.approx(slow, abs=0.1)}
     assert found[SLOWER_THAN_OTHERS].keys() == {idle}
+    assert found[LONG_FOR_ITS_CATEGORY] == {idle: pytest.approx(slow, abs=0.6)}
+    assert found[SLOW_FOR_ITS_WAY] == {idle: pytest.approx(slow, abs=0.6)}
     assert found[AFTER_WIN]["simple/more.replay"] == 7
     assert found[BOTH_HELD] == {"simple/both.replay": 8}
     assert found[NOT_IN_LEVELS].keys() == {"simple/more.replay"}
