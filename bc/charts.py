@@ -8,6 +8,7 @@ import numpy as np
 
 COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
 INK = "#8a8d99"  # readable on white and on black
+_STYLES = ("-", "--")  # of the first names, and of those for whom no colour is left
 _HEAT = ("#363b4c", "#3f8cf2")  # 0 and 1 of a table of shares; white is readable on both
 
 
@@ -41,10 +42,18 @@ def histogram_chart(
     share: in percent of each name's samples, else in numbers.  log: a logarithmic axis, for edges above 0.
     """
     figure, axes = new_figure(title, unit)
-    for colour, (name, values) in zip(line_colours(len(samples)), samples.items(), strict=True):
+    for i, (colour, (name, values)) in enumerate(zip(line_colours(len(samples)), samples.items(), strict=True)):
         counts, _ = np.histogram(values, edges)
         heights = 100 * counts / max(len(values), 1) if share else counts
-        axes.stairs(heights, edges, color=colour, label=name, linewidth=1.4, fill=False)
+        axes.stairs(
+            heights,
+            edges,
+            color=colour,
+            label=name,
+            linewidth=1.4,
+            fill=False,
+            linestyle=_STYLES[i // len(COLOURS) % 2],
+        )
         axes.stairs(heights, edges, color=colour, alpha=0.12, fill=True)
     if log:
         axes.set_xscale("log")

@@ -122,6 +122,7 @@ def test_groups_of_a_set_made_by_hand(tmp_path):
     assert a.actions.tolist() == [2, 0, sum(a.lengths) - 2, 0, 0, 0]
     assert a.transitions[0].tolist() == [2, 0, 2, 0, 0, 0] and a.transitions[2, 2] == sum(a.lengths) - 4
     assert sorted(a.holds) == sorted([2, a.lengths[0], a.lengths[1] - 2])
+    assert len(total.holds) == 4  # the end of one demonstration and the start of the next are two stretches
     assert a.baselines["repeat_previous"].accuracy == pytest.approx((sum(a.lengths) - 2) / sum(a.lengths))
     assert a.baselines["transition_on_change"].change_accuracy == 1
     assert b.transitions.sum() == b.positions.sum() == b.speeds.sum() == b.lengths.sum()
@@ -133,6 +134,9 @@ def test_groups_of_a_set_made_by_hand(tmp_path):
     assert len(a.visited) == 1 and len(total.visited) == 2
     # far: tiles of the bottom row from the spawn (column 5) to the exit (column 22), of the 42 x 23 of the room
     assert b.visited == pytest.approx([(21 - 5 + 1) / (42 * 23)], abs=2 / (42 * 23))
+    # with long decisions the ninja passes tiles without being seen there
+    coarse = analyse(files, 16).groups["b"]
+    assert coarse.visited == pytest.approx(b.visited, abs=1.5 / (42 * 23))
     components = {c.name: c for c in analysis.components}
     assert components["drag"].constant and components["pad_buffer"].low == components["pad_buffer"].high == -1
     assert not components["x"].constant and components["x"].low == 120
