@@ -1,7 +1,11 @@
-"""Command line of the demonstrations: ``python -m bc check | minari-export | minari-import`` (Minari is an extra)."""
+"""Command line of the demonstrations: ``python -m bc check | report | minari-export | minari-import``.
+
+The report needs the extra ``train``, Minari datasets the extra ``minari``.
+"""
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -9,23 +13,26 @@ from tqdm import tqdm
 from bc.dataset import DatasetError
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import export_minari, import_minari
+from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.observe import layout
+
+_EXTRA_OF = {"minari": "minari", "matplotlib": "train"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 2 the command failed."""
+    """Run one command; returns the exit status: 0 fine, 1 the report found what would spoil training, 2 it failed."""
     arguments = _parser().parse_args(argv)
     try:
-        arguments.run(arguments)
-    except (DemonstrationError, DatasetError) as error:
+        return arguments.run(arguments)
+    except (DatasetError, DemonstrationError, LevelSetError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
     except ModuleNotFoundError as error:
-        if error.name != "minari":
+        package = error.name.split(".")[0]
+        if package not in _EXTRA_OF:
             raise
-        print("error: Minari is not installed; install the extra: pip install -e '.[minari]'", file=sys.stderr)
-        return 2
-    return 0
+        extra = _EXTRA_OF[package]
+        print(f"error: {package} is not installed; install the extra: pip install -e '.[{extra}]'", file=sys.stderr)
+    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +43,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("replays", metavar="REPLAYS", help="folder of *.replay and *.h5 files, or one of them")
     check.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
     check.add_argument("--mirror", action="store_true", help="their mirror images, too")
+    report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
+    report.set_defaults(run=_report)
+    report.add_argument("folder", metavar="REPLAYS")
+    report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
+    report.add_argument(
+        "--held-out", nargs="+", default=[], metavar="DIR", help="levels that must not be demonstrated; else status 1"
+    )
+    report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
+    report.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
     export.add_argument("folder", metavar="REPLAYS")
@@ -58,20 +74,45 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(arguments) -> None:
+def _check(arguments) -> int:
     files = find_replays(arguments.replays)
     found = load_demonstrations(
         files, arguments.frame_skip, folder=arguments.replays, mirror=arguments.mirror, progress=_bar
     )
     print(found.table(details=len(files)))
+    return 0
 
 
-def _bar(items):
-    """A progress bar, on a terminal."""
-    return tqdm(items, unit="replay", disable=not sys.stderr.isatty())
+def _report(arguments) -> int:
+    from bc.analysis import analyse  # these need the extra "train"
+    from bc.page import write_page
+    from bc.report import render_report, summary
+
+    if Path(arguments.out).suffix != ".html":
+        raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
+    levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
+    analysis = analyse(
+        find_replays(arguments.folder),
+        arguments.frame_skip,
+        folder=arguments.folder,
+        levels=levels,
+        held_out=held_out,
+        progress=_bar,
+    )
+    try:
+        path = write_page(render_report(analysis), arguments.out)
+    except OSError as error:
+        raise DemonstrationError(f"--out {arguments.out}: cannot be written ({error.strerror})") from error
+    print(f"{summary(analysis)}\nreport: {path}")
+    return int(any(finding.problem for finding in analysis.findings))
 
 
-def _export(arguments) -> None:
+def _bar(items: Sequence, title: str = "playing back") -> Iterable:
+    """The items, with a progress bar on a terminal."""
+    return tqdm(items, desc=title, leave=False, disable=not sys.stderr.isatty())
+
+
+def _export(arguments) -> int:
     found = load_demonstrations(
         find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder, progress=_bar
     )
@@ -86,9 +127,10 @@ def _export(arguments) -> None:
         code_permalink=arguments.code_permalink,
     )
     print("\n".join(names))
+    return 0
 
 
-def _import(arguments) -> None:
+def _import(arguments) -> int:
     files = import_minari(arguments.dataset)
     targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
     if taken := [target for target in targets if target.exists()]:
@@ -97,6 +139,7 @@ def _import(arguments) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
     print(f"{len(files)} replays in {arguments.out}")
+    return 0
 
 
 if __name__ == "__main__":

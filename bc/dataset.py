@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 
 import nppsim
+from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from nppsim._cache import source_digest
 from nppsim.level import symmetric_fingerprint
@@ -134,7 +135,7 @@ def write_dataset(
     distinct = {d.level.fingerprint: d.level for d in found.demonstrations}
     level_index = {fingerprint: index for index, fingerprint in enumerate(distinct)}
     bank = nppsim.LevelBank(list(distinct.values()))
-    found = _leave_out_too_long(found, bank, level_index).require_some()
+    found = leave_out_too_long(found, bank, level_index).require_some()
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
     path = Path(path)
@@ -353,7 +354,8 @@ class BCDataset:
         )
 
 
-def _leave_out_too_long(found, bank, level_index) -> DemonstrationSet:
+def leave_out_too_long(found: DemonstrationSet, bank, level_index) -> DemonstrationSet:
+    """The set without demonstrations longer than their level's time limit; level_index: fingerprint -> place in ``bank``."""
     kept, left_out = [], list(found.left_out)
     for d in found.demonstrations:
         limit = int(bank.time_limit[level_index[d.level.fingerprint]])
@@ -390,7 +392,7 @@ def _write_tables(file, demonstrations, validation, found, config, key):
     file.attrs["settings"] = json.dumps(asdict(config))
     file.attrs["report"] = found.table()
     file["actions"] = np.concatenate([d.actions for d in demonstrations]).astype(np.int8)
-    file["previous_actions"] = np.concatenate([[0, *d.actions[:-1]] for d in demonstrations]).astype(np.int8)
+    file["previous_actions"] = np.concatenate([previous_actions(d.actions) for d in demonstrations]).astype(np.int8)
     file["demonstration"] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     file.create_dataset("categories", data=categories, dtype=text)
     table = file.create_group("demonstrations")

@@ -15,10 +15,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
-from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
+from nppsim.replay import ACTION_NAMES
 
 _EVALUATION_BATCH = 1024
+_BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
@@ -53,21 +55,6 @@ class BCConfig:
         for name in ("weight_decay", "class_weight_power"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose 0 or a number above it")
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """How well decisions are predicted.
-
-    loss: cross-entropy, unweighted, nats (None for predictors without probabilities).  accuracy: over all decisions.
-    change_accuracy: over those that differ from the one before (None where there are none).  recall: per action, None
-    for actions that do not occur.
-    """
-
-    loss: float | None
-    accuracy: float
-    change_accuracy: float | None
-    recall: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -202,29 +189,16 @@ def evaluate(policy, dataset: BCDataset, rows: np.ndarray, data: "_Tensors | Non
             losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
             predictions.append(logits.argmax(dim=1).cpu().numpy())
     policy.train(was_training)
-    return score(np.concatenate(predictions), dataset, rows, sum(losses) / len(rows))
+    actions, previous = dataset.actions[rows], dataset.previous_actions[rows]
+    return score(np.concatenate(predictions), actions, previous, sum(losses) / len(rows))
 
 
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
     """Metrics on ``rows`` of repeating the previous action, and of always taking training's most frequent one."""
-    majority = int(dataset.action_histogram(dataset.rows(validation=False)).argmax())
-    return {
-        "repeat_previous": score(dataset.previous_actions[rows], dataset, rows),
-        "majority": score(np.full(len(rows), majority), dataset, rows),
-    }
-
-
-def score(predictions: np.ndarray, dataset: BCDataset, rows: np.ndarray, loss: float | None = None) -> Metrics:
-    """Metrics of predicted actions, int[len(rows)], against the decisions of ``rows``."""
-    actions = dataset.actions[rows]
-    right = predictions == actions
-    changes = actions != dataset.previous_actions[rows]
-
-    def share(chosen):
-        return float(right[chosen].mean()) if chosen.any() else None
-
-    recall = tuple(share(actions == action) for action in range(NUM_ACTIONS))
-    return Metrics(loss, float(right.mean()), share(changes), recall)
+    training = dataset.rows(validation=False)
+    tables = predictors(transition_counts(dataset.actions[training], dataset.previous_actions[training]))
+    actions, previous = dataset.actions[rows], dataset.previous_actions[rows]
+    return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
 
 
 class _Tensors:

@@ -27,20 +27,19 @@ Texts are escaped; values that are no texts, numbers, lists or dictionaries are 
 """
 
 import dataclasses
-import html
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from rl.charts import CHARTS, COLOURS, curve_chart, data_uri, lines_chart
+from bc.charts import COLOURS, data_uri
+from bc.page import NOT_RUN, escape, folded, image, page, value_html, write_page
+from rl.charts import CHARTS, curve_chart, lines_chart
 from rl.events import EventsError, read_scalars
-from rl.report_style import CSS
 from rl.results import ALL, categories
 
 METHODS = {"random": "random play", "bc": "BC alone", "ppo": "after PPO"}
-NOT_RUN = '<p class="missing">not run</p>'
 _BC_CHARTS = (
     ("Loss while cloning", "nats", 1, {"train_loss": "training", "validation_loss": "validation"}),
     (
@@ -60,15 +59,7 @@ THUMBNAIL_WIDTH = 640  # px of the route pictures in the page
 def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
     """Write the page atomically and return its path.  experiment: see the head of this file."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page = render_report(experiment, path.parent)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return write_page(render_report(experiment, path.parent), path)
 
 
 def render_report(experiment: Mapping, folder: Path) -> str:
@@ -77,7 +68,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
     name = str(experiment.get("name") or "experiment")
     machine = experiment.get("machine") or {}
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
-    told = " · ".join(_text(v) for v in (experiment.get("created"), machine_name) if v)
+    told = " · ".join(escape(v) for v in (experiment.get("created"), machine_name) if v)
     for title, entry in architectures.items():
         if entry.get("speed") and entry.get("wall_time_s") is not None:
             architectures[title] = {**entry, "speed": {**entry["speed"], "wall_time_s": entry["wall_time_s"]}}
@@ -88,24 +79,14 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         ("Behavioural cloning", _each(architectures, "bc", _bc)),
         ("Films and routes", _each(architectures, "paths", lambda paths: _films(paths, folder))),
         ("Speed", _each(architectures, "speed", _speed)),
-        ("Events", _each(architectures, "events", _folded)),
+        ("Events", _each(architectures, "events", folded)),
         ("Rewards", _rewards(architectures, runs)),
-        ("Weight transfer", _each(architectures, "transfer", _value)),
-        ("Hardware plan", _each(architectures, "plan", _value)),
-        ("Configuration", _folded(experiment.get("config"))),
-        ("Machine and versions", _value(machine) + _folded(experiment.get("versions")) if machine else NOT_RUN),
+        ("Weight transfer", _each(architectures, "transfer", value_html)),
+        ("Hardware plan", _each(architectures, "plan", value_html)),
+        ("Configuration", folded(experiment.get("config"))),
+        ("Machine and versions", value_html(machine) + folded(experiment.get("versions")) if machine else NOT_RUN),
     )
-    links = "".join(f'<a href="#{_anchor(title)}">{_text(title)}</a>' for title, _ in sections)
-    body = "".join(
-        f'<section id="{_anchor(title)}"><h2>{_text(title)}</h2>{text}</section>' for title, text in sections
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(name)}</title><style>{CSS}</style></head><body><header>"
-        f"<h1>{_text(name)}</h1><p class='muted'>{told}</p>{_verdict(architectures)}<nav>{links}</nav></header>"
-        f"<main>{body}</main></body></html>\n"
-    )
+    return page(name, f"<p class='muted'>{told}</p>{_verdict(architectures)}", sections)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -142,7 +123,7 @@ def _verdict(architectures):
     if not architectures:
         return '<p class="verdict">Nothing was run.</p>'
     return "".join(
-        f'<p class="verdict">{_text(verdict(name, entry.get("results")))}</p>' for name, entry in architectures.items()
+        f'<p class="verdict">{escape(verdict(name, entry.get("results")))}</p>' for name, entry in architectures.items()
     )
 
 
@@ -152,12 +133,12 @@ def _results(architectures):
     if not any(stats for table in tables.values() for stats in table.values()):
         return NOT_RUN
     columns = {(name, method): table.get(method) for name, table in tables.items() for method in METHODS}
-    head = "".join(f'<th colspan="{len(METHODS)}">{_text(name)}</th>' for name in tables)
+    head = "".join(f'<th colspan="{len(METHODS)}">{escape(name)}</th>' for name in tables)
     methods = "".join(f"<th>{METHODS[method]}</th>" for _, method in columns)
     rows = ""
     for category in categories({" ".join(key): stats for key, stats in columns.items()}):
         cells = "".join(_cell((stats or {}).get(category)) for stats in columns.values())
-        rows += f"<tr{' class=total' if category == ALL else ''}><th>{_text(category)}</th>{cells}</tr>"
+        rows += f"<tr{' class=total' if category == ALL else ''}><th>{escape(category)}</th>{cells}</tr>"
     return (
         f'<div class="wide"><table class="results"><thead><tr><th></th>{head}</tr><tr><th>category</th>{methods}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div>"
@@ -189,7 +170,7 @@ def _each(architectures, key, draw):
     parts = []
     for name, entry in architectures.items():
         value = entry.get(key)
-        title = f"<h3>{_text(name)}</h3>" if len(architectures) > 1 else ""
+        title = f"<h3>{escape(name)}</h3>" if len(architectures) > 1 else ""
         parts.append(f"<div>{title}{draw(value) if value else NOT_RUN}</div>")
     return f'<div class="beside">{"".join(parts)}</div>' if parts else NOT_RUN
 
@@ -206,7 +187,7 @@ def _scalars(architectures, folder):
             runs[name] = read_scalars(_place(folder, tensorboard))
         except EventsError as error:
             notes.append(f"{name}: {error}")
-    return runs, "".join(f'<p class="missing">{_text(note)}</p>' for note in notes)
+    return runs, "".join(f'<p class="missing">{escape(note)}</p>' for note in notes)
 
 
 def _curves(runs):
@@ -214,20 +195,20 @@ def _curves(runs):
     for chart in CHARTS if runs else ():
         png = curve_chart(chart, runs)
         if png is None:
-            plots += f'<p class="missing">{_text(chart.title)}: not logged ({_text(", ".join(chart.tags))})</p>'
+            plots += f'<p class="missing">{escape(chart.title)}: not logged ({escape(", ".join(chart.tags))})</p>'
         else:
-            plots += _image(png, chart.title)
+            plots += image(png, chart.title)
     return f'<div class="plots">{plots}</div>'
 
 
 def _rewards(architectures, runs):
-    audits = _each(architectures, "audit", _value)
+    audits = _each(architectures, "audit", value_html)
     plots = ""
     for name, scalars in runs.items():
         terms = {tag: (s.steps, s.values) for tag, s in scalars.items() if tag.startswith("reward/")}
         if terms:
             short = {tag.removeprefix("reward/"): line for tag, line in sorted(terms.items())}
-            plots += _image(lines_chart(f"Reward per episode by term, {name}", "", short, "decisions"), "reward terms")
+            plots += image(lines_chart(f"Reward per episode by term, {name}", "", short, "decisions"), "reward terms")
     ledger = f'<div class="plots">{plots}</div>' if plots else '<p class="missing">no ledger (reward/* tags) logged</p>'
     return f"<h3>Audit before training</h3>{audits}<h3>Ledger</h3>{ledger}"
 
@@ -245,9 +226,9 @@ def _bc(bc):
                 "on changes": _share(metrics.get("change_accuracy")),
                 "loss": metrics.get("loss"),
             }
-    text = _value(rows) if rows else ""
+    text = value_html(rows) if rows else ""
     closed = bc.get("closed_loop")
-    text += f"<h4>Closed loop (the clone plays by itself)</h4>{_value(closed) if closed else NOT_RUN}"
+    text += f"<h4>Closed loop (the clone plays by itself)</h4>{value_html(closed) if closed else NOT_RUN}"
     history = bc.get("history") or ()
     for title, unit, factor, tags in _BC_CHARTS:
         lines = {}
@@ -256,9 +237,9 @@ def _bc(bc):
             if points:
                 lines[label] = tuple(zip(*points, strict=True))
         if lines:
-            text += _image(lines_chart(title, unit, lines, "epoch"), title)
+            text += image(lines_chart(title, unit, lines, "epoch"), title)
     rest = {k: v for k, v in bc.items() if k not in ("validation", "training", "baselines", "closed_loop", "history")}
-    return text + _folded(rest)
+    return text + folded(rest)
 
 
 def _share(value):
@@ -269,9 +250,9 @@ def _speed(speed):
     share = speed.get("share") or {}
     bars = legend = ""
     for colour, (name, part) in zip(COLOURS * 9, share.items(), strict=False):
-        bars += f'<i style="width:{100 * part:.2f}%;background:{colour}" title="{_text(name)}"></i>'
-        legend += f'<span><i style="background:{colour}"></i>{_text(name)} {100 * part:.1f} %</span>'
-    figures = _value({key: value for key, value in speed.items() if key != "share"} or None)
+        bars += f'<i style="width:{100 * part:.2f}%;background:{colour}" title="{escape(name)}"></i>'
+        legend += f'<span><i style="background:{colour}"></i>{escape(name)} {100 * part:.1f} %</span>'
+    figures = value_html({key: value for key, value in speed.items() if key != "share"} or None)
     shares = f'<div class="stack">{bars}</div><p class="legend">{legend}</p>' if share else NOT_RUN
     return figures + shares
 
@@ -291,13 +272,13 @@ def _films(paths, folder):
             shown = f'<video controls preload="none" {poster} src="{link}"></video><a href="{link}">film</a>'
         else:
             picture = f'<img src="{_thumbnail(route)}" alt="route">' if poster else ""
-            shown = f'{picture}<span class="missing">film missing: {_text(film["video"])}</span>'
+            shown = f'{picture}<span class="missing">film missing: {escape(film["video"])}</span>'
         groups.setdefault(str(film["category"]), "")
         groups[film["category"]] += (
-            f'<figure>{shown} <figcaption><b class="{"won" if won else "lost"}">{_text(film["outcome"])}</b> '
-            f"{_text(film['level_name'])}, {film['frames'] / 60:.2f} s</figcaption></figure>"
+            f'<figure>{shown} <figcaption><b class="{"won" if won else "lost"}">{escape(film["outcome"])}</b> '
+            f"{escape(film['level_name'])}, {film['frames'] / 60:.2f} s</figcaption></figure>"
         )
-    return "".join(f'<h4>{_text(name)}</h4><div class="films">{figures}</div>' for name, figures in groups.items())
+    return "".join(f'<h4>{escape(name)}</h4><div class="films">{figures}</div>' for name, figures in groups.items())
 
 
 def _place(folder, path):
@@ -315,61 +296,3 @@ def _thumbnail(path):
         buffer = io.BytesIO()
         small.save(buffer, "PNG", optimize=True)
     return data_uri(buffer.getvalue())
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Values of any kind
-
-
-def _value(value) -> str:
-    """HTML of plain data: dictionaries and lists become tables, longer texts keep their lines."""
-    if isinstance(value, Mapping):
-        if not value:
-            return NOT_RUN
-        if all(isinstance(item, Mapping) and item for item in value.values()):
-            return _table([{"": name, **item} for name, item in value.items()])
-        rows = "".join(f"<tr><th>{_text(key)}</th><td>{_value(item)}</td></tr>" for key, item in value.items())
-        return f'<div class="wide"><table><tbody>{rows}</tbody></table></div>'
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        if value and all(isinstance(item, Mapping) for item in value):
-            return _table(value)
-        return ", ".join(_value(item) for item in value) or "–"
-    if isinstance(value, str) and "\n" in value:
-        return f"<pre>{_text(value)}</pre>"
-    return _text(_number(value))
-
-
-def _table(rows):
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{_value(row.get(c))}</td>" for c in columns) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _number(value):
-    """Numbers for people: grouped thousands, four significant digits."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-    return str(value)
-
-
-def _folded(value):
-    return f"<details><summary>show</summary>{_value(value)}</details>" if value else NOT_RUN
-
-
-def _image(png, title):
-    return f'<img class="plot" alt="{_text(title)}" src="{data_uri(png)}">'
-
-
-def _anchor(title):
-    return title.lower().replace(" ", "-")
-
-
-def _text(value):
-    return html.escape(str(value))
