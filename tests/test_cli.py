@@ -63,6 +63,8 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     folder = tmp_path / "set"
     main(["generate", "simplest", str(folder), "--count", "2"])
     assert main(["render", "--sheet", str(folder), out]) == 0
+    (folder / "index.json").unlink()
+    assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
 
 
 @pytest.mark.parametrize(
