@@ -26,6 +26,7 @@ from nppsim.generate.vertical import vertical
 from nppsim.level import (
     BOOST_PAD,
     BOUNCE_BLOCK,
+    DEATH_BALL,
     EXIT,
     EXIT_SWITCH,
     FLOOR_GUARD,
@@ -36,6 +37,7 @@ from nppsim.level import (
     MINI_DRONE,
     ONE_WAY,
     ROWS,
+    SHOVE_THWUMP,
     THWUMP,
     ZAP_DRONE,
     Level,
@@ -46,6 +48,7 @@ from nppsim.levelset import LevelEntry, LevelSet, check_disjoint
 
 PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
 MACHINES = {LAUNCH_PAD, ONE_WAY, ZAP_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, BOOST_PAD, MINI_DRONE}
+MACHINES |= {SHOVE_THWUMP, DEATH_BALL}
 FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
 SOLID = 1
 difficulties = st.none() | st.floats(0, 1)

@@ -15,6 +15,7 @@ from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.batch import WON, BatchSimulator
 from nppsim.generate import generate
+from nppsim.generate.course import STATIONS, course
 from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level
 from nppsim.levelset import LevelSet
 from nppsim.planner import Moment, Plan, par_frames, plan, polish, retime
@@ -214,3 +215,9 @@ def test_the_script_makes_demonstrations_and_names_a_folder_that_is_not_there(tm
     assert missing.returncode == 2
     assert missing.stderr.startswith("error: ")
     assert "nowhere" in missing.stderr
+
+
+@pytest.mark.parametrize("kind", STATIONS)
+def test_every_kind_of_station_is_finished(kind):
+    courses = [course(seed, kinds=(kind,), stations=(1, 1), height=(14, 14)) for seed in range(3)]
+    assert sum(plan(level) is not None for level in courses) >= 2

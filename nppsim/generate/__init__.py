@@ -155,6 +155,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     # Many rooms and dead ends.
     "exploration": (
         ("maze", {"width": (15, 40), "height": (10, 20), "cell": (1, 4)}),
+        ("maze", {"width": (24, 42), "height": (14, 23), "cell": (2, 3)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (4, 9), "height": (5, 9), "doors": (0, 2)}),
         ("chambers", {"grid": ((3, 4), (2, 2)), "width": (4, 9), "height": (4, 8), "doors": (0, 3)}),
         ("chambers", {"grid": ((3, 5), (3, 3)), "width": (4, 8), "height": (4, 5), "doors": (0, 2)}),
@@ -181,7 +182,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             },
         ),
     ),
-    # Machines: launch pads, bounce blocks, one-ways, thwumps, drones, guards, boost pads; and curves.
+    # Machines: launch pads, bounce blocks, one-ways, thwumps, shove thwumps, drones, guards, boost pads, death balls; curves.
     "advanced": (
         ("course", {"kinds": ("launch",), "stations": (1, 2), "height": (14, 20)}),
         ("course", {"kinds": ("bounce",), "stations": (1, 2), "height": (10, 14)}),
@@ -193,6 +194,8 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("course", {"kinds": ("drone",), "stations": (1, 3), "height": (10, 14)}),
         ("course", {"kinds": ("guard",), "stations": (1, 2), "height": (8, 14)}),
         ("course", {"kinds": ("boost",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("shove",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("ball",), "stations": (1, 2), "height": (10, 14)}),
         ("course", {"kinds": ("curves", "guard", "drone", "thwump"), "stations": (2, 3), "height": (10, 14)}),
         ("course", {"kinds": tuple(STATIONS), "stations": (2, 4), "height": (14, 22)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (6, 10), "height": (5, 8), "drones": (1, 2)}),
