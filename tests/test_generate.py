@@ -441,6 +441,29 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert "error: " in capsys.readouterr().err
 
 
+def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):
+    arguments = [
+        "--category",
+        "simple",
+        "--count",
+        "6",
+        "--seed",
+        "5",
+        "--out",
+        str(tmp_path / "set"),
+        "--difficulty",
+        "0.5",
+    ]
+    assert script.main(arguments) == 0
+    lost = len(LevelSet.open(tmp_path / "set" / UNFINISHED))
+    told = f"6 levels of category simple; the planner could not finish {lost} more ({lost / (6 + lost):.1%})"
+    assert told in capsys.readouterr().out
+    assert script.main(arguments) == 0
+    assert told in capsys.readouterr().out, "nothing is made or counted a second time"
+    assert script.main([*arguments[:-1], "0.9"]) == 1
+    assert "error: " in capsys.readouterr().err
+
+
 def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys):
     make_level_set(tmp_path / "set", ["simplest", "medium"], 5, seed=0)
     assert script.main(["--report", str(tmp_path / "set")]) == 0
