@@ -87,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
     generate.add_argument("--seed", type=int, default=0, help="of the (first) level (default: %(default)s)")
     generate.add_argument("--count", type=int, metavar="N", help="levels of seeds SEED ... SEED + N - 1")
+    generate.add_argument(
+        "--difficulty", type=float, metavar="D", help="0 to 1: the easy or the hard end of the category"
+    )
 
     plan = command(_plan, "plan", "search a run that finishes a level, and write it as a replay")
     plan.add_argument("level", metavar="LEVEL")
@@ -319,10 +322,10 @@ def _generate(arguments) -> int:
         raise CommandError(f"seed {arguments.seed} must be at least 0, and --count {arguments.count} at least 1")
     try:
         if arguments.count is None:
-            generate(arguments.category, arguments.seed)[0].save(arguments.out)
+            generate(arguments.category, arguments.seed, arguments.difficulty)[0].save(arguments.out)
         else:
             seeds = range(arguments.seed, arguments.seed + arguments.count)
-            LevelSet.write(arguments.out, (generate(arguments.category, seed) for seed in seeds))
+            LevelSet.write(arguments.out, (generate(arguments.category, seed, arguments.difficulty) for seed in seeds))
     except ValueError as error:
         raise CommandError(str(error)) from error
     print(arguments.out)

@@ -10,15 +10,18 @@ A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layo
     parameters   the generator's settings, an object
     seed         the generator's seed, or null
     fingerprint  ``Level.fingerprint``, checked whenever the level is read
-    par_frames   frames in which somebody is known to finish the level, or null if nobody tried
+    par_frames   frames in which somebody is known to finish the level, or null if nobody is
 
 A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
-sub-folder, or "uncategorised".  Opening reads the index only; a level is read when it is asked for.
+sub-folder, or "uncategorised".  A sub-folder that has an index is a level set of its own, and no part of the set around
+it.  Opening reads the index only; a level is read when it is asked for.
 """
 
+import gc
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -81,7 +84,11 @@ class LevelSet(Sequence):
             raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
         entries = _read_index(path) if (path / INDEX).exists() else _scan_folder(path)
         if not entries and not may_be_empty:
-            raise LevelSetError(f"{path} holds no levels; put N++ level files there, or run scripts/generate_levels.py")
+            inner = sorted(folder.name for folder in path.iterdir() if (folder / INDEX).exists())
+            there = f" of its own, but the level sets {', '.join(inner)}; open one of them" if inner else ""
+            raise LevelSetError(
+                f"{path} holds no levels{there or '; put N++ level files there, or run scripts/generate_levels.py'}"
+            )
         return cls(path, entries)
 
     def __len__(self) -> int:
@@ -199,7 +206,11 @@ def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
 def _scan_folder(path: Path) -> list[LevelEntry]:
     files = []
     for folder, subfolders, names in os.walk(path):
-        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if not (name.startswith(".") or os.path.exists(os.path.join(folder, name, INDEX)))
+        ]
         files += [
             (Path(folder) / name).relative_to(path)
             for name in names
@@ -213,7 +224,23 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
 
 
 def _read_index(path: Path) -> list[LevelEntry]:
-    file = path / INDEX
+    with _without_garbage_collection():
+        return _read_entries(path / INDEX)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """While many objects are made that all stay, collections find nothing and take half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read_entries(file: Path) -> list[LevelEntry]:
     try:
         index = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -229,9 +256,11 @@ def _read_index(path: Path) -> list[LevelEntry]:
         raise LevelSetError(
             f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make it anew"
         )
-    for i, entry in enumerate(index["levels"]):
+    levels = index["levels"]
+    for i, entry in enumerate(levels):
         _check_entry(entry, f"{file}: level {i}")
-    return [LevelEntry(**entry) for entry in index["levels"]]
+        levels[i] = LevelEntry(**entry)
+    return levels
 
 
 def _check_entry(entry: dict, place: str) -> None:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Make a level set: ``python scripts/generate_levels.py --category simplest simpler --count 1000 --seed 1 --out DIR``.
 
-Only levels that the planner finishes are written, with the frames of its run.  Run again with the same arguments, it
-continues where it was interrupted.  ``--report DIR`` prints instead how varied the levels of a level set are.
+Only levels that the planner finishes are in the set, with the frames of its run; the others are in the level set
+``DIR/unfinished``, and counted.  Run again with the same arguments, it continues where it was interrupted.  ``--report
+DIR`` prints instead how varied the levels of a level set are.
 """
 
 import argparse
 import sys
 
 from nppsim.generate import CATEGORIES
-from nppsim.generate.dataset import GenerateError, make_level_set
+from nppsim.generate.dataset import GenerateError, count_unfinished, make_level_set
 from nppsim.generate.variety import report, variety
 from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.planner import par_frames
@@ -20,6 +21,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--category", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
     parser.add_argument("--count", type=int, help="distinct levels of each category")
     parser.add_argument("--seed", type=int, help="0 or more; give train and test sets different seeds")
+    parser.add_argument(
+        "--difficulty",
+        type=float,
+        metavar="D",
+        help="0 to 1: draw from the easy or the hard end of a category; default: all",
+    )
     parser.add_argument("--out", help="folder of the level set")
     parser.add_argument(
         "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
@@ -45,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.category,
             options.count,
             options.seed,
+            difficulty=options.difficulty,
             exclude=[LevelSet.open(path) for path in options.exclude],
             verify=par_frames,
             workers=options.workers,
@@ -56,8 +64,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"interrupted; {options.out} keeps what was made, the same command continues", file=sys.stderr)
         return 130
+    unfinished = count_unfinished(options.out)
     for category in level_set.categories:
-        print(f"{level_set.path}: {len(level_set.indices(category))} levels of category {category}")
+        made, lost = len(level_set.indices(category)), unfinished.get(category, 0)
+        print(
+            f"{level_set.path}: {made} levels of category {category}; the planner could not finish {lost} more "
+            f"({lost / (made + lost):.1%})"
+        )
     return 0
 
 

@@ -49,6 +49,8 @@ def test_a_replay_of_another_level_is_played_with_a_note(files, capsys):
 def test_generate_makes_a_level_or_a_level_set(tmp_path, capsys):
     assert main(["generate", "simplest", str(tmp_path / "one.map"), "--seed", "5"]) == 0
     assert nppsim.Level.load(tmp_path / "one.map") == generate("simplest", 5)[0]
+    assert main(["generate", "simple", str(tmp_path / "hard.map"), "--seed", "5", "--difficulty", "1"]) == 0
+    assert nppsim.Level.load(tmp_path / "hard.map") == generate("simple", 5, 1.0)[0]
     assert main(["generate", "simpler", str(tmp_path / "many"), "--seed", "5", "--count", "3"]) == 0
     levels = nppsim.levelset.LevelSet.open(tmp_path / "many")
     assert list(levels) == [generate("simpler", seed)[0] for seed in (5, 6, 7)]
@@ -63,6 +65,8 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     folder = tmp_path / "set"
     main(["generate", "simplest", str(folder), "--count", "2"])
     assert main(["render", "--sheet", str(folder), out]) == 0
+    (folder / "index.json").unlink()
+    assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,7 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
         (["render", "{level}", "{folder}/out.unknown"], "unknown"),
         (["generate", "impossible", "out.map"], "category 'impossible'"),
         (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
+        (["generate", "simple", "out.map", "--difficulty", "2"], "difficulty 2.0 must lie between 0 and 1"),
         (["generate", "simple", "{folder}", "--count", "1"], "exists already"),
     ],
 )

@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 
 from bc.demonstrations import find_replays
+from nppsim.generate import generate
 from nppsim.levelset import LevelSet
 from nppsim.replay import Replay
 from nppsim.replayset import ReplayWriter
 from rl import checkpoint
+from rl.config import resolve
+from rl.experiment import load_data
 from rl.results import load_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -116,6 +119,18 @@ def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "simplest" in done.stdout
     assert len(list(tmp_path.rglob("*.mp4"))) == 3
+
+
+def test_plain_folders_of_map_files_are_datasets(tmp_path):
+    for name, first in (("train", 0), ("test", 100)):
+        for i, place in enumerate(("first level", "caves/one.map", "caves/deep/two.map")):
+            (tmp_path / name / place).parent.mkdir(parents=True, exist_ok=True)
+            generate("simple", first + i)[0].save(tmp_path / name / place)
+    flags = ["--train-dataset", tmp_path / "train", "--test-dataset", tmp_path / "test", "--output-dir", tmp_path]
+    config = resolve(["--experiment-name", "x", "--architectures", "vision_free", *map(str, flags)])
+    data = load_data(config, log=lambda line: None)
+    assert data.train_categories == ["caves/deep", "caves", "uncategorised"]
+    assert [level for level, _ in data.test] == [generate("simple", 100 + i)[0] for i in (2, 1, 0)]
 
 
 def test_pretraining_alone(data, tmp_path):

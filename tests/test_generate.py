@@ -1,20 +1,24 @@
 """Generators: pure, valid, varied; and the level sets made of their levels."""
 
+import contextlib
 import hashlib
 import importlib.util
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nppsim.generate import CATEGORIES, FAMILIES, RECIPES, generate
+from nppsim import levelset as levelset_module
+from nppsim.bank import LevelBank
+from nppsim.generate import CATEGORIES, FAMILIES, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import dataset as dataset_module
 from nppsim.generate.chamber import chamber
 from nppsim.generate.chambers import chambers
 from nppsim.generate.course import course
-from nppsim.generate.dataset import GenerateError, make_level_set
+from nppsim.generate.dataset import UNFINISHED, GenerateError, count_unfinished, make_level_set
 from nppsim.generate.minimal import minimal
 from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
 from nppsim.generate.variety import MEASURES, variety
@@ -22,6 +26,7 @@ from nppsim.generate.vertical import vertical
 from nppsim.level import (
     BOOST_PAD,
     BOUNCE_BLOCK,
+    DEATH_BALL,
     EXIT,
     EXIT_SWITCH,
     FLOOR_GUARD,
@@ -32,18 +37,21 @@ from nppsim.level import (
     MINI_DRONE,
     ONE_WAY,
     ROWS,
+    SHOVE_THWUMP,
     THWUMP,
     ZAP_DRONE,
     Level,
     mirror,
     symmetric_fingerprint,
 )  # fmt: skip
-from nppsim.levelset import LevelSet, check_disjoint
+from nppsim.levelset import LevelEntry, LevelSet, check_disjoint
 
 PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
 MACHINES = {LAUNCH_PAD, ONE_WAY, ZAP_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, BOOST_PAD, MINI_DRONE}
+MACHINES |= {SHOVE_THWUMP, DEATH_BALL}
 FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
 SOLID = 1
+difficulties = st.none() | st.floats(0, 1)
 
 
 def tile_at(level, x, y):
@@ -72,10 +80,10 @@ def reached_tiles(tiles, record):
     return seen
 
 
-@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12))
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
 @settings(max_examples=300, deadline=None)
-def test_a_generated_level_is_sound(category, seed):
-    level, entry = generate(category, seed)
+def test_a_generated_level_is_sound(category, seed, difficulty):
+    level, entry = generate(category, seed, difficulty)
     assert not level.warnings
     allowed = PLAIN_TYPES | MACHINES if category == "advanced" else PLAIN_TYPES
     assert {*level.records[:, 0].tolist()} <= allowed
@@ -89,14 +97,68 @@ def test_a_generated_level_is_sound(category, seed):
     assert len(np.unique(positions // 4, axis=0)) == 3, "spawn, switch and exit stand in different tiles"
 
 
-@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12))
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
 @settings(max_examples=100, deadline=None)
-def test_a_level_can_be_made_again_from_its_entry(category, seed):
-    level, entry = generate(category, seed)
+def test_a_level_can_be_made_again_from_its_entry(category, seed, difficulty):
+    level, entry = generate(category, seed, difficulty)
     assert (entry.category, entry.seed) == (category, seed)
     np.random.seed(seed % 1000)  # a generator that used the global stream would differ now
     assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level
-    assert generate(category, seed)[0] == level
+    assert generate(category, seed, difficulty)[0] == level
+
+
+def spans(parameters):
+    """(name, low, high) of each span among the parameters of a recipe, and what is none as (name, value)."""
+    for name, value in parameters.items():
+        if not isinstance(value, tuple) or isinstance(value[0], str):
+            yield name, value
+        else:
+            yield from ((name, *span) for span in (value if isinstance(value[0], tuple) else (value,)))
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 1000), easy=st.floats(0, 1), hard=st.floats(0, 1))
+def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, easy, hard):
+    easy, hard = sorted((easy, hard))
+    families, parameters = zip(*(recipe(category, seed, d) for d in (None, easy, hard)), strict=True)
+    assert len(set(families)) == 1
+    for whole, low, high in zip(*map(spans, parameters), strict=True):
+        if len(whole) == 2:
+            assert whole == low == high, "what is no span stays as it is"
+            continue
+        name, first, last = whole
+        assert first <= low[1] <= low[2] <= last and first <= high[1] <= high[2] <= last
+        if name in LESS_IS_HARDER:
+            low, high = high, low
+        assert low[1] <= high[1] and low[2] <= high[2], name
+        assert low[2] - low[1] <= max(1, 0.75 * (last - first))
+
+
+def test_each_end_of_a_span_is_reached_by_a_difficulty():
+    assert recipe("medium", 0)[0] != recipe("medium", 1)[0], "the seeds below stand for several families"
+    for seed in range(50):
+        whole, easy, hard = (list(spans(recipe("medium", seed, d)[1])) for d in (None, 0, 1))
+        for (name, *span), (_, *low), (_, *high) in zip(whole, easy, hard, strict=True):
+            if len(span) == 2:
+                least, most = (high, low) if name in LESS_IS_HARDER else (low, high)
+                assert least[0] == span[0] and most[1] == span[1], name
+
+
+@pytest.mark.parametrize("category", ["simplest", "simpler", "simple", "medium", "complex", "exploration"])
+def test_the_way_grows_with_the_difficulty(category):
+    lengths = [
+        LevelBank([generate(category, seed, difficulty)[0] for seed in range(60)]).path_length.mean()
+        for difficulty in (0, 0.5, 1)
+    ]
+    assert lengths[0] < 0.95 * lengths[1] < 0.95**2 * lengths[2], lengths
+
+
+@pytest.mark.parametrize("difficulty", [-0.1, 1.1, float("nan")])
+def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
+    with pytest.raises(ValueError, match=r"difficulty .* must lie between 0 and 1"):
+        generate("simple", 0, difficulty)
+    with pytest.raises(GenerateError, match=r"difficulty .* must lie between 0 and 1"):
+        make_level_set(tmp_path / "set", ["simple"], 1, 0, difficulty=difficulty)
+    assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
@@ -263,6 +325,24 @@ def test_a_folder_made_with_another_seed_is_refused(tmp_path):
         make_level_set(tmp_path / "set", ["simplest"], 2, seed=1)
 
 
+def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2)
+    entry = level_set.entries[0]
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[0]
+    assert make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2).entries == level_set.entries
+    for other in (None, 0.8):
+        with pytest.raises(
+            GenerateError, match=rf"simple/000000\.map was made by .*; difficulty {other} gives .*use the"
+        ):
+            make_level_set(tmp_path / "set", ["simple"], 4, seed=0, difficulty=other)
+
+
+def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
+    LevelSet.write(tmp_path / "set", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
+    with pytest.raises(GenerateError, match=r"mine/000000\.map was made by other means, not with --seed 0"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0)
+
+
 def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "simplest", (("seven", {}),))
     monkeypatch.setitem(FAMILIES, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
@@ -278,10 +358,68 @@ def frames_of_high_levels(level):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_levels_that_cannot_be_finished_are_dropped_and_par_frames_are_kept(tmp_path, workers):
+def test_levels_that_cannot_be_finished_are_kept_apart(tmp_path, workers):
     level_set = make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=frames_of_high_levels, workers=workers)
     assert [entry.par_frames for entry in level_set.entries] == [level.spawn[1] for level in level_set]
     assert [entry.seed for entry in level_set.entries] == sorted(entry.seed for entry in level_set.entries)
+    assert len(LevelSet.open(tmp_path / "set")) == 20, "the others are no part of the set"
+    unfinished = LevelSet.open(tmp_path / "set" / UNFINISHED)
+    assert all(frames_of_high_levels(level) is None for level in unfinished)
+    assert {entry.par_frames for entry in unfinished.entries} == {None}
+    assert count_unfinished(tmp_path / "set") == {"simple": len(unfinished)}
+    seeds = [entry.seed for entry in (*level_set.entries, *unfinished.entries)]
+    assert sorted(seeds) == list(range(5 * 10**9, max(seeds) + 1)), "no level is lost or counted twice"
+
+
+def test_without_levels_that_cannot_be_finished_there_is_no_folder_for_them(tmp_path):
+    make_level_set(tmp_path / "set", ["simple"], 5, seed=5, verify=lambda level: 1)
+    assert not (tmp_path / "set" / UNFINISHED).exists() and count_unfinished(tmp_path / "set") == {}
+
+
+@given(
+    verified=st.lists(st.integers(1, 40), max_size=3),
+    writes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=4),
+    save_every=st.sampled_from([0.0, 1e9]),
+)
+@settings(max_examples=20, deadline=None)
+@example(verified=[], writes=[(2, True), (3, True), (4, True)], save_every=1e9)
+def test_interruptions_at_any_moment_leave_no_trace(tmp_path_factory, verified, writes, save_every):
+    """verified: candidates after which a try is interrupted.  writes: the same for indices written, and whether the process
+    is killed, so that nothing is written any more."""
+    folder = tmp_path_factory.mktemp("sets")
+    write_index = levelset_module._write_index
+
+    def make(name, verify=frames_of_high_levels, write=write_index):
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(dataset_module, "SAVE_EVERY_S", save_every)
+            patch.setattr(levelset_module, "_write_index", write)
+            make_level_set(folder / name, ["simplest", "simple"], 4, seed=5, verify=verify)
+
+    def stopping(after, what, killed=False):
+        calls = itertools.count(1)
+
+        def call(*arguments):
+            number = next(calls)
+            if killed and number > after:
+                raise KeyboardInterrupt
+            result = what(*arguments)
+            if number == after:
+                raise KeyboardInterrupt
+            return result
+
+        return call
+
+    def contents(name):
+        sets = [LevelSet.open(folder / name), LevelSet.open(folder / name / UNFINISHED)]
+        return [(level_set.entries, list(level_set)) for level_set in sets]
+
+    for after in verified:
+        make("stopped", verify=stopping(after, frames_of_high_levels))
+    for after, killed in writes:
+        make("stopped", write=stopping(after, write_index, killed))
+    make("stopped")
+    make("straight")
+    assert contents("stopped") == contents("straight")
 
 
 @pytest.fixture
@@ -300,6 +438,29 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert "5 levels of category simplest" in capsys.readouterr().out
     assert all(entry.par_frames for entry in LevelSet.open(out).entries)
     assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 1
+    assert "error: " in capsys.readouterr().err
+
+
+def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):
+    arguments = [
+        "--category",
+        "simple",
+        "--count",
+        "6",
+        "--seed",
+        "5",
+        "--out",
+        str(tmp_path / "set"),
+        "--difficulty",
+        "0.5",
+    ]
+    assert script.main(arguments) == 0
+    lost = len(LevelSet.open(tmp_path / "set" / UNFINISHED))
+    told = f"6 levels of category simple; the planner could not finish {lost} more ({lost / (6 + lost):.1%})"
+    assert told in capsys.readouterr().out
+    assert script.main(arguments) == 0
+    assert told in capsys.readouterr().out, "nothing is made or counted a second time"
+    assert script.main([*arguments[:-1], "0.9"]) == 1
     assert "error: " in capsys.readouterr().err
 
 

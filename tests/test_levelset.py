@@ -106,6 +106,14 @@ def test_a_plain_folder_is_a_level_set(tmp_path):
     assert level_set.fingerprint(1) == level_with_spawn(20).fingerprint
 
 
+def test_a_level_set_inside_a_plain_folder_is_no_part_of_it(path):
+    with pytest.raises(LevelSetError, match="holds no levels of its own, but the level sets set; open one of them"):
+        LevelSet.open(path.parent)
+    (path.parent / "caves").mkdir()
+    level_with_spawn(40).save(path.parent / "caves" / "a.map")
+    assert [entry.file for entry in LevelSet.open(path.parent).entries] == ["caves/a.map"]
+
+
 def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
     with pytest.raises(LevelSetError, match="nowhere does not exist; give a folder"):
         LevelSet.open(tmp_path / "nowhere")

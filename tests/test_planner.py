@@ -10,6 +10,7 @@ from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.batch import WON, BatchSimulator
 from nppsim.generate import generate
+from nppsim.generate.course import STATIONS, course
 from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level
 from nppsim.planner import Moment, Plan, par_frames, plan, polish, retime
 from nppsim.replay import Replay, on_grid
@@ -181,3 +182,9 @@ def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
     assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--min-hold", "0"]) == 2
     assert "min_hold must be at least 1" in capsys.readouterr().err
     assert not (tmp_path / "none.replay").exists()
+
+
+@pytest.mark.parametrize("kind", STATIONS)
+def test_every_kind_of_station_is_finished(kind):
+    courses = [course(seed, kinds=(kind,), stations=(1, 1), height=(14, 14)) for seed in range(3)]
+    assert sum(plan(level) is not None for level in courses) >= 2

@@ -1,12 +1,14 @@
 """Procedural levels by category, seeded.
 
 A *family* (one file each) is a pure function ``family(seed, **parameters) -> Level``.  A *category* is a list of
-recipes, families with parameters; ``generate(category, seed)`` picks one of them.  A level is made again from what
-the index of its level set says: ``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
+recipes, families with parameters; ``generate(category, seed)`` picks one of them, and a difficulty narrows the spans in
+which the family draws.  A level is made again from what the index of its level set says:
+``FAMILIES[entry.generator](entry.seed, **entry.parameters)``.
 
 Source of the categories: the kinds and sizes of the predecessor's generators, where they made sense.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -115,11 +117,11 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             "corridors",
             {
                 "pieces": (3, 5),
-                "length": (6, 16),
+                "length": (6, 14),
                 "height": (1, 3),
                 "shaft": (2, 4),
-                "drop": (4, 8),
-                "climb": (4, 10),
+                "drop": (4, 6),
+                "climb": (4, 8),
                 "mines": (0, 5),
             },
         ),
@@ -141,11 +143,11 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             "corridors",
             {
                 "pieces": (4, 5),
-                "length": (8, 20),
+                "length": (8, 12),
                 "height": (1, 3),
-                "shaft": (3, 6),
-                "drop": (6, 10),
-                "climb": (6, 12),
+                "shaft": (2, 5),
+                "drop": (3, 6),
+                "climb": (4, 7),
                 "mines": (3, 9),
             },
         ),
@@ -153,6 +155,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     # Many rooms and dead ends.
     "exploration": (
         ("maze", {"width": (15, 40), "height": (10, 20), "cell": (1, 4)}),
+        ("maze", {"width": (24, 42), "height": (14, 23), "cell": (2, 3)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (4, 9), "height": (5, 9), "doors": (0, 2)}),
         ("chambers", {"grid": ((3, 4), (2, 2)), "width": (4, 9), "height": (4, 8), "doors": (0, 3)}),
         ("chambers", {"grid": ((3, 5), (3, 3)), "width": (4, 8), "height": (4, 5), "doors": (0, 2)}),
@@ -179,7 +182,7 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
             },
         ),
     ),
-    # Machines: launch pads, bounce blocks, one-ways, thwumps, drones, guards, boost pads; and curves.
+    # Machines: launch pads, bounce blocks, one-ways, thwumps, shove thwumps, drones, guards, boost pads, death balls; curves.
     "advanced": (
         ("course", {"kinds": ("launch",), "stations": (1, 2), "height": (14, 20)}),
         ("course", {"kinds": ("bounce",), "stations": (1, 2), "height": (10, 14)}),
@@ -191,6 +194,8 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("course", {"kinds": ("drone",), "stations": (1, 3), "height": (10, 14)}),
         ("course", {"kinds": ("guard",), "stations": (1, 2), "height": (8, 14)}),
         ("course", {"kinds": ("boost",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("shove",), "stations": (1, 2), "height": (10, 14)}),
+        ("course", {"kinds": ("ball",), "stations": (1, 2), "height": (10, 14)}),
         ("course", {"kinds": ("curves", "guard", "drone", "thwump"), "stations": (2, 3), "height": (10, 14)}),
         ("course", {"kinds": tuple(STATIONS), "stations": (2, 4), "height": (14, 22)}),
         ("chambers", {"grid": ((2, 3), (1, 1)), "width": (6, 10), "height": (5, 8), "drones": (1, 2)}),
@@ -198,15 +203,46 @@ RECIPES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     ),
 }
 CATEGORIES = tuple(RECIPES)
+LESS_IS_HARDER = frozenset({"spacing", "island", "cell"})  # of all other parameters, more is harder
+WINDOW = 0.5  # of a span: what a difficulty leaves of it; half of that at either end
 
 
-def generate(category: str, seed: int) -> tuple[Level, LevelEntry]:
-    """The level of a category that belongs to a seed (0 or more), and its entry for the index of a level set.
+def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[str, dict[str, Any]]:
+    """Family and parameters of the level of a category that belongs to a seed.
 
-    The same arguments give the same level.  Raises ValueError for an unknown category.
+    difficulty: 0 to 1: how far up its span each parameter is drawn; None draws from whole spans.
+    Raises ValueError for an unknown category, and for a difficulty out of range.
     """
     if category not in RECIPES:
         raise ValueError(f"category {category!r} has no generators yet; choose from {', '.join(CATEGORIES)}")
     recipes = RECIPES[category]
     family, parameters = recipes[generator(category, seed).integers(len(recipes))]
+    if difficulty is None:
+        return family, parameters
+    if not 0 <= difficulty <= 1:
+        raise ValueError(f"difficulty {difficulty} must lie between 0 and 1")
+    return family, {
+        name: _narrow(value, 1 - difficulty if name in LESS_IS_HARDER else difficulty)
+        for name, value in parameters.items()
+    }
+
+
+def generate(category: str, seed: int, difficulty: float | None = None) -> tuple[Level, LevelEntry]:
+    """The level of a category that belongs to a seed (0 or more), and its entry for the index of a level set.
+
+    The same arguments give the same level.  difficulty and errors: as for ``recipe``.
+    """
+    family, parameters = recipe(category, seed, difficulty)
     return FAMILIES[family](seed, **parameters), LevelEntry(category, family, parameters, seed)
+
+
+def _narrow(value: Any, where: float) -> Any:
+    """A span narrowed to the window around the point ``where`` (0 to 1) of it; spans in a tuple, each of them; anything
+    else as it is."""
+    if not isinstance(value, tuple) or isinstance(value[0], str):
+        return value
+    if isinstance(value[0], tuple):
+        return tuple(_narrow(span, where) for span in value)
+    low, high = value
+    ends = max(0.0, where - WINDOW / 2), min(1.0, where + WINDOW / 2)
+    return tuple(low + math.floor(end * (high - low) + 0.5) for end in ends)

@@ -20,7 +20,7 @@ from nppsim.generate.sketch import (
 )
 from nppsim.level import COLUMNS, ROWS, Level
 
-MAX_TRIES = 500
+MAX_TRIES = 5000
 CENTRE = (60, 120)  # row and column of the drawing board where a chain begins
 BOARD = (120, 240)
 

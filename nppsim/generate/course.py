@@ -9,11 +9,13 @@ from nppsim.level import (
     BOOST_PAD,
     BOUNCE_BLOCK,
     COLUMNS,
+    DEATH_BALL,
     FLOOR_GUARD,
     LAUNCH_PAD,
     MINE,
     MINI_DRONE,
     ONE_WAY,
+    SHOVE_THWUMP,
     THWUMP,
     ZAP_DRONE,
     Level,
@@ -202,6 +204,22 @@ def _curves(rng, board: _Board) -> None:
         board.add(draw(rng, (1, 2)), board.ground)
 
 
+def _shove(rng, board: _Board) -> None:
+    """A deadly pit with shove thwumps to step on; each goes down when the ninja leaves it, and comes back slowly."""
+    pit = board.pit(rng, draw(rng, (11, 18)))
+    spacing = draw(rng, (3, 4))
+    for column in pit[1:-1:spacing]:
+        board.put(SHOVE_THWUMP, column, STEPS * board.ground - 2)
+
+
+def _ball(rng, board: _Board) -> None:
+    """A hall with one or two death balls in the air; they come to meet the ninja."""
+    clear = min(draw(rng, (5, 7)), board.rows - board.ground)
+    hall = board.add(draw(rng, (6, 10)), board.ground, clear)
+    for column in rng.permutation(hall[2:])[: draw(rng, (1, 2))].tolist():
+        board.put(DEATH_BALL, column, STEPS * (board.ground + draw(rng, (2, clear - 1))))
+
+
 STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {
     "launch": _launch,
     "bounce": _bounce,
@@ -213,4 +231,6 @@ STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {
     "guard": _guard,
     "boost": _boost,
     "curves": _curves,
+    "shove": _shove,
+    "ball": _ball,
 }

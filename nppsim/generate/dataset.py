@@ -1,9 +1,14 @@
-"""Generated level sets: as many distinct levels of each category as wanted, resumable, on all cores."""
+"""Generated level sets: as many distinct levels of each category as wanted, resumable, on all cores.
 
+Levels that nobody could finish are kept apart, in a second level set in the folder ``unfinished`` of the set.
+"""
+
+import json
 import multiprocessing
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,10 +16,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from nppsim.generate import CATEGORIES, generate
+from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.level import Level, mirror
 from nppsim.levelset import INDEX, LevelEntry, LevelSet
 
+UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
 PATIENCE = 2000  # candidates in a row without a new level, after which a category is taken to be exhausted
 SAVE_EVERY_S = 20.0  # what an interruption can cost, at most
@@ -34,6 +40,7 @@ def make_level_set(
     count: int,
     seed: int,
     *,
+    difficulty: float | None = None,
     exclude: Sequence[LevelSet] = (),
     verify: Verify | None = None,
     workers: int | None = None,
@@ -42,15 +49,18 @@ def make_level_set(
     """Make a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
     A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend on
-    categories, count, seed, exclude and verify alone, not on ``workers`` nor on interruptions.
+    categories, count, seed, difficulty, exclude and verify alone, not on ``workers`` nor on interruptions.
 
-    path: the folder; new, or made by this function with the same seed.
+    path: the folder; new, or made by this function with the same seed and difficulty.
     seed: 0 or more; sets with different seeds draw from different streams of level seeds.
-    verify: par frames of a level, or None if it cannot be finished (the level is then dropped).  With several workers
-        it must be a function that can be pickled.  Without it, ``par_frames`` is null in the index.
+    difficulty: see ``recipe``.
+    verify: par frames of a level, or None if it cannot be finished: the level then goes into the level set in
+        ``path / UNFINISHED``, which exists once it has a level, and does not count.  With several workers it must be a
+        function that can be pickled.  Without it, ``par_frames`` is null in the index.
     workers: processes; by default all available cores where that pays.
     progress: called with a category and the number of its levels made so far.
-    Raises GenerateError for bad arguments, a folder made with another seed, and a category that runs out of levels.
+    Raises GenerateError for bad arguments, a folder made with another seed or difficulty, and a category that runs out of
+    levels.
     An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
     """
     path = Path(path)
@@ -59,8 +69,11 @@ def make_level_set(
             raise GenerateError(f"category {category!r} has no generators yet; choose from {', '.join(CATEGORIES)}")
     if count < 1 or seed < 0:
         raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
-    entries = _begin_or_resume(path, seed)
+    if difficulty is not None and not 0 <= difficulty <= 1:
+        raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
+    entries = _begin_or_resume(path, seed, difficulty)
     taken = {entry.fingerprint for entry in entries}
+    taken.update(entry.fingerprint for entry in _unfinished_entries(path))
     for level_set in exclude:
         taken.update(level_set.fingerprint(i) for i in range(len(level_set)))
     missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
@@ -69,56 +82,89 @@ def make_level_set(
     for category in dict.fromkeys(categories):
         made = [entry for entry in entries if entry.category == category]
         first_seed = made[-1].seed + 1 if made else seed * STREAM
-        with _candidates(category, range(first_seed, (seed + 1) * STREAM), verify, workers) as candidates:
+        seeds = range(first_seed, (seed + 1) * STREAM)
+        with _candidates(category, seeds, difficulty, verify, workers) as candidates:
             _fill(path, category, len(made), count, candidates, taken, progress)
     return LevelSet.open(path)
 
 
-def _begin_or_resume(path: Path, seed: int) -> tuple[LevelEntry, ...]:
+def count_unfinished(path: str | Path) -> dict[str, int]:
+    """How many levels of each category nobody could finish when the level set at ``path`` was made; 0 are left out."""
+    return dict(Counter(entry.category for entry in _unfinished_entries(Path(path))))
+
+
+def _unfinished_entries(path: Path) -> tuple[LevelEntry, ...]:
+    folder = path / UNFINISHED
+    return LevelSet.open(folder, may_be_empty=True).entries if (folder / INDEX).exists() else ()
+
+
+def _begin_or_resume(path: Path, seed: int, difficulty: float | None) -> tuple[LevelEntry, ...]:
     """Entries that are there already."""
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
     for entry in entries:
-        if entry.seed is None or entry.seed // STREAM != seed:
-            other = "by other means" if entry.seed is None else f"with --seed {entry.seed // STREAM}"
+        unknown = entry.seed is None or entry.category not in CATEGORIES
+        if unknown or entry.seed // STREAM != seed:
+            other = "by other means" if unknown else f"with --seed {entry.seed // STREAM}"
             raise GenerateError(
                 f"{path}: level {entry.file} was made {other}, not with --seed {seed}; use that seed, or another folder"
+            )
+        family, parameters = recipe(entry.category, entry.seed, difficulty)
+        if family != entry.generator or json.dumps(parameters) != json.dumps(entry.parameters):
+            raise GenerateError(
+                f"{path}: level {entry.file} was made by {entry.generator} with {entry.parameters}; difficulty "
+                f"{difficulty} gives {family} with {parameters}; use the set's own --difficulty, or another folder"
             )
     return entries
 
 
 def _fill(path, category, have, count, candidates, taken, progress) -> None:
     """Append new levels to the set until it has ``count`` of the category."""
-    fresh, misses, saved = [], 0, time.monotonic()
+    fresh, unfinished, misses, saved = [], [], 0, time.monotonic()
     try:
         while have + len(fresh) < count:
-            level, entry, mirrored = next(candidates)
-            if level is None or entry.fingerprint in taken or mirrored in taken:
+            level, entry, mirrored, finished = next(candidates)
+            new = entry.fingerprint not in taken and mirrored not in taken
+            if new:
+                taken.add(entry.fingerprint)
+                (fresh if finished else unfinished).append((level, entry))
+            if new and finished:
+                misses = 0
+                if progress is not None:
+                    progress(category, have + len(fresh))
+            else:
                 misses += 1
                 if misses >= PATIENCE:
                     raise GenerateError(
                         f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then "
                         f"nothing new in {PATIENCE} candidates; ask for fewer levels, or exclude fewer"
                     )
-                continue
-            misses = 0
-            taken.add(entry.fingerprint)
-            fresh.append((level, entry))
-            if progress is not None:
-                progress(category, have + len(fresh))
             if time.monotonic() - saved > SAVE_EVERY_S:
-                LevelSet.append(path, fresh)
-                have, fresh, saved = have + len(fresh), [], time.monotonic()
+                _save(path, fresh, unfinished)
+                have, fresh, unfinished, saved = have + len(fresh), [], [], time.monotonic()
     finally:
-        if fresh:
-            LevelSet.append(path, fresh)
+        _save(path, fresh, unfinished)
+
+
+def _save(path: Path, fresh: list, unfinished: list) -> None:
+    """Append levels to the set and to its unfinished ones, whatever of it an interruption has left to be done.
+
+    The unfinished ones first: the last level of the set is where making it goes on, and all before it must be stored.
+    """
+    for folder, levels in ((path / UNFINISHED, unfinished), (path, fresh)):
+        if not levels:
+            continue
+        if not (folder / INDEX).exists():
+            LevelSet.write(folder, [])
+        stored = {entry.fingerprint for entry in LevelSet.open(folder, may_be_empty=True).entries}
+        LevelSet.append(folder, [(level, entry) for level, entry in levels if entry.fingerprint not in stored])
 
 
 @contextmanager
-def _candidates(category: str, seeds: range, verify: Verify | None, workers: int) -> Iterator[Iterator]:
-    """Candidates (level or None, entry, fingerprint of the mirror image) in the order of their seeds."""
-    make = partial(_candidate, category, verify)
+def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, workers: int) -> Iterator[Iterator]:
+    """Candidates (level, entry, fingerprint of the mirror image, whether it can be used) in the order of their seeds."""
+    make = partial(_candidate, category, difficulty, verify)
     if workers == 1:
         yield map(make, seeds)
         return
@@ -132,12 +178,8 @@ def _candidates(category: str, seeds: range, verify: Verify | None, workers: int
         yield chain.from_iterable(pool.imap(make, some, chunksize=chunk) for some in rounds)
 
 
-def _candidate(category: str, verify: Verify | None, seed: int) -> tuple[Level | None, LevelEntry, str]:
-    level, entry = generate(category, seed)
-    entry = replace(entry, fingerprint=level.fingerprint)
-    if verify is not None:
-        par_frames = verify(level)
-        if par_frames is None:
-            return None, entry, ""
-        entry = replace(entry, par_frames=int(par_frames))
-    return level, entry, mirror(level).fingerprint
+def _candidate(category: str, difficulty, verify: Verify | None, seed: int) -> tuple[Level, LevelEntry, str, bool]:
+    level, entry = generate(category, seed, difficulty)
+    par_frames = verify(level) if verify is not None else None
+    entry = replace(entry, fingerprint=level.fingerprint, par_frames=None if par_frames is None else int(par_frames))
+    return level, entry, mirror(level).fingerprint, verify is None or par_frames is not None
