@@ -15,9 +15,9 @@ INSTALLED := .venv/installed
 
 ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
 	--train-dataset datasets/train --test-dataset datasets/test --replay-data-dir datasets/demonstrations \
-	--bc-epochs 8 --bc-batch-size 512 --use-curriculum --hardware-profile auto --total-timesteps 1000000 \
-	--time-budget-minutes 6 --eval-freq 200000 --num-eval-episodes 300 \
-	--record-eval-videos --max-videos-per-category 3 --output-dir experiments
+	--max-demonstrations-per-category 150 --bc-epochs 6 --bc-batch-size 512 --use-curriculum --hardware-profile auto \
+	--total-timesteps 2000000 --time-budget-minutes 8 --eval-freq 500000 --num-eval-episodes 500 \
+	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
 PYTEST_ARGS ?=
 PHYSICS_TESTS := $(patsubst %,tests/test_%.py,scenarios entities physics twin naive_simulator segments verify paths observations)
 KERNEL_TESTS := $(PHYSICS_TESTS) $(patsubst %,tests/test_%.py,batch env vec_env reward planner shadow bench fuzz)
