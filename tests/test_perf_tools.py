@@ -170,9 +170,9 @@ def test_alternation_goes_a_b_b_a():
 
 
 def test_recorded_play_is_the_recordings_one_after_another():
-    folder = ROOT / "datasets" / "demonstrations" / "simplest"
+    replays = ROOT / "datasets" / "demonstrations" / "simplest.h5"
     settings = replace(TINY, envs=70, iterations=30)
-    work = recorded_play(folder, settings)
+    work = recorded_play(replays, settings)
     player = throughput.Player(work)
     wins = 0
     for _ in range(settings.rows):
@@ -185,7 +185,7 @@ def test_recorded_play_is_the_recordings_one_after_another():
 
 
 def test_recorded_play_that_goes_astray_is_an_error():
-    work = recorded_play(ROOT / "datasets" / "demonstrations" / "simplest", TINY)
+    work = recorded_play(ROOT / "datasets" / "demonstrations" / "simplest.h5", TINY)
     player = throughput.Player(replace(work, actions=np.zeros_like(work.actions)))
     player.play(TINY.rows)
     with pytest.raises(timing.TimingError, match="astray"):
