@@ -234,6 +234,7 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
         agreement = check_same_policy(cloned, ppo.policy, {key: dataset.observations[key][rows] for key in sim.keys})
         log(f"{moved}; {agreement:.0%} of greedy actions agree on {len(rows)} held-out decisions")
         ppo.anchor_to(cloned)
+        del dataset  # with images it is gigabytes
     ppo.set_logger(
         Logger(
             str(folder),
