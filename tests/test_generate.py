@@ -284,6 +284,8 @@ def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_p
         generate("hard", 0)
     with pytest.raises(GenerateError, match="choose from simplest, simplest_few_mines"):
         make_level_set(tmp_path / "set", ["hard"], 1, 0)
+    with pytest.raises(GenerateError, match="workers=0; give at least 1"):
+        make_level_set(tmp_path / "set", ["simple"], 1, 0, workers=0)
     with pytest.raises(ValueError, match="kind='round'; use 'flat'"):
         chamber(0, width=(6, 8), height=(4, 5), kind="round")
 
@@ -335,6 +337,14 @@ def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
             GenerateError, match=rf"simple/000000\.map was made by .*; difficulty {other} gives .*use the"
         ):
             make_level_set(tmp_path / "set", ["simple"], 4, seed=0, difficulty=other)
+
+
+def test_unfinished_levels_of_another_difficulty_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_module, "PATIENCE", 5)
+    with pytest.raises(GenerateError, match="nothing new in 5 candidates"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.2, verify=lambda level: None)
+    with pytest.raises(GenerateError, match=r"simple/000000\.map was made by .*; difficulty 0\.8 gives"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.8, verify=lambda level: 1)
 
 
 def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
