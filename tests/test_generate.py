@@ -279,6 +279,14 @@ def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
         assert (level.tiles[rows] != SOLID).any(axis=1).all()
 
 
+def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
+    level, entry = generate("advanced", 96146)
+    assert entry.generator == "course"
+    rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+    thwumps = level.records[level.records[:, 0] == THWUMP]
+    assert len(thwumps) and (thwumps[:, 2] // 4 - 1 >= rows.min()).all()
+
+
 def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simplest_few_mines"):
         generate("hard", 0)
