@@ -10,9 +10,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from bc.analysis import analyse
 from bc.dataset import DatasetError
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import export_minari, import_minari
+from bc.page import write_page
+from bc.report import render_report, summary
 from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.observe import layout
 
@@ -84,9 +87,7 @@ def _check(arguments) -> int:
 
 
 def _report(arguments) -> int:
-    from bc.analysis import analyse  # these need the extra "train"
-    from bc.page import write_page
-    from bc.report import render_report, summary
+    import matplotlib  # noqa: F401  the page needs it: told before minutes are spent on playing back
 
     if Path(arguments.out).suffix != ".html":
         raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
@@ -99,11 +100,12 @@ def _report(arguments) -> int:
         held_out=held_out,
         progress=_bar,
     )
+    print(summary(analysis))
     try:
         path = write_page(render_report(analysis), arguments.out)
     except OSError as error:
         raise DemonstrationError(f"--out {arguments.out}: cannot be written ({error.strerror})") from error
-    print(f"{summary(analysis)}\nreport: {path}")
+    print(f"report: {path}")
     return int(any(finding.problem for finding in analysis.findings))
 
 

@@ -133,7 +133,8 @@ class Coverage:
     def beyond(self, measure: str) -> int:
         """Number of levels above the largest value of a measure that is demonstrated."""
         values = self.measures[measure]
-        return int((values > np.nanmax(values[self.demonstrated])).sum()) if self.demonstrated.any() else len(values)
+        demonstrated = values[self.demonstrated & np.isfinite(values)]
+        return int((values > demonstrated.max(initial=-np.inf)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +203,7 @@ def analyse(
     entries = {key: entry for key, (entry, _level, _file) in known.items()}
     par = np.array([getattr(entries.get(key), "par_frames", None) or np.nan for key in content])
     way = bank.path_length[steps.level].astype(float)
-    pace = frames / np.where(way < MAX_PATH, way, np.nan)
+    pace = frames / np.where((way > 0) & (way < MAX_PATH), way, np.nan)
     leaks = [
         Anomaly(d.name, None, f"is the held-out level {forbidden[key][2]}, as it is or mirrored")
         for d, key in zip(demonstrations, content, strict=True)

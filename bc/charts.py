@@ -8,7 +8,7 @@ import numpy as np
 
 COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
 INK = "#8a8d99"  # readable on white and on black
-_STYLES = ("-", "--")  # of the first names, and of those for whom no colour is left
+_STYLES, _MARKERS = ("-", "--"), ("o", "^")  # of the first names, and of those for whom no colour is left
 _HEAT = ("#363b4c", "#3f8cf2")  # 0 and 1 of a table of shares; white is readable on both
 
 
@@ -106,8 +106,9 @@ def scatter_chart(
 ) -> bytes:
     """PNG of points (x, y) per name on logarithmic axes, with a line y = factor * x for each factor."""
     figure, axes = new_figure(title, size=(4.6, 3.2))
-    for colour, (name, (x, y)) in zip(line_colours(len(points)), points.items(), strict=True):
-        axes.scatter(x, y, s=7, color=colour, alpha=0.5, linewidths=0, label=name)
+    for i, (colour, (name, (x, y))) in enumerate(zip(line_colours(len(points)), points.items(), strict=True)):
+        marker = _MARKERS[i // len(COLOURS) % 2]
+        axes.scatter(x, y, s=7, marker=marker, color=colour, alpha=0.5, linewidths=0, label=name)
     ends = np.array([min(x.min() for x, _ in points.values()), max(x.max() for x, _ in points.values())])
     for factor in factors:
         axes.plot(ends, factor * ends, color=INK, linewidth=0.8, linestyle="--")

@@ -1,7 +1,7 @@
 """Demonstrations without a player: the planner's runs through a level set, one replay set per category.
 
 A file holds the runs in the order of the level set, whatever the number of workers and however often the making was
-interrupted: results are written in that order, and a call goes on behind the last level that has a run.
+interrupted: results are written in that order, and a call goes on at the last level that has a run.
 """
 
 import multiprocessing
@@ -79,8 +79,10 @@ def make_demonstrations(
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings.
+    DemonstrationError for one that was not made from these levels with these settings, and for fewer than 1 worker.
     """
+    if workers is not None and workers < 1:
+        raise DemonstrationError(f"workers {workers}; give at least 1, or none for all cores")
     settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
     entries: dict[str, LevelEntry] = {}
     for i, entry in enumerate(level_set.entries):
@@ -91,7 +93,10 @@ def make_demonstrations(
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
-        behind.update(ours[: max((ours.index(level) for level, _ in earlier), default=-1) + 1])
+        done = max((ours.index(level) for level, _ in earlier), default=-1) + 1
+        if done and settings.runs > 1:
+            done -= 1  # an interruption may have cut off some runs of the last one
+        behind.update(ours[:done])
         frames |= earlier
     found, duplicates, failed = len(frames), (len(level_set) - len(entries)) * settings.runs, 0
     todo = [entry for fingerprint, entry in entries.items() if fingerprint not in behind]
@@ -106,6 +111,8 @@ def make_demonstrations(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writers[entry.category] = closing.enter_context(ReplayWriter(path))
             for seed, run in runs:
+                if (entry.fingerprint, seed) in frames:
+                    continue
                 about = {"source": "planner", "seed": seed, "par_frames": entry.par_frames, "planner": asdict(settings)}
                 writers[entry.category].append(run, category=entry.category, **about)
                 frames[entry.fingerprint, seed] = run.frames

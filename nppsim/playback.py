@@ -10,7 +10,8 @@ from nppsim.replay import Replay, ReplayError
 from nppsim.replayset import ReplaySet
 from nppsim.simulate import simulate
 
-REPLAY_FILE, REPLAY_SET = SUFFIXES = (".replay", ".h5")
+REPLAY_SET = ".h5"
+SUFFIXES = (".replay", REPLAY_SET)
 FINISHED, DIED, RAN_OUT, UNREADABLE = "finished", "died", "ran out", "unreadable"
 _ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
 

@@ -100,9 +100,9 @@ class ReplayWriter:
                     _create(file)
                 self._append_to(file)
             os.replace(temporary, self.path)
+            self._pending.clear()  # at once: an interruption must not make the next flush write them again
         finally:
             temporary.unlink(missing_ok=True)
-        self._pending.clear()
 
     def _append_to(self, file):
         fingerprints = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}

@@ -231,6 +231,7 @@ def test_a_level_without_a_way_counts_in_no_quarter():
     way = np.append(np.arange(40.0), np.nan)
     coverage = Coverage(np.append(way[:-1] < 20, True), {"way": way})
     assert coverage.quarters("way") == (1, 1, 0, 0) and coverage.beyond("way") == 20
+    assert Coverage(np.isnan(way), {"way": way}).beyond("way") == 40
 
 
 # --- the page and the command ----------------------------------------------------------------------------------------
@@ -329,6 +330,7 @@ def test_a_bar_is_shown_on_a_terminal_only(folder, capsys, monkeypatch):
 def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(command_line, "analyse", None)  # told before anything is played
     assert run_command(folder / "replays", "--out", folder / "out.html") == 2
     assert "matplotlib is not installed; install the extra: pip install -e '.[train]'" in capsys.readouterr().err
 

@@ -279,11 +279,21 @@ def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
         assert (level.tiles[rows] != SOLID).any(axis=1).all()
 
 
+def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
+    level, entry = generate("advanced", 96146)
+    assert entry.generator == "course"
+    rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+    thwumps = level.records[level.records[:, 0] == THWUMP]
+    assert len(thwumps) and (thwumps[:, 2] // 4 - 1 >= rows.min()).all()
+
+
 def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simplest_few_mines"):
         generate("hard", 0)
     with pytest.raises(GenerateError, match="choose from simplest, simplest_few_mines"):
         make_level_set(tmp_path / "set", ["hard"], 1, 0)
+    with pytest.raises(GenerateError, match="workers=0; give at least 1"):
+        make_level_set(tmp_path / "set", ["simple"], 1, 0, workers=0)
     with pytest.raises(ValueError, match="kind='round'; use 'flat'"):
         chamber(0, width=(6, 8), height=(4, 5), kind="round")
 
@@ -335,6 +345,14 @@ def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
             GenerateError, match=rf"simple/000000\.map was made by .*; difficulty {other} gives .*use the"
         ):
             make_level_set(tmp_path / "set", ["simple"], 4, seed=0, difficulty=other)
+
+
+def test_unfinished_levels_of_another_difficulty_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_module, "PATIENCE", 5)
+    with pytest.raises(GenerateError, match="nothing new in 5 candidates"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.2, verify=lambda level: None)
+    with pytest.raises(GenerateError, match=r"simple/000000\.map was made by .*; difficulty 0\.8 gives"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.8, verify=lambda level: 1)
 
 
 def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):

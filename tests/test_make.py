@@ -109,6 +109,26 @@ def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch)
     assert content(tmp_path / "parts") == content(tmp_path / "whole")
 
 
+def test_an_interruption_between_the_runs_of_a_level_costs_none(levels, tmp_path, monkeypatch):
+    varied = PlannerSettings(runs=2, noise=30.0)
+    make_demonstrations(levels, tmp_path / "whole", varied, workers=1)
+    append, left = ReplayWriter.append, iter(range(3))
+
+    def interrupted(*arguments, **more):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        append(*arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplayWriter, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make_demonstrations(levels, tmp_path / "cut", varied, workers=1)
+    assert sum(map(len, content(tmp_path / "cut").values())) == 3
+    made = make_demonstrations(levels, tmp_path / "cut", varied, workers=1)
+    assert made.found == 3 and content(tmp_path / "cut") == content(tmp_path / "whole")
+    assert make_demonstrations(levels, tmp_path / "cut", varied, workers=1).written == 0
+
+
 def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monkeypatch):
     def planned(level, frame_skip, *, seed, **more):
         if seed == 7:
@@ -175,6 +195,7 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
     for more, message in [
         (["--runs", "2"], "was made with"),
         (["--runs", "0"], "runs 0; give at least 1"),
+        (["--workers", "0"], "workers 0; give at least 1"),
         (["--levels", "nowhere"], "nowhere does not exist"),
     ]:
         assert call(*more) == 2

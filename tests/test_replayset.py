@@ -114,6 +114,21 @@ def test_what_was_recorded_before_an_exception_is_kept(tmp_path):
         assert len(found) == 1
 
 
+def test_an_interruption_right_after_the_file_is_in_place_writes_nothing_twice(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    writer = ReplayWriter(tmp_path / "play.h5")
+    writer.append(replay())
+    with monkeypatch.context() as patch:
+        patch.setattr(replayset.Path, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.flush()
+    writer.flush()
+    with ReplaySet(tmp_path / "play.h5") as found:
+        assert len(found) == 1
+
+
 @pytest.mark.parametrize(
     ("one", "more", "message"),
     [

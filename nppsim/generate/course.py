@@ -154,7 +154,7 @@ def _one_way_gate(rng, board: _Board) -> None:
 
 def _thwump(rng, board: _Board) -> None:
     """A passage under one or two thwumps."""
-    clear = draw(rng, (3, 6))
+    clear = min(draw(rng, (3, 6)), board.rows - board.ground)
     passage = board.add(draw(rng, (4, 8)), board.ground, clear)
     hung = passage[1:-1] if len(passage) < 7 else (passage[1], passage[-2])
     for column in rng.permutation(hung)[: draw(rng, (1, 2)) if len(passage) >= 7 else 1].tolist():

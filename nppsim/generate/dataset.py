@@ -71,6 +71,8 @@ def make_level_set(
         raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
     if difficulty is not None and not 0 <= difficulty <= 1:
         raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
+    if workers is not None and workers < 1:
+        raise GenerateError(f"workers={workers}; give at least 1, or none for all cores")
     entries = _begin_or_resume(path, seed, difficulty)
     taken = {entry.fingerprint for entry in entries}
     taken.update(entry.fingerprint for entry in _unfinished_entries(path))
@@ -103,7 +105,7 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None) -> tuple[L
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
-    for entry in entries:
+    for entry in (*entries, *_unfinished_entries(path)):
         unknown = entry.seed is None or entry.category not in CATEGORIES
         if unknown or entry.seed // STREAM != seed:
             other = "by other means" if unknown else f"with --seed {entry.seed // STREAM}"
