@@ -487,7 +487,7 @@ def _coverage_findings(coverage):
         if c.demonstrated.all():
             continue
         yield Finding(
-            False, f"{category}: {c.demonstrated.sum()} of {number} levels have a demonstration ({c.share:.0%})"
+            False, f"{category}: {c.demonstrated.sum()} of {number} levels have a demonstration ({c.share:.1%})"
         )
         for measure in c.measures:
             if beyond := c.beyond(measure):

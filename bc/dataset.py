@@ -3,7 +3,7 @@
 The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
 observations cannot differ; each observation is copied *before* the step that its action drives.  The file (HDF5, layout
 in ``docs/file_formats.md``) is a cache named after everything that its content depends on: the replays' bytes, the
-observation layout, the simulator's sources, and the settings.
+observation layout, the sources of the simulator and of this recording, and the settings.
 """
 
 import hashlib
@@ -31,6 +31,8 @@ MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest 
 _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
 _CHUNK_ROWS = 64
 _WON = 1  # outcome in BatchSimulator.episode
+# What turns replays into rows, beside the kernels: a change of it makes another dataset.
+_CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"), Path(nppsim.replay.__file__))
 _REBUILD = "delete it, it will be rebuilt"
 
 
@@ -117,6 +119,7 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig) -> str:
         "format": FORMAT_VERSION,
         "layout": layout.fingerprint(config.observations),
         "sources": source_digest(),
+        "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
         "replays": sorted((file.name, file.category, hashlib.sha256(file.data).hexdigest()) for file in files),
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ A file holds the runs in the order of the level set, whatever the number of work
 interrupted: results are written in that order, and a call goes on at the last level that has a run.
 """
 
+import math
 import multiprocessing
 import os
 import signal
@@ -42,7 +43,7 @@ class PlannerSettings:
 
     def __post_init__(self):
         for name, low in {"frame_skip": 1, "seed": 0, "runs": 1, "budget": 1, "min_hold": 1, "noise": 0}.items():
-            if not getattr(self, name) >= low:
+            if not low <= getattr(self, name) < math.inf:
                 raise DemonstrationError(f"{name.replace('_', '-')} {getattr(self, name)}; give at least {low}")
 
 

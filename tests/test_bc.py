@@ -360,7 +360,7 @@ def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
     assert load_or_build(folder, tmp_path / "cache", config, log=log.append).key != first.key
 
 
-def test_the_key_follows_everything_the_content_depends_on(monkeypatch):
+def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path):
     files = [ReplayFile("x/a", "a", "simple", b"1"), ReplayFile("x/b", "b", "simple", b"2")]
     config = DatasetConfig(observations=STATE)
     key = content_key(files, config)
@@ -376,6 +376,10 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch):
         content_key(files, replace(config, mirror=True)),
         content_key(files, replace(config, max_per_category=1)),
     ]
+    with monkeypatch.context() as changed:
+        (tmp_path / "dataset.py").write_text("another program")
+        changed.setattr(bc.dataset, "_CODE", (tmp_path / "dataset.py", *bc.dataset._CODE[1:]))
+        variants.append(content_key(files, config))
     monkeypatch.setattr(bc.dataset.layout, "VERSION", bc.dataset.layout.VERSION + 1)
     variants.append(content_key(files, config))
     monkeypatch.undo()
