@@ -43,8 +43,10 @@ class PlannerSettings:
 
     def __post_init__(self):
         for name, low in {"frame_skip": 1, "seed": 0, "runs": 1, "budget": 1, "min_hold": 1, "noise": 0}.items():
-            if not low <= getattr(self, name) < math.inf:
+            if not getattr(self, name) >= low:
                 raise DemonstrationError(f"{name.replace('_', '-')} {getattr(self, name)}; give at least {low}")
+        if math.isinf(self.noise):
+            raise DemonstrationError(f"noise {self.noise}; give at least 0, and a finite number of px")
 
 
 @dataclass(frozen=True)

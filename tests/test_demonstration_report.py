@@ -222,7 +222,7 @@ def test_levels_with_and_without_demonstration(tmp_path):
     assert not coverage["long"].demonstrated.any() and coverage["long"].quarters("way") == ()
     texts = [f.text for f in analyse(files, 4, levels=[every]).findings]
     assert "long: none of 1 levels has a demonstration" in texts
-    assert "short: 10 of 41 levels have a demonstration (24%)" in texts
+    assert "short: 10 of 41 levels have a demonstration (24.4%)" in texts
     assert "short: 1 of 41 levels have more hazards than any with a demonstration" in texts
     assert any("cover the long levels less" in text for text in texts)
 

@@ -172,7 +172,9 @@ def test_files_made_otherwise_are_refused(levels, tmp_path):
     assert content(tmp_path / "out") == before
 
 
-@pytest.mark.parametrize("setting", [{"runs": 0}, {"min_hold": 0}, {"noise": float("nan")}, {"noise": float("inf")}, {"budget": -1}])
+@pytest.mark.parametrize(
+    "setting", [{"runs": 0}, {"min_hold": 0}, {"noise": float("nan")}, {"noise": float("inf")}, {"budget": -1}]
+)
 def test_settings_are_checked(setting):
     with pytest.raises(DemonstrationError, match="give at least"):
         PlannerSettings(**setting)
