@@ -4,6 +4,7 @@ A file holds the runs in the order of the level set, whatever the number of work
 interrupted: results are written in that order, and a call goes on behind the last level that has a run.
 """
 
+import math
 import multiprocessing
 import os
 import signal
@@ -44,6 +45,8 @@ class PlannerSettings:
         for name, low in {"frame_skip": 1, "seed": 0, "runs": 1, "budget": 1, "min_hold": 1, "noise": 0}.items():
             if not getattr(self, name) >= low:
                 raise DemonstrationError(f"{name.replace('_', '-')} {getattr(self, name)}; give at least {low}")
+        if math.isinf(self.noise):
+            raise DemonstrationError("noise inf; give a finite number of px")
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,10 @@ def make_demonstrations(
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings.
+    DemonstrationError for one that was not made from these levels with these settings, and for no workers.
     """
+    if workers is not None and workers < 1:
+        raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
     entries: dict[str, LevelEntry] = {}
     for i, entry in enumerate(level_set.entries):
