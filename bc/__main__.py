@@ -138,8 +138,13 @@ def _import(arguments) -> int:
     if taken := [target for target in targets if target.exists()]:
         raise DemonstrationError(f"{taken[0]}: is there already; choose another folder")
     for file, target in zip(files, targets, strict=True):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.data)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.data)
+        except OSError as error:
+            raise DemonstrationError(
+                f"{target}: cannot be written ({error.strerror}); choose another folder"
+            ) from error
     print(f"{len(files)} replays in {arguments.out}")
     return 0
 

@@ -21,7 +21,7 @@ import nppsim
 from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from nppsim._cache import source_digest
-from nppsim.level import symmetric_fingerprint
+from nppsim.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
@@ -315,6 +315,17 @@ class BCDataset:
     def nbytes(self) -> int:
         """Bytes of the observations in memory."""
         return sum(values.nbytes for values in self.observations.values())
+
+    def check_held_out(self, levels: Iterable[Level]) -> None:
+        """Raise DatasetError if a demonstration is of one of ``levels``, those to be tested on, or of its mirror image."""
+        held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
+        leaked = [i for i, level in enumerate(self.level_fingerprints) if level in held_out]
+        if leaked:
+            raise DatasetError(
+                f"{len(leaked)} of {len(self.names)} demonstrations are of test levels, as they are or mirrored, e.g. "
+                f"{self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there would measure "
+                "memory. Remove these demonstrations (python -m bc report --held-out names them), or test on other levels"
+            )
 
     def rows(self, validation: bool) -> np.ndarray:
         """int64[n]: rows of the training or of the validation part."""

@@ -82,10 +82,10 @@ def make_demonstrations(
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings, and for fewer than 1 worker.
+    DemonstrationError for one that was not made from these levels with these settings, and for no workers.
     """
     if workers is not None and workers < 1:
-        raise DemonstrationError(f"workers {workers}; give at least 1, or none for all cores")
+        raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
     entries: dict[str, LevelEntry] = {}
     for i, entry in enumerate(level_set.entries):

@@ -197,6 +197,8 @@ def _replays(arguments) -> int:
 def _diff(arguments) -> int:
     from nppsim import diff
 
+    if arguments.out:
+        _check_picture(arguments.out)
     a, b = Replay.load(arguments.a), Replay.load(arguments.b)
     difference, *runs = diff.compare(a, b, arguments.sections)
     print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.report(difference))
@@ -297,6 +299,9 @@ def _render(arguments) -> int:
     *level, out = arguments.paths
     if len(level) != (0 if arguments.sheet else 1):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
+    if arguments.count < 1:
+        raise CommandError(f"--count {arguments.count} must be at least 1")
+    _check_picture(out)
     try:
         if arguments.sheet:
             levels = LevelSet.open(arguments.sheet)
@@ -313,6 +318,11 @@ def _render(arguments) -> int:
         raise CommandError(str(error)) from error
     print(f"{out}: {picture.width} x {picture.height}")
     return 0
+
+
+def _check_picture(path: str) -> None:
+    if Path(path).suffix.lower() != ".png":
+        raise CommandError(f"{path}: the picture is a PNG file; give a name that ends in .png")
 
 
 def _generate(arguments) -> int:
@@ -343,6 +353,8 @@ def _plan(arguments) -> int:
         raise CommandError(f"--budget {arguments.budget} must be at least 1")
     if arguments.polish < 0:
         raise CommandError(f"--polish {arguments.polish} must be at least 0")
+    if arguments.seed < 0:
+        raise CommandError(f"--seed {arguments.seed} must be at least 0")
     level = Level.load(arguments.level)
     options = {"seed": arguments.seed, "min_hold": arguments.min_hold}
     try:
@@ -352,7 +364,8 @@ def _plan(arguments) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     if run is None:
-        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; raise --budget")
+        odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
+        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; raise --budget{odd}")
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
     return 0

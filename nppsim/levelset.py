@@ -34,6 +34,7 @@ INDEX = "index.json"
 FORMAT, VERSION = "nppsim level set", 1
 UNCATEGORISED = "uncategorised"
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
+_REPLAYS = {".replay", ".h5"}  # would be read as levels of nonsense
 
 
 class LevelSetError(ValueError):
@@ -217,6 +218,11 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
             if not name.startswith(".") and Path(name).suffix.lower() not in _NOT_LEVELS
         ]
     files.sort(key=lambda file: file.parts)
+    for file in files:
+        if file.suffix.lower() in _REPLAYS:
+            raise LevelSetError(
+                f"{path / file} holds replays, no level; give a folder of level files, or move the replays out of it"
+            )
     return [
         LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
         for file in files

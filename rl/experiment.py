@@ -217,6 +217,8 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     cloned_result = cloned = None
     if pretrained:
         dataset = load_demonstrations(config, architecture.observations, seed, log)
+        if config.single_level is None:
+            dataset.check_held_out(level for level, _ in data.test)
         statistics = dataset.statistics()
         cloned = build_policy(name, statistics, precision=plan.precision, device=device)
         cloned_result = pretrain(config, cloned, dataset, folder / "pretrain", writer, device, seed, log)

@@ -61,6 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (GenerateError, LevelSetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(
+            f"error: --out {options.out}: cannot be written ({error.strerror}); choose another folder", file=sys.stderr
+        )
+        return 1
     except KeyboardInterrupt:
         print(f"interrupted; {options.out} keeps what was made, the same command continues", file=sys.stderr)
         return 130

@@ -31,8 +31,12 @@ def main(argv: list[str] | None = None) -> int:
         made = make_demonstrations(
             arguments.levels, arguments.out, settings, workers=arguments.workers, progress=progress
         )
-    except (DemonstrationError, LevelSetError, ReplayError, OSError) as error:
+    except (DemonstrationError, LevelSetError, ReplayError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"error: --out {arguments.out}: cannot be written ({reason}); choose another folder", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"interrupted; {arguments.out} keeps what was made, the same command continues", file=sys.stderr)

@@ -72,8 +72,11 @@ def run(arguments, folder: Path, best: Path) -> None:
         arguments.mirror_demonstrations,
         arguments.max_demonstrations_per_category,
     )
-    suite = None if arguments.test_dataset is None else make_suite(arguments, observations)
+    test = None if arguments.test_dataset is None else LevelSet.open(arguments.test_dataset)
+    suite = None if test is None else make_suite(arguments, test, observations)
     dataset = load_or_build(arguments.replay_data_dir, arguments.output_dir / "cache", settings, progress=bar)
+    if test is not None:
+        dataset.check_held_out(test)
 
     plan = hardware.plan(observations, device=arguments.device, precision=arguments.precision)
     torch.set_num_threads(plan.torch_threads)
@@ -103,9 +106,9 @@ def run(arguments, folder: Path, best: Path) -> None:
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
-def make_suite(arguments, observations) -> EvaluationSuite:
+def make_suite(arguments, test: LevelSet, observations) -> EvaluationSuite:
     return EvaluationSuite(
-        LevelSet.open(arguments.test_dataset),
+        test,
         episodes_per_category=arguments.num_eval_episodes,
         seed=arguments.seed,
         frame_skip=arguments.frame_skip,

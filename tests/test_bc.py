@@ -672,6 +672,18 @@ def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, mes
     assert not list(tmp_path.glob("out/pretrain_*"))
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrored):
+    folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels"
+    levels.mkdir()
+    (mirror(level(40)) if mirrored else level(40)).save(levels / "a.map")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--test-dataset", str(levels)]
+    assert load_script().main([*command, "--output-dir", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr().err
+    assert "error: 1 of 3 demonstrations are of test levels" in printed and "2025_train_simple_1.replay of " in printed
+    assert not list(tmp_path.glob("out/pretrain_*"))
+
+
 def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
     script = load_script()
     save = script.checkpoint.save

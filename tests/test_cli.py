@@ -77,7 +77,14 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
         (["simulate", "{level}"], "level.map"),
         (["render", "{level}"], "give LEVEL and OUT.png"),
         (["render", "absent.map", "out.png"], "absent.map"),
-        (["render", "{level}", "{folder}/out.unknown"], "unknown"),
+        (
+            ["render", "{level}", "{folder}/out.unknown"],
+            "out.unknown: the picture is a PNG file; give a name that ends in .png",
+        ),
+        (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0 must be at least 1"),
+        (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
+        (["diff", "{play}", "{play}", "--out", "out.gif"], "out.gif: the picture is a PNG file"),
+        (["plan", "{play}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category 'impossible'"),
         (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
         (["generate", "simple", "out.map", "--difficulty", "2"], "difficulty 2.0 must lie between 0 and 1"),
@@ -103,6 +110,7 @@ def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
     for flags, told in (
         (["--budget", "0"], "--budget 0 must be at least 1"),
         (["--polish", "-1"], "--polish -1 must be at least 0"),
+        (["--seed", "-1"], "--seed -1 must be at least 0"),
         (["--min-hold", "0"], "min_hold must be at least 1"),
         (["--noise", "-1"], "noise must be at least 0"),
     ):

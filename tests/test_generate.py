@@ -457,6 +457,11 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert all(entry.par_frames for entry in LevelSet.open(out).entries)
     assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 1
     assert "error: " in capsys.readouterr().err
+    assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 1
+    assert capsys.readouterr().err.startswith("error: workers=0; give at least 1")
+    inside = f"{out}/index.json/inner"
+    assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 1
+    assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
 
 
 def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):

@@ -124,6 +124,14 @@ def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
         LevelSet.open(tmp_path / "file")
 
 
+@pytest.mark.parametrize("name", ["simple.h5", "a.replay", "B.REPLAY"])
+def test_replays_are_not_read_as_levels(tmp_path, name):
+    level_with_spawn(10).save(tmp_path / "a.map")
+    (tmp_path / name).write_bytes(bytes(2000))
+    with pytest.raises(LevelSetError, match=f"{name} holds replays, no level; give a folder of level files"):
+        LevelSet.open(tmp_path)
+
+
 def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
     with pytest.raises(LevelSetError, match="no levels of category 'hard'; it has simple, easy"):
         LevelSet.open(path).indices("hard")

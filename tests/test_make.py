@@ -178,6 +178,8 @@ def test_files_made_otherwise_are_refused(levels, tmp_path):
 def test_settings_are_checked(setting):
     with pytest.raises(DemonstrationError, match="give at least"):
         PlannerSettings(**setting)
+    with pytest.raises(DemonstrationError, match="noise inf; give a finite number"):
+        PlannerSettings(noise=float("inf"))
 
 
 def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_path, capsys, monkeypatch):
@@ -199,6 +201,9 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
         (["--runs", "0"], "runs 0; give at least 1"),
         (["--workers", "0"], "workers 0; give at least 1"),
         (["--levels", "nowhere"], "nowhere does not exist"),
+        (["--workers", "0"], "workers 0; give at least 1"),
+        (["--out", str(path)], f"--out {path}: cannot be written"),
+        (["--out", str(path / "inner")], f"--out {path / 'inner'}: cannot be written"),
     ]:
         assert call(*more) == 2
         error = capsys.readouterr().err

@@ -72,7 +72,7 @@ def make_level_set(
     if difficulty is not None and not 0 <= difficulty <= 1:
         raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
     if workers is not None and workers < 1:
-        raise GenerateError(f"workers={workers}; give at least 1, or none for all cores")
+        raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
     entries = _begin_or_resume(path, seed, difficulty)
     taken = {entry.fingerprint for entry in entries}
     taken.update(entry.fingerprint for entry in _unfinished_entries(path))
