@@ -32,7 +32,7 @@ _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side
 _CHUNK_ROWS = 64
 _WON = 1  # outcome in BatchSimulator.episode
 # What turns replays into rows, beside the kernels: a change of it makes another dataset.
-_CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"), Path(nppsim.replay.__file__))
+_CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"))
 _REBUILD = "delete it, it will be rebuilt"
 
 

@@ -100,7 +100,14 @@ class Replay:
 
     @classmethod
     def load(cls, path) -> "Replay":
-        """Read a replay file of any known format; ReplayError names file, byte offset and remedy."""
+        """Read a replay file of any known format; ReplayError names file, byte offset and remedy.
+
+        A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
+        """
+        if Path(path).suffix.partition("#")[0] == ".h5":
+            from nppsim.replayset import load_one  # sets are made of replays
+
+            return load_one(str(path))
         try:
             data = Path(path).read_bytes()
         except OSError as error:

@@ -4,6 +4,7 @@
         writer.append(replay, category="simple", source="human", device="pad")
     with ReplaySet("play.h5") as replays:
         replay, about = replays[0], replays.entry(0)
+    replay = Replay.load("play.h5#0")
 
 The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and puts it in the
 old one's place: whoever reads at that time goes on with the file that he opened, and a crash costs what was not flushed.
@@ -246,6 +247,16 @@ class ReplaySet(Sequence):
 
     def __exit__(self, *_):
         self.close()
+
+
+def load_one(place: str) -> Replay:
+    """The replay that ``SET.h5#7`` names, or the only one of ``SET.h5``.  Raises ReplayError."""
+    file, _, number = place.rpartition("#") if not place.endswith(".h5") else (place, "", "")
+    with ReplaySet(file) as replays:
+        index = int(number) if number.isdecimal() else 0
+        if index >= len(replays) or not (number.isdecimal() or len(replays) == 1):
+            raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
+        return replays[index]
 
 
 def _create(file) -> None:

@@ -71,6 +71,16 @@ def test_a_level_is_stored_once_and_read_once(path):
             found[3]
 
 
+def test_a_replay_of_a_set_is_loaded_like_a_file(path, tmp_path):
+    assert [Replay.load(f"{path}#{i}").name for i in range(3)] == ["a", "", ""]
+    with ReplayWriter(tmp_path / "one.h5") as writer:
+        writer.append(replay(name="alone"))
+    assert Replay.load(tmp_path / "one.h5").name == "alone"
+    for place in (path, f"{path}#", f"{path}#3", f"{path}#-1"):
+        with pytest.raises(ReplayError, match=r"some\.h5.*the set holds 3 replays, .*some\.h5#0 and on"):
+            Replay.load(place)
+
+
 def test_a_reader_keeps_what_he_opened_while_a_writer_appends(path):
     with ReplaySet(path) as before, ReplayWriter(path) as writer:
         writer.append(replay(2))
