@@ -33,7 +33,7 @@ train: $(INSTALLED)
 	$(PYTHON) scripts/train_and_compare.py $(ARGS)
 
 test: lint
-	$(PYTHON) -m pytest $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-bounds: $(INSTALLED)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m pytest $(KERNEL_TESTS) $(PYTEST_ARGS)
