@@ -8,7 +8,6 @@ import numpy as np
 
 COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
 INK = "#8a8d99"  # readable on white and on black
-_STYLES, _MARKERS = ("-", "--"), ("o", "^")  # of the first names, and of those for whom no colour is left
 _HEAT = ("#363b4c", "#3f8cf2")  # 0 and 1 of a table of shares; white is readable on both
 
 
@@ -34,32 +33,45 @@ def new_figure(title: str, unit: str = "", size: tuple[float, float] = (4.6, 2.6
     return figure, axes
 
 
-def histogram_chart(
-    title: str, unit: str, samples: Mapping[str, np.ndarray], x_label: str, edges: np.ndarray, *, share=True, log=False
-) -> bytes:
-    """PNG with an outline per name; edges: of the bins.
-
-    share: in percent of each name's samples, else in numbers.  log: a logarithmic axis, for edges above 0.
-    """
+def histogram_chart(title: str, unit: str, samples: Mapping[str, np.ndarray], x_label: str, edges: np.ndarray) -> bytes:
+    """PNG with an outline per name, of its number of samples per bin; edges: of the bins."""
     figure, axes = new_figure(title, unit)
-    for i, (colour, (name, values)) in enumerate(zip(line_colours(len(samples)), samples.items(), strict=True)):
+    for colour, (name, values) in zip(line_colours(len(samples)), samples.items(), strict=True):
         counts, _ = np.histogram(values, edges)
-        heights = 100 * counts / max(len(values), 1) if share else counts
-        axes.stairs(
-            heights,
-            edges,
-            color=colour,
-            label=name,
-            linewidth=1.4,
-            fill=False,
-            linestyle=_STYLES[i // len(COLOURS) % 2],
-        )
-        axes.stairs(heights, edges, color=colour, alpha=0.12, fill=True)
-    if log:
-        axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
-    elif (np.diff(edges) == 1).all():
+        axes.stairs(counts, edges, color=colour, label=name, linewidth=1.4)
+        axes.stairs(counts, edges, color=colour, alpha=0.12, fill=True)
+    if (np.diff(edges) == 1).all():
         axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(x_label, fontsize=8, color=INK)
+    return to_png(figure, axes)
+
+
+def box_chart(title: str, samples: Mapping[str, np.ndarray], x_label: str, lines: Sequence[float] = ()) -> bytes:
+    """PNG with a row per name on a logarithmic axis: median, box of the middle half, whiskers from the 5th to the 95th
+    percentile, and every sample beyond them as a dot; a dashed line at each of ``lines``."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    figure, axes = new_figure(title, size=(4.6, 0.9 + 0.22 * len(samples)))
+    stroke = {"color": COLOURS[0], "linewidth": 1.2}
+    axes.boxplot(
+        list(samples.values()),
+        orientation="horizontal",
+        whis=(5, 95),
+        widths=0.6,
+        tick_labels=list(samples),
+        boxprops=stroke,
+        whiskerprops=stroke,
+        capprops=stroke,
+        medianprops=stroke | {"color": COLOURS[1], "linewidth": 2},
+        flierprops={"marker": ".", "markersize": 3, "markerfacecolor": COLOURS[0], "markeredgewidth": 0, "alpha": 0.6},
+    )
+    for x in lines:
+        axes.axvline(x, color=INK, linewidth=0.8, linestyle="--")
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlabel(x_label, fontsize=8, color=INK)
     return to_png(figure, axes)
 
@@ -99,36 +111,6 @@ def field_chart(
     axes.set_xlabel(labels[0], fontsize=8, color=INK)
     axes.set_ylabel(labels[1], fontsize=8, color=INK)
     return to_png(figure, axes)
-
-
-def scatter_chart(
-    title: str, points: Mapping[str, tuple[np.ndarray, np.ndarray]], labels: tuple[str, str], factors: Sequence[float]
-) -> bytes:
-    """PNG of points (x, y) per name on logarithmic axes, with a line y = factor * x for each factor."""
-    figure, axes = new_figure(title, size=(4.6, 3.2))
-    for i, (colour, (name, (x, y))) in enumerate(zip(line_colours(len(points)), points.items(), strict=True)):
-        marker = _MARKERS[i // len(COLOURS) % 2]
-        axes.scatter(x, y, s=7, marker=marker, color=colour, alpha=0.5, linewidths=0, label=name)
-    ends = np.array([min(x.min() for x, _ in points.values()), max(x.max() for x, _ in points.values())])
-    for factor in factors:
-        axes.plot(ends, factor * ends, color=INK, linewidth=0.8, linestyle="--")
-        axes.text(ends[1], factor * ends[1], f" × {factor:g}", fontsize=8, color=INK, va="center")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _plain_numbers(axes.xaxis)
-    _plain_numbers(axes.yaxis)
-    axes.set_xlabel(labels[0], fontsize=8, color=INK)
-    axes.set_ylabel(labels[1], fontsize=8, color=INK)
-    return to_png(figure, axes)
-
-
-def _plain_numbers(axis):
-    """A logarithmic axis that reads 10, 20, 50, 100."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _tinted(shares):

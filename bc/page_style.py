@@ -37,7 +37,7 @@ td > .wide > table { font-size: 12.5px; }
   overflow: hidden; }
 .bar i, .bar u { position: absolute; top: 0; bottom: 0; left: 0; background: var(--accent); }
 .bar u { background: var(--ink); opacity: .35; top: 2px; bottom: 2px; }
-.plots { display: flex; flex-wrap: wrap; gap: 16px 20px; align-items: center; }
+.plots { display: flex; flex-wrap: wrap; gap: 16px 20px; align-items: center; margin: 12px 0; }
 .plot { width: 348px; max-width: 100%; height: auto; display: block; }
 .beside { display: flex; flex-wrap: wrap; gap: 12px 40px; }
 .beside > div { flex: 1 1 440px; min-width: 0; max-width: 100%; }

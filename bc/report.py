@@ -11,11 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from bc.analysis import FASTEST, FEW_LEVELS, IDLE_FRAMES, SLOW, Analysis, Coverage, Group
-from bc.charts import field_chart, heat_chart, histogram_chart, scatter_chart
+from bc.charts import box_chart, field_chart, heat_chart, histogram_chart
 from bc.page import escape, image, page, value_html
 from nppsim.replay import ACTION_NAMES
 from nppsim.stage import STAGE, TILE
 
+LONG_HOLD = 12  # decisions: actions held longer than this share a column
 SHOWN = 20  # of each kind of anomaly, and of each list of names
 ALL = "all together"
 _BASELINES = {
@@ -75,19 +76,16 @@ def _lengths(analysis, groups):
     }
     text = f"<h3>Decisions per demonstration</h3>{value_html(rows)}"
     lengths = {name: g.lengths for name, g in groups.items() if name != ALL}
-    shortest, longest = analysis.total.lengths.min(), analysis.total.lengths.max()
-    edges = np.unique(np.rint(np.geomspace(shortest, longest + 1, 31))) - 0.5
     title = "Decisions per demonstration"
-    plots = image(histogram_chart(title, "% of them", lengths, "decisions", edges, log=True), title)
+    plots = image(box_chart(title, lengths, "decisions"), title)
     known = np.isfinite(analysis.par)
     if known.any():
         category = np.array([d.category for d in analysis.found.demonstrations])
-        rows, points = {}, {}
+        rows, ratios = {}, {}
         for name in analysis.groups:
             chosen = known & (category == name)
             if chosen.any():
-                points[name] = analysis.par[chosen], analysis.frames[chosen]
-                ratio = analysis.frames[chosen] / analysis.par[chosen]
+                ratios[name] = ratio = analysis.frames[chosen] / analysis.par[chosen]
                 rows[name] = {
                     "with par": int(chosen.sum()),
                     "median of frames / par": float(np.median(ratio)),
@@ -96,19 +94,23 @@ def _lengths(analysis, groups):
                     f"over {SLOW:g}": f"{(ratio > SLOW).mean():.1%}",
                 }
         text += f"<h3>Against par, the frames that the level set knows</h3>{value_html(rows)}"
-        plots += image(scatter_chart("Length against par", points, ("par, frames", "frames"), (1, SLOW)), "par")
+        plots += image(box_chart("Length against par", ratios, "frames / par", (1, SLOW)), "par")
     else:
         text += '<p class="missing">no par: no --levels given, or their index knows none</p>'
-    return f'{text}<div class="plots">{plots}</div>'
+    return (
+        f'{text}<div class="plots">{plots}</div><p class="muted">Boxes: the middle half and the median; whiskers: 5 % to '
+        "95 %; dots: all beyond.</p>"
+    )
 
 
 def _actions(groups: Mapping[str, Group]):
     first = next(iter(groups.values()))
     shares = np.array([g.actions / g.actions.sum() for g in groups.values()])
     after = first.transitions / np.maximum(first.transitions.sum(axis=1, keepdims=True), 1)
-    longest = max(g.holds.max() for g in groups.values())
-    edges = np.arange(0.5, min(longest, 40) + 1.5)
-    holds = {name: np.minimum(g.holds, 40) for name, g in groups.items() if name != ALL}
+    holds = np.array(
+        [np.bincount(np.minimum(g.holds, LONG_HOLD), minlength=LONG_HOLD + 1)[1:] for g in groups.values()]
+    )
+    held = [*map(str, range(1, LONG_HOLD)), f"{LONG_HOLD}+"]
     rows = {
         name: {
             "median": float(np.median(g.holds)),
@@ -125,12 +127,21 @@ def _actions(groups: Mapping[str, Group]):
             heat_chart("What follows an action", "% of each row", after, ACTION_NAMES, ACTION_NAMES, "previous action"),
             "transitions",
         )
-        + image(histogram_chart("Decisions until the action changes", "%", holds, "decisions", edges), "held actions")
+        + image(
+            heat_chart(
+                "Decisions until the action changes",
+                "% of the actions",
+                holds / holds.sum(axis=1, keepdims=True),
+                list(groups),
+                held,
+            ),
+            "held actions",
+        )
     )
     return (
         f'<div class="plots">{plots}</div><h3>Decisions until the action changes</h3>{value_html(rows)}'
         '<p class="muted">Before the first decision the previous action counts as no-op. The last stretch of each '
-        "demonstration ends with the win. In the plot, 40 stands for 40 and more.</p>"
+        "demonstration ends with the win.</p>"
     )
 
 
@@ -247,7 +258,7 @@ def _distribution(category, title, values, demonstrated):
     else:
         edges = np.linspace(values.min(), values.max(), 31)
     samples = {"all levels": values, "with demonstration": demonstrated}
-    return image(histogram_chart(f"{category}: {title}", "levels", samples, title, edges, share=False), title)
+    return image(histogram_chart(f"{category}: {title}", "levels", samples, title, edges), title)
 
 
 def _duplicates(analysis):

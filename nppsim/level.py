@@ -26,6 +26,7 @@ COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
 NUM_COUNTS = 40
 RECORDS_OFFSET = 1230
 RECORD_SIZE = 5
+REPLAY_SUFFIXES = {".replay", ".h5"}  # files that would be read as levels of nonsense
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
 
 NINJA, MINE, GOLD, EXIT, EXIT_SWITCH, REGULAR_DOOR = 0, 1, 2, 3, 4, 5
@@ -147,6 +148,8 @@ class Level:
     @classmethod
     def load(cls, path: str | Path) -> "Level":
         """Read a level file; the path becomes the level's name.  Raises LevelError, or OSError if unreadable."""
+        if Path(path).suffix.lower() in REPLAY_SUFFIXES:
+            raise LevelError(f"{path} holds replays, no level; give a level file (Replay.load has the replay's level)")
         return cls.from_bytes(Path(path).read_bytes(), name=str(path))
 
     @classmethod

@@ -28,13 +28,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.level import Level, LevelError, mirror
+from nppsim.level import REPLAY_SUFFIXES, Level, LevelError, mirror
 
 INDEX = "index.json"
 FORMAT, VERSION = "nppsim level set", 1
 UNCATEGORISED = "uncategorised"
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
-_REPLAYS = {".replay", ".h5"}  # would be read as levels of nonsense
 
 
 class LevelSetError(ValueError):
@@ -219,7 +218,7 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
         ]
     files.sort(key=lambda file: file.parts)
     for file in files:
-        if file.suffix.lower() in _REPLAYS:
+        if file.suffix.lower() in REPLAY_SUFFIXES:
             raise LevelSetError(
                 f"{path / file} holds replays, no level; give a folder of level files, or move the replays out of it"
             )

@@ -372,10 +372,15 @@ def check_paths(config: ExperimentConfig) -> None:
     if config.resume_from is not None:
         found = (config.resume_from / "config.json").is_file()
         _require(found, "--resume-from", config.resume_from, "holds no config.json; give the folder of a run")
-    existing = next(path for path in (config.output_dir, *config.output_dir.absolute().parents) if path.exists())
-    _require(existing.is_dir(), "--output-dir", config.output_dir, f"cannot be made: {existing} is a file")
+    check_output_dir(config.output_dir)
+
+
+def check_output_dir(folder: Path) -> None:
+    """ConfigError, naming --output-dir and what is in the way, unless the folder can be made and written."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    _require(existing.is_dir(), "--output-dir", folder, f"cannot be made: {existing} is a file")
     writable = os.access(existing, os.W_OK | os.X_OK)
-    _require(writable, "--output-dir", config.output_dir, f"cannot be written: no permission for {existing}")
+    _require(writable, "--output-dir", folder, f"cannot be written: no permission for {existing}")
 
 
 def redact(text: str) -> str:

@@ -229,7 +229,7 @@ def _bc(bc):
     text = value_html(rows) if rows else ""
     closed = bc.get("closed_loop")
     text += f"<h4>Closed loop (the clone plays by itself)</h4>{value_html(closed) if closed else NOT_RUN}"
-    history = bc.get("history") or ()
+    history, plots = bc.get("history") or (), ""
     for title, unit, factor, tags in _BC_CHARTS:
         lines = {}
         for tag, label in tags.items():
@@ -237,9 +237,9 @@ def _bc(bc):
             if points:
                 lines[label] = tuple(zip(*points, strict=True))
         if lines:
-            text += image(lines_chart(title, unit, lines, "epoch"), title)
+            plots += image(lines_chart(title, unit, lines, "epoch"), title)
     rest = {k: v for k, v in bc.items() if k not in ("validation", "training", "baselines", "closed_loop", "history")}
-    return text + folded(rest)
+    return f'{text}<div class="plots">{plots}</div>{folded(rest)}'
 
 
 def _share(value):

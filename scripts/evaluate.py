@@ -18,7 +18,7 @@ import hardware
 from nppsim.level import Level
 from nppsim.levelset import LevelSet
 from rl.checkpoint import load_policy
-from rl.config import EvaluationConfig, VideoConfig
+from rl.config import EvaluationConfig, VideoConfig, check_output_dir
 from rl.errors import exit_status
 from rl.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.results import aggregate, format_table, write_json
@@ -32,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    check_output_dir(arguments.output_dir)
     policy, facts = load_policy(arguments.checkpoint, arguments.device)
     plan = hardware.plan(policy.observations, device=arguments.device)
     torch.set_num_threads(plan.torch_threads)

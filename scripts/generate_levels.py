@@ -60,12 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except (GenerateError, LevelSetError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2
     except OSError as error:
         print(
             f"error: --out {options.out}: cannot be written ({error.strerror}); choose another folder", file=sys.stderr
         )
-        return 1
+        return 2
     except KeyboardInterrupt:
         print(f"interrupted; {options.out} keeps what was made, the same command continues", file=sys.stderr)
         return 130
@@ -85,7 +85,7 @@ def print_report(path: str) -> int:
         print(report(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
     except LevelSetError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2
     return 0
 
 

@@ -18,44 +18,40 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import hardware
-import rl.config
-from bc.dataset import DatasetConfig, DatasetError, load_or_build
-from bc.demonstrations import DemonstrationError
-from bc.train import BCConfig, ConfigError, TrainingError, pretrain
-from nppsim.level import LevelError
-from nppsim.levelset import LevelSet, LevelSetError
-from nppsim.observe.statistics import StatisticsError
+from bc.dataset import DatasetConfig, load_or_build
+from bc.train import BCConfig, ConfigError, pretrain
+from nppsim.levelset import LevelSet
 from rl import checkpoint
-from rl.architectures import ArchitectureError, get_architecture
+from rl.architectures import get_architecture
+from rl.config import check_output_dir
+from rl.errors import exit_status
 from rl.evaluation import EvaluationSuite, RandomPolicy
 from rl.policy import build_policy
 from rl.results import ALL, aggregate, format_table, write_json
 
-BAD_INPUT = (DemonstrationError, DatasetError, ConfigError, TrainingError, LevelSetError, LevelError, ArchitectureError)
-BAD_INPUT += (StatisticsError, hardware.PlanError, rl.config.ConfigError, OSError)
-
 
 def main(argv=None) -> int:
+    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     arguments = parse(argv)
     folder = arguments.output_dir / f"pretrain_{arguments.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
     best = folder / "bc_best.pt"
-    try:
-        run(arguments, folder, best)
-    except BAD_INPUT as error:
-        if arguments.debug:
-            raise
-        # the settings' own names for what is a flag here
-        message = re.sub(r"BCConfig\.(\w+)=", lambda name: f"--{name[1].replace('_', '-')} ", str(error))
-        print(f"error: {message}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
-        print(f"\ninterrupted; {where}", file=sys.stderr)
-        return 130
-    return 0
+
+    def job():
+        try:
+            run(arguments, folder, best)
+        except ConfigError as error:  # the settings' own names for what is a flag here
+            raise ConfigError(
+                re.sub(r"BCConfig\.(\w+)=", lambda n: f"--{n[1].replace('_', '-')} ", str(error))
+            ) from error
+        except KeyboardInterrupt:
+            where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
+            raise KeyboardInterrupt(where) from None
+
+    return exit_status(job, debug=arguments.debug)
 
 
 def run(arguments, folder: Path, best: Path) -> None:
+    check_output_dir(arguments.output_dir)
     observations = get_architecture(arguments.architecture).observations
     config = BCConfig(
         epochs=arguments.epochs,

@@ -661,6 +661,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
         (["--architecture", "nope"], "unknown architecture 'nope'"),
         (["--replay-data-dir", "missing"], "missing: not a folder"),
         (["--test-dataset", "missing"], "missing does not exist"),
+        (["--output-dir", f"{__file__}/out"], f"out cannot be made: {__file__} is a file"),
     ],
 )
 def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):

@@ -84,7 +84,8 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
         (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0 must be at least 1"),
         (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "out.gif: the picture is a PNG file"),
-        (["plan", "{play}", "out.replay", "--budget", "100"], "odd about the level: byte"),
+        (["plan", "{play}", "out.replay", "--budget", "100"], "play.replay holds replays, no level"),
+        (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category 'impossible'"),
         (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
         (["generate", "simple", "out.map", "--difficulty", "2"], "difficulty 2.0 must lie between 0 and 1"),
@@ -92,7 +93,8 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     ],
 )
 def test_failures_are_one_line(files, capsys, arguments, told):
-    names = {"level": files / "level.map", "play": files / "play.replay", "folder": files}
+    names = {"level": files / "level.map", "play": files / "play.replay", "odd": files / "odd.map", "folder": files}
+    names["odd"].write_bytes(names["play"].read_bytes())
     assert main([argument.format(**names) for argument in arguments]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1

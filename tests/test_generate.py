@@ -329,6 +329,16 @@ def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
     check_disjoint(train, same)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0)
+    shared = mirror(level_set[2]) if turned else level_set[2]
+    other = LevelSet.write(tmp_path / "other", [(shared, level_set.entries[2])])
+    with pytest.raises(GenerateError, match=r"level simple/.*map is in .*other too, .* without --exclude"):
+        make_level_set(tmp_path / "set", ["simple"], 4, seed=0, exclude=[other])
+    assert len(LevelSet.open(tmp_path / "set")) == 3
+
+
 def test_a_folder_made_with_another_seed_is_refused(tmp_path):
     make_level_set(tmp_path / "set", ["simplest"], 2, seed=0)
     with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
@@ -455,12 +465,12 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert script.main(["--category", "simplest", "--count", "5", "--seed", "0", "--out", out]) == 0
     assert "5 levels of category simplest" in capsys.readouterr().out
     assert all(entry.par_frames for entry in LevelSet.open(out).entries)
-    assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 1
+    assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 2
     assert "error: " in capsys.readouterr().err
-    assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 1
+    assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 2
     assert capsys.readouterr().err.startswith("error: workers=0; give at least 1")
     inside = f"{out}/index.json/inner"
-    assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 1
+    assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 2
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
 
 
@@ -483,7 +493,7 @@ def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, c
     assert told in capsys.readouterr().out
     assert script.main(arguments) == 0
     assert told in capsys.readouterr().out, "nothing is made or counted a second time"
-    assert script.main([*arguments[:-1], "0.9"]) == 1
+    assert script.main([*arguments[:-1], "0.9"]) == 2
     assert "error: " in capsys.readouterr().err
 
 
@@ -493,7 +503,7 @@ def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["category", "levels", "distinct", "layouts", *MEASURES]
     assert [line.split()[:3] for line in lines[1:]] == [["simplest", "5", "5"], ["medium", "5", "5"]]
-    assert script.main(["--report", str(tmp_path / "nowhere")]) == 1
+    assert script.main(["--report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         script.main(["--count", "5"])

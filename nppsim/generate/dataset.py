@@ -59,8 +59,8 @@ def make_level_set(
         function that can be pickled.  Without it, ``par_frames`` is null in the index.
     workers: processes; by default all available cores where that pays.
     progress: called with a category and the number of its levels made so far.
-    Raises GenerateError for bad arguments, a folder made with another seed or difficulty, and a category that runs out of
-    levels.
+    Raises GenerateError for bad arguments, a folder made with another seed or difficulty or with levels to be excluded, and
+    a category that runs out of levels.
     An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
     """
     path = Path(path)
@@ -74,10 +74,9 @@ def make_level_set(
     if workers is not None and workers < 1:
         raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
     entries = _begin_or_resume(path, seed, difficulty)
-    taken = {entry.fingerprint for entry in entries}
-    taken.update(entry.fingerprint for entry in _unfinished_entries(path))
-    for level_set in exclude:
-        taken.update(level_set.fingerprint(i) for i in range(len(level_set)))
+    excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
+    _check_apart(path, excluded)
+    taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
     missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
     if workers is None:
         workers = (os.cpu_count() or 1) if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
@@ -119,6 +118,19 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None) -> tuple[L
                 f"{difficulty} gives {family} with {parameters}; use the set's own --difficulty, or another folder"
             )
     return entries
+
+
+def _check_apart(path: Path, excluded: dict[str, Path]) -> None:
+    """GenerateError if the set at ``path`` has a level, mirrored or not, of a set to be excluded."""
+    if not excluded:
+        return
+    level_set = LevelSet.open(path, may_be_empty=True)
+    for entry, level in zip(level_set.entries, level_set, strict=True):
+        if other := excluded.get(entry.fingerprint) or excluded.get(mirror(level).fingerprint):
+            raise GenerateError(
+                f"{path}: level {entry.file} is in {other} too, which is to be excluded: {path} was begun without "
+                "--exclude; make it in another folder"
+            )
 
 
 def _fill(path, category, have, count, candidates, taken, progress) -> None:
