@@ -1,9 +1,10 @@
 """The imitation dataset: what an agent observes before each decision of a demonstration, and the decision.
 
 The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
-observations cannot differ; each observation is copied *before* the step that its action drives.  The file (HDF5, layout
-in ``docs/file_formats.md``) is a cache named after everything that its content depends on: the replays' bytes, the
-observation layout, the sources of the simulator and of this recording, and the settings.
+observations cannot differ; each is copied *before* the step that its action drives.  Instead of images, the states are kept
+from which they are drawn again (``bc.images``).  The file (HDF5, layout in ``docs/file_formats.md``) is a cache named after
+everything that its content depends on: the replays' bytes, the observation layout, the sources of the simulator and of this
+recording, and the settings.
 """
 
 import hashlib
@@ -20,16 +21,19 @@ import psutil
 import nppsim
 from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
+from bc.images import StoredImages
 from nppsim._cache import source_digest
 from nppsim.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+STATES = "states"  # beside the observations in the file: what images are drawn from
 MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest is for the network and its gradients
 _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
-_CHUNK_ROWS = 64
+_CHUNK_ROWS = 512
+_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # a damaged block is an error, not other values
 _WON = 1  # outcome in BatchSimulator.episode
 # What turns replays into rows, beside the kernels: a change of it makes another dataset.
 _CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"))
@@ -134,10 +138,11 @@ def write_dataset(
     its level's time limit in the simulator is left out and counted.  Raises DatasetError, DemonstrationError.
     """
     found.require_some()
-    check_memory(path, sum(len(d.actions) for d in found.demonstrations), config.observations, available_bytes)
     distinct = {d.level.fingerprint: d.level for d in found.demonstrations}
     level_index = {fingerprint: index for index, fingerprint in enumerate(distinct)}
     bank = nppsim.LevelBank(list(distinct.values()))
+    sample = sample_dtype(config.observations, nppsim.BatchSimulator(bank, 1).snapshot(0).size)
+    check_memory(path, sum(len(d.actions) for d in found.demonstrations), sample.itemsize, available_bytes)
     found = leave_out_too_long(found, bank, level_index).require_some()
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
@@ -147,8 +152,11 @@ def write_dataset(
     try:
         with h5py.File(temporary, "w") as file:
             _write_tables(file, demonstrations, validation, found, config, key)
+            _make_samples(file, sample, sum(len(d.actions) for d in demonstrations))
+            if STATES in sample.names:
+                _write_levels(file, bank.levels)
             row = 0
-            for wave in _waves(demonstrations, config.observations):
+            for wave in _waves(demonstrations, _WAVE_BYTES // sample.itemsize):
                 levels = np.array([level_index[d.level.fingerprint] for d in wave])
                 recorded = record(nppsim.BatchSimulator, bank, levels, wave, config)
                 for name, values in recorded.items():
@@ -159,26 +167,33 @@ def write_dataset(
         temporary.unlink(missing_ok=True)
 
 
+def sample_dtype(keys: Sequence[str], state_bytes: int) -> np.dtype:
+    """What is kept of each decision, as a structured type: the observations that are no images and, if there are images,
+    STATES, of ``state_bytes``, from which they are drawn."""
+    fields = [(key, layout.SPECS[key].dtype, layout.SPECS[key].shape) for key in keys if key not in layout.IMAGES]
+    return np.dtype([*fields, (STATES, np.uint8, state_bytes)] if len(fields) < len(keys) else fields)
+
+
 def record(simulator: Callable, bank, level_indices, wave, config) -> dict[str, np.ndarray]:
-    """Observations before each decision of the demonstrations of ``wave``, one after another: key -> array [rows, ...].
+    """What is kept of each decision of the demonstrations of ``wave``, one after another: see ``sample_dtype``.
 
     simulator: ``BatchSimulator``.  level_indices: int[len(wave)], each demonstration's level in ``bank``.
     Raises DatasetError if a demonstration does not win on exactly its last decision.
     """
-    sim = simulator(bank, len(wave), frame_skip=config.frame_skip, observations=config.observations)
+    observed = [key for key in config.observations if key not in layout.IMAGES] or config.observations
+    sim = simulator(bank, len(wave), frame_skip=config.frame_skip, observations=tuple(observed))
     sim.reset(level_indices)
     lengths = np.array([len(d.actions) for d in wave])
     first = np.concatenate([[0], np.cumsum(lengths)])
-    recorded = {
-        key: np.empty((first[-1], *layout.SPECS[key].shape), layout.SPECS[key].dtype) for key in config.observations
-    }
+    sample = sample_dtype(config.observations, sim.snapshot(0).size)
+    recorded = {name: np.empty((first[-1], *sample[name].shape), sample[name].base) for name in sample.names}
     actions = np.zeros((len(wave), lengths.max()), np.int64)  # after its end, an environment is driven by no-ops
     for i, demonstration in enumerate(wave):
         actions[i, : lengths[i]] = demonstration.actions
     for t in range(lengths.max()):
         active = np.flatnonzero(lengths > t)
-        for key, values in recorded.items():
-            values[first[active] + t] = sim.obs[key][active]
+        for name, values in recorded.items():
+            values[first[active] + t] = sim.snapshot(active) if name == STATES else sim.obs[name][active]
         sim.step(actions[:, t])
         ended = {int(i): int(sim.episode["outcome"][i]) for i in sim.finished}
         for i in active:
@@ -217,9 +232,8 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
     return np.array([fingerprint in chosen for fingerprint in fingerprints])
 
 
-def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int | None = None) -> int:
+def check_memory(path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
     """Bytes of ``samples`` decisions in memory; DatasetError if they are more than the machine can hold."""
-    per_sample = sum(layout.SPECS[key].bytes for key in keys)
     needed = samples * per_sample
     available = psutil.virtual_memory().available if available_bytes is None else available_bytes
     if needed > MEMORY_SHARE * available:
@@ -227,7 +241,7 @@ def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int |
             f"{path}: {samples} decisions of {per_sample} bytes need {needed / 1e9:.2f} GB, more than "
             f"{MEMORY_SHARE:.0%} of the {available / 1e9:.2f} GB available; use fewer demonstrations "
             "(in training: --max-demonstrations-per-category N, no --mirror-demonstrations), a larger frame skip, "
-            "observations without images, or a machine with more memory"
+            "or a machine with more memory"
         )
     return needed
 
@@ -236,8 +250,9 @@ def check_memory(path, samples: int, keys: Iterable[str], available_bytes: int |
 class BCDataset:
     """A dataset in memory; S decisions of D demonstrations.
 
-    observations: key -> array [S, ...], raw units, uint8 images stay uint8.  actions, previous_actions: int8[S], the
-    decision and the one before it (no-op before the first).  demonstration: int32[S], row in the tables that follow.
+    observations: key -> array [S, ...], raw units, of all but the images.  images: those, drawn when asked for, or None;
+    ``observe`` has both.  actions, previous_actions: int8[S], the decision and the one before it (no-op before the first).
+    demonstration: int32[S], row in the tables that follow.
     names, level_fingerprints: str, category: int16, validation: bool, retimed: bool, each [D].  report: the tables of
     what was kept, what was left out, and the actions.
     """
@@ -257,6 +272,7 @@ class BCDataset:
     validation: np.ndarray
     retimed: np.ndarray
     kept_and_left_out: str
+    images: StoredImages | None = None
 
     @classmethod
     def open(cls, path, available_bytes: int | None = None) -> "BCDataset":
@@ -267,7 +283,9 @@ class BCDataset:
         try:
             with h5py.File(path, "r") as file:
                 return cls._read(path, file, available_bytes)
-        except (OSError, KeyError, RuntimeError) as error:  # what h5py raises for a damaged file
+        except DatasetError:
+            raise
+        except (OSError, KeyError, RuntimeError, ValueError) as error:  # of h5py for a damaged file, and of its content
             raise DatasetError(f"{path}: no readable dataset ({error}); {_REBUILD}") from error
 
     @classmethod
@@ -282,20 +300,24 @@ class BCDataset:
                 f"{path}: observation layout {file.attrs['layout_fingerprint']} of {', '.join(keys)} is not this "
                 f"version's; {_REBUILD}"
             )
-        actions, table = file["actions"][:], file["demonstrations"]
-        check_memory(path, len(actions), keys, available_bytes)
-        for key in keys:
-            if file["observations"][key].shape != (len(actions), *layout.SPECS[key].shape):
+        actions, table, stored = file["actions"][:], file["demonstrations"], file["observations"]
+        drawn = tuple(key for key in keys if key in layout.IMAGES)
+        sample = sample_dtype(keys, stored[STATES].shape[-1] if drawn else 0)
+        check_memory(path, len(actions), sample.itemsize, available_bytes)
+        for name in sample.names:
+            expected = (len(actions), *sample[name].shape)
+            if stored[name].shape != expected:
                 raise DatasetError(
-                    f"{path}: observations/{key} has shape {file['observations'][key].shape}, "
-                    f"expected {(len(actions), *layout.SPECS[key].shape)}; {_REBUILD}"
+                    f"{path}: observations/{name} has shape {stored[name].shape}, expected {expected}; {_REBUILD}"
                 )
+        observations = {name: stored[name][:] for name in sample.names}
+        images = StoredImages(_read_levels(file), observations.pop(STATES), drawn) if drawn else None
         return cls(
             path=str(path),
             key=str(file.attrs["key"]),
             frame_skip=int(file.attrs["frame_skip"]),
             layout_fingerprint=str(file.attrs["layout_fingerprint"]),
-            observations={key: file["observations"][key][:] for key in keys},
+            observations=observations,
             actions=actions,
             previous_actions=file["previous_actions"][:],
             demonstration=file["demonstration"][:],
@@ -306,6 +328,7 @@ class BCDataset:
             validation=table["validation"][:],
             retimed=table["retimed"][:],
             kept_and_left_out=str(file.attrs["report"]),
+            images=images,
         )
 
     def __len__(self) -> int:
@@ -313,8 +336,13 @@ class BCDataset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the observations in memory."""
-        return sum(values.nbytes for values in self.observations.values())
+        """Bytes in memory of the observations, and of the states that images are drawn from."""
+        return sum(v.nbytes for v in self.observations.values()) + (self.images.states.nbytes if self.images else 0)
+
+    def observe(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """key -> array [len(rows), ...]: all observations of these rows."""
+        observed = {key: values[rows] for key, values in self.observations.items()}
+        return observed | self.images.draw(rows) if self.images else observed
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
         """Raise DatasetError if a demonstration is of one of ``levels``, those to be tested on, or of its mirror image."""
@@ -347,7 +375,7 @@ class BCDataset:
     def statistics(self, batch: int = 4096) -> ObservationStatistics:
         """Means and spreads of the training part, for the policy's normaliser; set them before training."""
         rows = self.rows(validation=False)
-        statistics = ObservationStatistics(tuple(self.observations))
+        statistics = ObservationStatistics((*self.observations, *(self.images.keys if self.images else ())))
         for start in range(0, len(rows), batch):
             part = rows[start : start + batch]
             statistics.update({key: self.observations[key][part] for key in statistics.float_keys})
@@ -381,9 +409,8 @@ def leave_out_too_long(found: DemonstrationSet, bank, level_index) -> Demonstrat
     return DemonstrationSet(found.folder, found.frame_skip, tuple(kept), tuple(left_out))
 
 
-def _waves(demonstrations, keys) -> Iterator[list[Demonstration]]:
-    """Consecutive groups whose observations fit ``_WAVE_BYTES`` (or single demonstrations)."""
-    limit = _WAVE_BYTES // sum(layout.SPECS[key].bytes for key in keys)
+def _waves(demonstrations, limit: int) -> Iterator[list[Demonstration]]:
+    """Consecutive groups of at most ``limit`` decisions (or single demonstrations)."""
     wave, rows = [], 0
     for demonstration in demonstrations:
         if wave and rows + len(demonstration.actions) > limit:
@@ -417,9 +444,22 @@ def _write_tables(file, demonstrations, validation, found, config, key):
     table["validation"] = validation
     table["retimed"] = np.array([d.retimed for d in demonstrations])
     table["deviation_px"] = np.array([d.deviation_px for d in demonstrations], np.float32)
-    observations = file.create_group("observations")
-    for name in config.observations:
-        spec = layout.SPECS[name]
-        shape = (sum(lengths), *spec.shape)
-        chunks = (min(_CHUNK_ROWS, shape[0]), *spec.shape)
-        observations.create_dataset(name, shape, spec.dtype, chunks=chunks, compression="lzf", shuffle=True)
+
+
+def _make_samples(file, sample: np.dtype, rows: int):
+    group = file.create_group("observations")
+    for name in sample.names:
+        shape = (rows, *sample[name].shape)
+        chunks = (min(_CHUNK_ROWS, rows), *shape[1:])
+        group.create_dataset(name, shape, sample[name].base, chunks=chunks, **_STORAGE)
+
+
+def _write_levels(file, levels: Sequence[Level]):
+    """The levels' files, one after another, and where each ends; ``_read_levels`` has them back."""
+    files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
+    file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
+    file["level_ends"] = np.cumsum([len(data) for data in files])
+
+
+def _read_levels(file) -> list[Level]:
+    return [Level.from_bytes(data.tobytes()) for data in np.split(file["levels"][:], file["level_ends"][:-1])]

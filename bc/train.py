@@ -119,7 +119,6 @@ def pretrain(
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
     start = time.monotonic()
-    data = _Tensors(dataset, device)
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
@@ -137,8 +136,8 @@ def pretrain(
         policy.train()
         scalars = {"learning_rate": schedule.get_last_lr()[0]}
         rows = order.permutation(training)
-        scalars |= _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch)
-        metrics = evaluate(policy, dataset, validation, data)
+        scalars |= _train_epoch(policy, dataset, device, rows, weights, optimizer, schedule, config, epoch)
+        metrics = evaluate(policy, dataset, validation)
         if not math.isfinite(metrics.loss):
             raise TrainingError(f"validation loss is {metrics.loss} after epoch {epoch}; {_NOT_FINITE}")
         scalars |= _scalars(metrics)
@@ -164,8 +163,8 @@ def pretrain(
         epochs_run=epoch,
         best_epoch=best_epoch,
         stopped_early=epoch < config.epochs,
-        training=evaluate(policy, dataset, training, data),
-        validation=evaluate(policy, dataset, validation, data),
+        training=evaluate(policy, dataset, training),
+        validation=evaluate(policy, dataset, validation),
         baselines=baselines,
         training_decisions=len(training),
         validation_decisions=len(validation),
@@ -176,16 +175,15 @@ def pretrain(
     )
 
 
-def evaluate(policy, dataset: BCDataset, rows: np.ndarray, data: "_Tensors | None" = None) -> Metrics:
+def evaluate(policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     """Metrics of ``policy`` on the given rows of ``dataset``; the policy is in evaluation mode meanwhile."""
-    data = data or _Tensors(dataset, next(policy.parameters()).device)
-    was_training = policy.training
+    device, was_training = next(policy.parameters()).device, policy.training
     policy.eval()
     losses, predictions = [], []
     with torch.no_grad():
         for start in range(0, len(rows), _EVALUATION_BATCH):
             part = rows[start : start + _EVALUATION_BATCH]
-            logits, actions = _logits(policy, data, part)
+            logits, actions = _logits(policy, dataset, part, device)
             losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
             predictions.append(logits.argmax(dim=1).cpu().numpy())
     policy.train(was_training)
@@ -201,33 +199,19 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
     return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
 
 
-class _Tensors:
-    """The dataset as torch tensors that share its memory, and minibatches of it on the device."""
-
-    def __init__(self, dataset, device):
-        self.device = torch.device(device)
-        self.observations = {key: torch.from_numpy(values) for key, values in dataset.observations.items()}
-        self.actions = torch.from_numpy(dataset.actions)
-
-    def batch(self, rows):
-        rows = torch.from_numpy(rows)
-        observations = {key: values[rows].to(self.device) for key, values in self.observations.items()}
-        return observations, self.actions[rows].to(self.device, torch.int64)
-
-
-def _logits(policy, data, rows):
+def _logits(policy, dataset, rows, device):
     """Logits, float32[B, 6], and actions, int64[B], of some rows."""
-    observations, actions = data.batch(rows)
+    observations = {key: torch.from_numpy(values).to(device) for key, values in dataset.observe(rows).items()}
     logits, _ = policy.logits_and_values(observations)
-    return logits.float(), actions
+    return logits.float(), torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
 
 
-def _train_epoch(policy, data, rows, weights, optimizer, schedule, config, epoch) -> dict[str, float]:
+def _train_epoch(policy, dataset, device, rows, weights, optimizer, schedule, config, epoch) -> dict[str, float]:
     """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
     total, right = 0.0, 0
     for start in range(0, len(rows), config.batch_size):
         part = rows[start : start + config.batch_size]
-        logits, actions = _logits(policy, data, part)
+        logits, actions = _logits(policy, dataset, part, device)
         # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
         losses = torch.nn.functional.cross_entropy(logits, actions, weight=weights, reduction="none")
         loss = losses.mean()

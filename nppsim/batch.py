@@ -553,14 +553,15 @@ class BatchSimulator:
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
         return levels
 
-    def snapshot(self, i: int) -> np.ndarray:
-        """uint8[...]: everything that the future of environment i depends on."""
+    def snapshot(self, i) -> np.ndarray:
+        """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
         return self._rows[i].copy()
 
-    def restore(self, i: int, snapshot: np.ndarray) -> None:
-        """Put environment i into a state taken by ``snapshot`` (of any environment of this simulator)."""
-        if snapshot.shape != self._rows[i].shape:
-            raise ValueError(f"snapshot has {snapshot.size} bytes, this simulator's have {self._rows[i].size}")
+    def restore(self, i, snapshot: np.ndarray) -> None:
+        """Put environment i, or several, into states taken by ``snapshot`` (of any environments of this simulator, or of
+        another one with the same bank)."""
+        if snapshot.shape[-1] != self._rows.shape[1]:
+            raise ValueError(f"a snapshot has {snapshot.shape[-1]} bytes, this simulator's have {self._rows.shape[1]}")
         self._rows[i] = snapshot
         self._started = True
 

@@ -233,10 +233,10 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     if cloned is not None:
         moved = transfer(cloned.state_dict(), ppo.policy)
         rows = dataset.rows(validation=True)[:PROBE_ROWS]
-        agreement = check_same_policy(cloned, ppo.policy, {key: dataset.observations[key][rows] for key in sim.keys})
+        agreement = check_same_policy(cloned, ppo.policy, dataset.observe(rows))
         log(f"{moved}; {agreement:.0%} of greedy actions agree on {len(rows)} held-out decisions")
         ppo.anchor_to(cloned)
-        del dataset  # with images it is gigabytes
+        del dataset  # nothing below needs its memory
     ppo.set_logger(
         Logger(
             str(folder),

@@ -14,10 +14,22 @@ import torch
 import bc.dataset
 import nppsim
 from bc.__main__ import main
-from bc.dataset import BCDataset, DatasetConfig, DatasetError, check_memory, content_key, load_or_build, split_by_level
+from bc.dataset import (
+    BCDataset,
+    DatasetConfig,
+    DatasetError,
+    check_memory,
+    content_key,
+    load_or_build,
+    sample_dtype,
+    split_by_level,
+)
 from bc.demonstrations import Demonstration, DemonstrationError, ReplayFile, find_replays, load_demonstrations
+from bc.images import StoredImages
 from bc.train import BCConfig, ConfigError, TrainingError, evaluate, pretrain
+from nppsim.generate import generate
 from nppsim.level import Level, mirror
+from nppsim.observe import layout
 from nppsim.replay import Replay
 from nppsim.replayset import ReplayWriter
 
@@ -294,6 +306,9 @@ class CountingSimulator:
         self.level = np.array(levels)
         self.obs["game_state"][:, 1] = levels
 
+    def snapshot(self, i):
+        return np.zeros(1, np.uint8)
+
     def step(self, actions):
         decisions = self.obs["game_state"][:, 0]
         decisions += 1
@@ -333,7 +348,7 @@ def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
         folder, tmp_path, DatasetConfig(observations=("state", "player_frame")), log=lambda text: None
     )
     assert len(dataset.names) == 3
-    assert dataset.observations["player_frame"].dtype == np.uint8
+    assert list(dataset.observations) == ["game_state"] and dataset.images.keys == ("player_frame",)
     for i, name in enumerate(dataset.names):
         replay = Replay.load(folder / name)
         rows = np.flatnonzero(dataset.demonstration == i)
@@ -341,7 +356,29 @@ def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
         assert dataset.actions[rows].tolist() == actions.tolist()
         assert dataset.previous_actions[rows].tolist() == [0, *actions[:-1]]
         position = np.vstack([replay.level.spawn, nppsim.simulate(replay.level, replay.inputs).position])
-        np.testing.assert_array_equal(dataset.observations["game_state"][rows, :2], position[:-1:4].astype(np.float32))
+        observed = dataset.observe(rows)
+        np.testing.assert_array_equal(observed["game_state"][:, :2], position[:-1:4].astype(np.float32))
+        simulator = nppsim.BatchSimulator(nppsim.LevelBank([replay.level]), 1, observations=("player_frame",))
+        simulator.reset()
+        for image, action in zip(observed["player_frame"], actions, strict=True):
+            np.testing.assert_array_equal(image, simulator.obs["player_frame"][0])
+            simulator.step([action])
+
+
+def test_images_are_drawn_as_they_were_seen_with_everything_that_moves():
+    levels = [generate("advanced", seed)[0] for seed in range(6)] + [generate("complex", seed)[0] for seed in range(2)]
+    simulator = nppsim.BatchSimulator(nppsim.LevelBank(levels), 8, observations=layout.IMAGES)
+    simulator.reset(np.arange(8))
+    rng, states, seen = np.random.default_rng(0), [], []
+    for _ in range(80):
+        states.append(simulator.snapshot(slice(None)))
+        seen.append({key: values.copy() for key, values in simulator.obs.items()})
+        simulator.step(rng.integers(0, 6, 8))
+    images, rows = StoredImages(levels, np.concatenate(states), layout.IMAGES), rng.permutation(640)
+    for key, drawn in images.draw(rows).items():
+        np.testing.assert_array_equal(drawn, np.concatenate([one[key] for one in seen])[rows])
+    with pytest.raises(ValueError, match="those of these levels have"):
+        StoredImages(levels, np.zeros((3, 10), np.uint8), layout.IMAGES)
 
 
 def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
@@ -424,18 +461,21 @@ def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path,
 
 
 def test_too_large_a_dataset_is_refused_with_its_size():
-    keys = ("player_frame", "global_view")
-    assert check_memory("x.h5", 1000, keys, available_bytes=10**9) == 1000 * (84 * 84 + 176 * 100)
-    with pytest.raises(DatasetError, match=r"need 24\.66 GB.*--max-demonstrations-per-category"):
-        check_memory("x.h5", 10**6, keys, available_bytes=10**9)
+    sample = sample_dtype(("game_state", "player_frame", "global_view"), state_bytes=1000)
+    assert sample.names == ("game_state", "states") and sample.itemsize == 26 * 4 + 1000
+    assert check_memory("x.h5", 1000, sample.itemsize, available_bytes=10**9) == 1000 * sample.itemsize
+    with pytest.raises(DatasetError, match=r"need 1\.10 GB.*--max-demonstrations-per-category"):
+        check_memory("x.h5", 10**6, sample.itemsize, available_bytes=10**9)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
     dataset = load_or_build(replay_folder(tmp_path / "replays"), tmp_path, DatasetConfig(observations=STATE), log=list)
     path = tmp_path / dataset.path
     data = path.read_bytes()
-    for end in (0, 100, len(data) // 2, len(data) - 1):
-        path.write_bytes(data[:end])
+    with h5py.File(path) as file:
+        block = file["observations/game_state"].id.get_chunk_info(0).byte_offset
+    for damaged in (b"", data[:100], data[: len(data) // 2], data[:-1], data[:block] + b"damage" + data[block + 6 :]):
+        path.write_bytes(damaged)
         with pytest.raises(DatasetError, match=f"{path.name}: no readable dataset .*delete it"):
             BCDataset.open(path)
     for name, value, message in [

@@ -98,6 +98,7 @@ SPECS: dict[str, ObservationSpec] = {
     )
 }
 VISION_FREE = ("game_state", "reachability_features", "entity_positions", "switch_states", "hazards", "surroundings")
+IMAGES = ("player_frame", "global_view")
 ALL = tuple(SPECS)
 
 
