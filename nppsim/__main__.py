@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     render.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     render.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
     render.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
-    render.add_argument("--count", type=int, default=40, help="levels of a sheet, from all over DIR (default: %(default)s)")
+    render.add_argument(
+        "--count", type=int, default=40, help="levels of a sheet, from all over DIR (default: %(default)s)"
+    )
     render.add_argument("--scale", type=float, default=1.0, help="of a single level (default: %(default)s)")
 
     generate = command(_generate, "generate", "make a level, or a folder of levels, of a category")

@@ -376,7 +376,9 @@ def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
 
 def test_levels_that_nobody_finished_are_not_completed_with_verified_ones(tmp_path):
     main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
-    with pytest.raises(GenerateError, match=r"simple/000000\.map has no par_frames, .* \(2 such levels\); make verified"):
+    with pytest.raises(
+        GenerateError, match=r"simple/000000\.map has no par_frames, .* \(2 such levels\); make verified"
+    ):
         make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
     assert len(make_level_set(tmp_path / "set", ["simple"], 3, seed=0)) == 3
 
