@@ -95,7 +95,8 @@ def make_demonstrations(
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
-        done = max((ours.index(level) for level, _ in earlier), default=-1) + 1
+        planned = {level for level, _ in earlier}
+        done = max((i for i, level in enumerate(ours) if level in planned), default=-1) + 1
         if done and settings.runs > 1:
             done -= 1  # an interruption may have cut off some runs of the last one
         behind.update(ours[:done])
