@@ -5,18 +5,16 @@ interrupted: results are written in that order, and a call goes on at the last l
 """
 
 import math
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
+from nppsim.generate.dataset import worker_pool
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.planner import plan
 from nppsim.replay import Replay
@@ -82,7 +80,8 @@ def make_demonstrations(
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings, and for no workers.
+    DemonstrationError for one that was not made from these levels with these settings, and for workers: none, or one that
+    dies.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
@@ -96,7 +95,8 @@ def make_demonstrations(
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
-        done = max((ours.index(level) for level, _ in earlier), default=-1) + 1
+        planned = {level for level, _ in earlier}
+        done = max((i for i, level in enumerate(ours) if level in planned), default=-1) + 1
         if done and settings.runs > 1:
             done -= 1  # an interruption may have cut off some runs of the last one
         behind.update(ours[:done])
@@ -183,13 +183,8 @@ def _results(plan_it: Callable, entries: Sequence[LevelEntry], workers: int) -> 
     if workers == 1:
         yield map(plan_it, entries)
         return
-    # "spawn": the caller may have threads, which do not survive a fork.  Workers leave Ctrl-C to this process, which saves.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    try:
+    with worker_pool(workers, DemonstrationError) as pool:
         yield pool.map(plan_it, entries)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _compare_with_par(entries, frames, settings) -> tuple[int, list[str]]:

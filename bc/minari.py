@@ -2,7 +2,7 @@
 
 One dataset per category, ``npp/<category>/<source>-v0``, in Minari's folder (``MINARI_DATASETS_PATH``).  An episode of T
 decisions holds T + 1 observations, T actions, rewards, terminations and truncations.  Its options, which Minari keeps
-beside it, hold what makes it a demonstration again: the level's map (zlib, base64) and its name.
+beside it, hold what makes it a demonstration again: the level's map (zlib, base64), name, frame skip and length in frames.
 
 The environment's spec lacks the levels, which are with the episodes already: pass them when recovering it.
 
@@ -124,6 +124,7 @@ def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int)
             "level": base64.b64encode(zlib.compress(demonstration.level.to_bytes(), 9)).decode(),
             "name": demonstration.name,
             "frame_skip": env.simulator.frame_skip,
+            "frames": len(demonstration.inputs),
         },
         "observations": {key: np.stack([step[key] for step in seen]) for key in seen[0]},
         "actions": demonstration.actions.astype(np.int64),
@@ -151,9 +152,10 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
         options = about.get("options", {})
         try:
             level = Level.from_bytes(zlib.decompress(base64.b64decode(options["level"], validate=True)), place)
-            inputs = to_inputs(np.asarray(episode.actions), int(options["frame_skip"]))
+            inputs = to_inputs(np.asarray(episode.actions), int(options["frame_skip"]), int(options["frames"]))
+            original = str(options["name"])
         except (KeyError, binascii.Error, zlib.error, LevelError) as error:
             raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
         replay = Replay(level, inputs, True, place)
-        files.append(ReplayFile(place, str(options["name"]), matched["category"], replay.to_bytes()))
+        files.append(ReplayFile(place, original, matched["category"], replay.to_bytes()))
     return tuple(files)

@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     render.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     render.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
     render.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
-    render.add_argument("--count", type=int, default=40, help="levels of a sheet at most (default: %(default)s)")
+    render.add_argument(
+        "--count", type=int, default=40, help="levels of a sheet, from all over DIR (default: %(default)s)"
+    )
     render.add_argument("--scale", type=float, default=1.0, help="of a single level (default: %(default)s)")
 
     generate = command(_generate, "generate", "make a level, or a folder of levels, of a category")
@@ -305,7 +307,8 @@ def _render(arguments) -> int:
     try:
         if arguments.sheet:
             levels = LevelSet.open(arguments.sheet)
-            shown = range(min(arguments.count, len(levels)))
+            count = min(arguments.count, len(levels))
+            shown = [i * len(levels) // count for i in range(count)]
             picture = render.contact_sheet([levels[i] for i in shown], [levels.entries[i].file for i in shown])
         elif arguments.replay:
             drawn = Level.load(level[0])

@@ -252,6 +252,8 @@ def _read_entries(file: Path) -> list[LevelEntry]:
         raise LevelSetError(
             f"{file} is not JSON: {error}; restore it, or delete it to use the folder as it is"
         ) from error
+    except OSError as error:
+        raise LevelSetError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
             f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '
@@ -277,12 +279,14 @@ def _check_entry(entry: dict, place: str) -> None:
         if not isinstance(entry[name], types) or isinstance(entry[name], bool):
             expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
             raise LevelSetError(f"{place}: {name} is {entry[name]!r}; needed is {expected}")
-    if not {"", ".", ".."}.isdisjoint(entry["file"].split("/")) or "\\" in entry["file"]:
-        raise LevelSetError(
-            f"{place}: file is {entry['file']!r}; needed is a relative path that stays inside the folder"
-        )
     if not entry["category"]:
         raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
+    place_of_files = f"{entry['category']}/{entry['file']}"  # files are named after categories, too
+    if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or "\\" in place_of_files:
+        raise LevelSetError(
+            f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; needed are relative paths that stay "
+            "inside the folder"
+        )
 
 
 def _write_index(path: Path, entries: Sequence[LevelEntry]) -> None:

@@ -398,8 +398,8 @@ def plan(
     Raises ValueError for a start that is the end of an episode or of another level, and for numbers out of range.
     """
     _check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
-    if not noise >= 0.0:
-        raise ValueError(f"noise must be at least 0 px; got {noise}")
+    if not 0.0 <= noise < np.inf:
+        raise ValueError(f"noise must be at least 0 px, and finite; got {noise}")
     bank = LevelBank([level])
     rows, first = _first_state(bank, start)
     limit = int(bank.time_limit[0])

@@ -10,10 +10,10 @@ The layout is in docs/file_formats.md.  A flush writes a copy of the file with t
 old one's place: whoever reads at that time goes on with the file that he opened, and a crash costs what was not flushed.
 """
 
+import io
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,15 +91,18 @@ class ReplayWriter:
         """
         if not self._pending:
             return
+        copy = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself
+        known = self.path.exists()
+        if known:
+            ReplaySet(self.path).close()  # refuses what is damaged
+            copy.write(self.path.read_bytes())
+        with h5py.File(copy, "r+" if known else "w", libver=_LIBRARY) as file:
+            if not known:
+                _create(file)
+            self._append_to(file)
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         try:
-            if self.path.exists():
-                ReplaySet(self.path).close()  # refuses what is damaged
-                shutil.copyfile(self.path, temporary)
-            with h5py.File(temporary, "a", libver=_LIBRARY) as file:
-                if "version" not in file.attrs:
-                    _create(file)
-                self._append_to(file)
+            temporary.write_bytes(copy.getbuffer())
             os.replace(temporary, self.path)
             self._pending.clear()  # at once: an interruption must not make the next flush write them again
         finally:
@@ -251,10 +254,10 @@ class ReplaySet(Sequence):
 
 def load_one(place: str) -> Replay:
     """The replay that ``SET.h5#7`` names, or the only one of ``SET.h5``.  Raises ReplayError."""
-    file, _, number = place.rpartition("#") if not place.endswith(".h5") else (place, "", "")
+    file, mark, number = place.rpartition("#") if not place.endswith(".h5") else (place, "", "")
     with ReplaySet(file) as replays:
         index = int(number) if number.isdecimal() else 0
-        if index >= len(replays) or not (number.isdecimal() or len(replays) == 1):
+        if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
             raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
         return replays[index]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nppsim
+from nppsim import render
 from nppsim.__main__ import main
 from nppsim.generate import generate
 
@@ -67,6 +68,16 @@ def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     assert main(["render", "--sheet", str(folder), out]) == 0
     (folder / "index.json").unlink()
     assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
+
+
+def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
+    folder, shown = tmp_path / "set", []
+    main(["generate", "simplest", str(folder), "--count", "5"])
+    pytest.importorskip("PIL.Image")
+    draw = render.contact_sheet
+    monkeypatch.setattr(render, "contact_sheet", lambda levels, labels: shown.extend(labels) or draw(levels, labels))
+    assert main(["render", "--sheet", str(folder), str(tmp_path / "out.png"), "--count", "2"]) == 0
+    assert shown == ["simplest/000000.map", "simplest/000002.map"]
 
 
 @pytest.mark.parametrize(

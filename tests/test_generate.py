@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import importlib.util
 import itertools
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nppsim import levelset as levelset_module
+from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.generate import CATEGORIES, FAMILIES, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import dataset as dataset_module
@@ -369,6 +372,24 @@ def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
     LevelSet.write(tmp_path / "set", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
     with pytest.raises(GenerateError, match=r"mine/000000\.map was made by other means, not with --seed 0"):
         make_level_set(tmp_path / "set", ["simple"], 1, seed=0)
+
+
+def test_levels_that_nobody_finished_are_not_completed_with_verified_ones(tmp_path):
+    main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
+    with pytest.raises(
+        GenerateError, match=r"simple/000000\.map has no par_frames, .* \(2 such levels\); make verified"
+    ):
+        make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
+    assert len(make_level_set(tmp_path / "set", ["simple"], 3, seed=0)) == 3
+
+
+def die(level):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_an_error_and_no_endless_wait(tmp_path):
+    with pytest.raises(GenerateError, match="a worker process died, .* fewer workers"):
+        make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=die, workers=2)
 
 
 def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):

@@ -145,8 +145,12 @@ def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
         (lambda index: index["levels"][1].pop("seed"), r"level 1 has category, .*; needed are exactly the fields"),
         (lambda index: index["levels"][1].update(extra=1), "level 1 has category, extra"),
         (lambda index: index["levels"][2].update(par_frames="9"), "level 2: par_frames is '9'; needed is int or null"),
-        (lambda index: index["levels"][0].update(file="../x"), r"level 0: file is '\.\./x'; .*stays inside the folder"),
-        (lambda index: index["levels"][0].update(file="/x"), "stays inside the folder"),
+        (
+            lambda index: index["levels"][0].update(file="../x"),
+            r"level 0: .*file is '\.\./x'; .*stay inside the folder",
+        ),
+        (lambda index: index["levels"][0].update(file="/x"), "stay inside the folder"),
+        (lambda index: index["levels"][0].update(category="a/../../b"), r"category is 'a/\.\./\.\./b', .*stay inside"),
         (lambda index: index["levels"][0].update(category=""), "level 0 has an empty category"),
     ],
 )
@@ -159,6 +163,13 @@ def test_a_broken_index_is_an_error_that_names_file_and_place(path, change, mess
 def test_an_index_that_is_no_json_is_an_error(path):
     (path / INDEX).write_text((path / INDEX).read_text()[:100])
     with pytest.raises(LevelSetError, match=r"index\.json is not JSON: .*; restore it, or delete it"):
+        LevelSet.open(path)
+
+
+def test_an_index_that_cannot_be_read_is_an_error(path):
+    (path / INDEX).unlink()
+    (path / INDEX).mkdir()
+    with pytest.raises(LevelSetError, match=r"index\.json: cannot be read \("):
         LevelSet.open(path)
 
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import inspect
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -170,6 +172,16 @@ def test_files_made_otherwise_are_refused(levels, tmp_path):
     with pytest.raises(DemonstrationError, match="replay 0 was made with other means"):
         make_demonstrations(levels, tmp_path / "human", USUAL, workers=1)
     assert content(tmp_path / "out") == before
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_told(levels, tmp_path, monkeypatch):
+    monkeypatch.setattr(bc.make, "_plan_level", die)
+    with pytest.raises(DemonstrationError, match="a worker process died, .* fewer workers"):
+        make_demonstrations(levels, tmp_path / "out", workers=2)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_it_becomes_the_same_demonstrations_again(found):
     names = export_minari(found, "human", **ABOUT)
-    again = load_demonstrations([file for name in names for file in import_minari(name)], 4)
+    files = [file for name in names for file in import_minari(name)]
+    assert [len(Replay.from_bytes(file.data).inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
+    again = load_demonstrations(files, 4)
     assert [d.level for d in again.demonstrations] == [d.level for d in found.demonstrations]
     for ours, theirs in zip(found.demonstrations, again.demonstrations, strict=True):
         assert (ours.name, ours.category) == (theirs.name, theirs.category)

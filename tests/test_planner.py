@@ -109,7 +109,7 @@ def test_seeds_and_noise_give_other_runs_that_finish():
 
 def test_numbers_out_of_range_are_refused():
     level = generate("simplest", 1)[0]
-    for wrong in ({"min_hold": 0}, {"noise": -1.0}, {"frame_skip": 0}, {"beam": 0}):
+    for wrong in ({"min_hold": 0}, {"noise": -1.0}, {"noise": np.inf}, {"frame_skip": 0}, {"beam": 0}):
         with pytest.raises(ValueError, match="at least"):
             plan(level, **wrong)
 

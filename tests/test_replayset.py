@@ -1,5 +1,7 @@
 """Files of many replays: what is written is read, appending never loses anything, damage gives one clear error."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
@@ -76,6 +78,9 @@ def test_a_replay_of_a_set_is_loaded_like_a_file(path, tmp_path):
     with ReplayWriter(tmp_path / "one.h5") as writer:
         writer.append(replay(name="alone"))
     assert Replay.load(tmp_path / "one.h5").name == "alone"
+    for place in ("#", "#x", "#1"):
+        with pytest.raises(ReplayError, match=r"one\.h5.*the set holds 1 replays, .*name one"):
+            Replay.load(f"{tmp_path / 'one.h5'}{place}")
     for place in (path, f"{path}#", f"{path}#3", f"{path}#-1"):
         with pytest.raises(ReplayError, match=r"some\.h5.*the set holds 3 replays, .*some\.h5#0 and on"):
             Replay.load(place)
@@ -93,7 +98,8 @@ def test_a_reader_keeps_what_he_opened_while_a_writer_appends(path):
     assert [file.name for file in path.parent.iterdir()] == ["some.h5"]
 
 
-def test_a_flush_that_fails_leaves_the_file_as_it_was_and_can_be_repeated(path, monkeypatch):
+@pytest.mark.parametrize(("owner", "name"), [(replayset, "_extend"), (Path, "write_bytes")])
+def test_a_flush_that_fails_leaves_the_file_as_it_was_and_can_be_repeated(path, monkeypatch, owner, name):
     before = path.read_bytes()
     writer = ReplayWriter(path)
     writer.append(replay(2))
@@ -102,7 +108,7 @@ def test_a_flush_that_fails_leaves_the_file_as_it_was_and_can_be_repeated(path, 
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(replayset, "_extend", full)
+        patch.setattr(owner, name, full)
         with pytest.raises(OSError, match="disk full"):
             writer.flush()
     assert path.read_bytes() == before and len(writer) == 1

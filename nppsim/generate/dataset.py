@@ -10,6 +10,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -59,8 +61,8 @@ def make_level_set(
         function that can be pickled.  Without it, ``par_frames`` is null in the index.
     workers: processes; by default all available cores where that pays.
     progress: called with a category and the number of its levels made so far.
-    Raises GenerateError for bad arguments, a folder made with another seed or difficulty or with levels to be excluded, and
-    a category that runs out of levels.
+    Raises GenerateError for bad arguments, a folder made with another seed or difficulty, with levels to be excluded or, if
+    there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die.
     An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
     """
     path = Path(path)
@@ -73,7 +75,7 @@ def make_level_set(
         raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
     if workers is not None and workers < 1:
         raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
-    entries = _begin_or_resume(path, seed, difficulty)
+    entries = _begin_or_resume(path, seed, difficulty, verify is not None)
     excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
     _check_apart(path, excluded)
     taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
@@ -99,8 +101,8 @@ def _unfinished_entries(path: Path) -> tuple[LevelEntry, ...]:
     return LevelSet.open(folder, may_be_empty=True).entries if (folder / INDEX).exists() else ()
 
 
-def _begin_or_resume(path: Path, seed: int, difficulty: float | None) -> tuple[LevelEntry, ...]:
-    """Entries that are there already."""
+def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: bool) -> tuple[LevelEntry, ...]:
+    """Entries that are there already; verified: they must have par frames."""
     if not (path / INDEX).exists():
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
@@ -117,6 +119,11 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None) -> tuple[L
                 f"{path}: level {entry.file} was made by {entry.generator} with {entry.parameters}; difficulty "
                 f"{difficulty} gives {family} with {parameters}; use the set's own --difficulty, or another folder"
             )
+    if verified and (unproven := [entry.file for entry in entries if entry.par_frames is None]):
+        raise GenerateError(
+            f"{path}: level {unproven[0]} has no par_frames, so nobody has finished it ({len(unproven)} such levels); "
+            "make verified levels in another folder"
+        )
     return entries
 
 
@@ -182,14 +189,28 @@ def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, 
     if workers == 1:
         yield map(make, seeds)
         return
-    chunk = 4 if verify else 64
+    chunk = 1 if verify else 64
+    with worker_pool(workers, GenerateError) as pool:
+        # In rounds, because the pool queues all of its input at once, and these seeds have no end.
+        rounds = (seeds[first : first + 64 * chunk * workers] for first in range(0, len(seeds), 64 * chunk * workers))
+        yield chain.from_iterable(pool.map(make, some, chunksize=chunk) for some in rounds)
+
+
+@contextmanager
+def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExecutor]:
+    """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
-    # Workers ignore Ctrl-C: this process answers it, saves, and ends them.
-    pool = multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    with pool:
-        # In rounds, because Pool.imap queues all of its input at once, and these seeds have no end.
-        rounds = (seeds[first : first + 16 * chunk * workers] for first in range(0, len(seeds), 16 * chunk * workers))
-        yield chain.from_iterable(pool.imap(make, some, chunksize=chunk) for some in rounds)
+    # Workers leave Ctrl-C to this process, which saves.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    except BrokenProcessPool as broken:
+        raise error(
+            "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers (--workers)"
+        ) from broken
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _candidate(category: str, difficulty, verify: Verify | None, seed: int) -> tuple[Level, LevelEntry, str, bool]:
