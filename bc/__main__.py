@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from bc.analysis import analyse
-from bc.dataset import DatasetError
+from bc.dataset import DatasetError, with_bank
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import export_minari, import_minari
 from bc.page import write_page
@@ -115,8 +115,10 @@ def _bar(items: Sequence, title: str = "playing back") -> Iterable:
 
 
 def _export(arguments) -> int:
-    found = load_demonstrations(
-        find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder, progress=_bar
+    found, _bank, _places = with_bank(
+        load_demonstrations(
+            find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder, progress=_bar
+        )
     )
     print(found.table())
     names = export_minari(

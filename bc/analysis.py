@@ -14,7 +14,7 @@ import numpy as np
 
 import nppsim
 from bc.baselines import Metrics, predictors, previous_actions, score, transition_counts
-from bc.dataset import DatasetConfig, leave_out_too_long, record
+from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.generate.variety import HAZARDS
 from nppsim.level import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR, Level, mirror, symmetric_fingerprint
@@ -184,15 +184,11 @@ def analyse(
     """
     known = _known_levels(levels, "levels", progress)
     forbidden = _known_levels(held_out, "held-out levels", progress)
-    found = load_demonstrations(
-        files, frame_skip, folder=folder, progress=partial(progress, title="playback")
-    ).require_some()
-    distinct = list({d.level.fingerprint: d.level for d in found.demonstrations}.values())
-    bank = nppsim.LevelBank(distinct)
-    level_index = {level.fingerprint: i for i, level in enumerate(distinct)}
-    found = leave_out_too_long(found, bank, level_index).require_some()
+    found, bank, level_index = with_bank(
+        load_demonstrations(files, frame_skip, folder=folder, progress=partial(progress, title="playback"))
+    )
     demonstrations = found.demonstrations
-    symmetric = {level.fingerprint: symmetric_fingerprint(level) for level in distinct}
+    symmetric = {level.fingerprint: symmetric_fingerprint(level) for level in bank.levels}
     content = [symmetric[d.level.fingerprint] for d in demonstrations]
 
     steps = _Steps(demonstrations, bank, level_index, frame_skip, progress)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -137,13 +137,9 @@ def write_dataset(
     Demonstrations are stored by ascending length, each one's decisions together and in order.  One that is longer than
     its level's time limit in the simulator is left out and counted.  Raises DatasetError, DemonstrationError.
     """
-    found.require_some()
-    distinct = {d.level.fingerprint: d.level for d in found.demonstrations}
-    level_index = {fingerprint: index for index, fingerprint in enumerate(distinct)}
-    bank = nppsim.LevelBank(list(distinct.values()))
+    found, bank, level_index = with_bank(found)
     sample = sample_dtype(config.observations, nppsim.BatchSimulator(bank, 1).snapshot(0).size)
     check_memory(path, sum(len(d.actions) for d in found.demonstrations), sample.itemsize, available_bytes)
-    found = leave_out_too_long(found, bank, level_index).require_some()
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
     path = Path(path)
@@ -396,17 +392,20 @@ class BCDataset:
         )
 
 
-def leave_out_too_long(found: DemonstrationSet, bank, level_index) -> DemonstrationSet:
-    """The set without demonstrations longer than their level's time limit; level_index: fingerprint -> place in ``bank``."""
+def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, nppsim.LevelBank, dict[str, int]]:
+    """The set without demonstrations longer than their level's time limit; a bank of the levels of all; fingerprint of a
+    level -> its place there.  DemonstrationError if nothing is left."""
+    levels = {d.level.fingerprint: d.level for d in found.require_some().demonstrations}
+    bank, place = nppsim.LevelBank(list(levels.values())), {fingerprint: i for i, fingerprint in enumerate(levels)}
     kept, left_out = [], list(found.left_out)
     for d in found.demonstrations:
-        limit = int(bank.time_limit[level_index[d.level.fingerprint]])
+        limit = int(bank.time_limit[place[d.level.fingerprint]])
         if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is cut off after a decision, not inside
             kept.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
             left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
-    return DemonstrationSet(found.folder, found.frame_skip, tuple(kept), tuple(left_out))
+    return replace(found, demonstrations=tuple(kept), left_out=tuple(left_out)).require_some(), bank, place
 
 
 def _waves(demonstrations, limit: int) -> Iterator[list[Demonstration]]:

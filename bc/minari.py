@@ -11,7 +11,6 @@ The environment's spec lacks the levels, which are with the episodes already: pa
 """
 
 import base64
-import binascii
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +23,7 @@ import numpy as np
 from bc.dataset import check_memory
 from bc.demonstrations import Demonstration, DemonstrationError, DemonstrationSet, ReplayFile
 from nppsim.env import ENV_ID, NppEnv
-from nppsim.level import Level, LevelError
+from nppsim.level import Level
 from nppsim.observe import layout
 from nppsim.replay import Replay, to_inputs
 
@@ -76,7 +75,8 @@ def export_minari(
             f"{taken[0]}: there is such a dataset already; delete it with: minari delete {taken[0]}"
         )
     for category, name in names.items():
-        check_memory(name, sum(len(d.actions) + 1 for d in by_category[category]), keys)
+        bytes_each = sum(layout.SPECS[key].bytes for key in keys)
+        check_memory(name, sum(len(d.actions) + 1 for d in by_category[category]), bytes_each)
     for category, demonstrations in by_category.items():
         levels = {d.level.fingerprint: d.level for d in demonstrations}
         index = {fingerprint: i for i, fingerprint in enumerate(levels)}
@@ -154,7 +154,7 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
             level = Level.from_bytes(zlib.decompress(base64.b64decode(options["level"], validate=True)), place)
             inputs = to_inputs(np.asarray(episode.actions), int(options["frame_skip"]), int(options["frames"]))
             original = str(options["name"])
-        except (KeyError, binascii.Error, zlib.error, LevelError) as error:
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
         replay = Replay(level, inputs, True, place)
         files.append(ReplayFile(place, original, matched["category"], replay.to_bytes()))

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import nppsim
+from nppsim.bank import LevelBank
 from nppsim.level import Level, LevelError
 from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.replay import Replay, ReplayError
@@ -367,8 +368,9 @@ def _plan(arguments) -> int:
     except ValueError as error:
         raise CommandError(str(error)) from error
     if run is None:
+        remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no way leads over an exit switch to its exit"
         odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
-        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; raise --budget{odd}")
+        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; {remedy}{odd}")
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
     return 0

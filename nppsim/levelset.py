@@ -205,7 +205,7 @@ def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
 
 def _scan_folder(path: Path) -> list[LevelEntry]:
     files = []
-    for folder, subfolders, names in os.walk(path):
+    for folder, subfolders, names in os.walk(path, onerror=_refuse):
         subfolders[:] = [
             name
             for name in subfolders
@@ -226,6 +226,10 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
         LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
         for file in files
     ]
+
+
+def _refuse(error: OSError):
+    raise LevelSetError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
 
 
 def _read_index(path: Path) -> list[LevelEntry]:
@@ -253,7 +257,7 @@ def _read_entries(file: Path) -> list[LevelEntry]:
             f"{file} is not JSON: {error}; restore it, or delete it to use the folder as it is"
         ) from error
     except OSError as error:
-        raise LevelSetError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
+        _refuse(error)
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
             f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '

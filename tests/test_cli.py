@@ -96,6 +96,7 @@ def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
         (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "out.gif: the picture is a PNG file"),
         (["plan", "{play}", "out.replay", "--budget", "100"], "play.replay holds replays, no level"),
+        (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no way leads over an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category 'impossible'"),
         (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
@@ -106,6 +107,10 @@ def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
 def test_failures_are_one_line(files, capsys, arguments, told):
     names = {"level": files / "level.map", "play": files / "play.replay", "odd": files / "odd.map", "folder": files}
     names["odd"].write_bytes(names["play"].read_bytes())
+    names["walled"] = files / "walled.map"
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[5:8, 5:8] = tiles[5:8, 20:23] = 0
+    nppsim.Level.build(tiles, (28, 30), exits=[((88, 30), (84, 30))]).save(names["walled"])
     assert main([argument.format(**names) for argument in arguments]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1

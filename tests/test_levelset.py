@@ -1,7 +1,9 @@
 """Level sets: the index, plain folders, what goes wrong with either, and the disjointness of train and test."""
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,6 +173,20 @@ def test_an_index_that_cannot_be_read_is_an_error(path):
     (path / INDEX).mkdir()
     with pytest.raises(LevelSetError, match=r"index\.json: cannot be read \("):
         LevelSet.open(path)
+
+
+def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(folder):
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(LevelSetError, match=r"closed: cannot be read \(Permission denied\); check its permissions"):
+        LevelSet.open(tmp_path)
 
 
 def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_path):

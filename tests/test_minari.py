@@ -7,6 +7,7 @@ import pytest
 from worlds import corridor
 
 import bc.minari
+import nppsim
 from bc.__main__ import main
 from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
@@ -106,10 +107,13 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(foun
 def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
     for k, demonstration in enumerate(found.demonstrations):
         Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
+    waiting = np.zeros(4 * (int(nppsim.LevelBank([demonstration.level]).time_limit[0]) // 4), np.uint8)
+    Replay(demonstration.level, np.concatenate([waiting, demonstration.inputs]), True).save(tmp_path / "slow.replay")
     about = [f"--{name.replace('_', '-')}={value}" for name, value in ABOUT.items()]
     assert main(["minari-export", str(tmp_path), "--source", "planner", "--observations", "state", *about]) == 0
     assert list(minari.load_dataset("npp/uncategorised/planner-v0").observation_space) == ["game_state"]
-    assert capsys.readouterr().out.endswith("npp/uncategorised/planner-v0\n")
+    printed = capsys.readouterr().out
+    assert "longer than the time limit: 1" in printed and printed.endswith("npp/uncategorised/planner-v0\n")
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
     assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 2
