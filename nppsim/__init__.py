@@ -2,9 +2,9 @@
 
 from nppsim import _cache
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, BatchSimulator
+from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv, NppVectorEnv
 from nppsim.level import Level, LevelError
-from nppsim.replay import Replay, ReplayError
+from nppsim.replay import ACTION_INPUT, Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.verify import verify

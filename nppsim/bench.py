@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, BatchSimulator
+from nppsim.batch import BatchSimulator
 from nppsim.bench_kernels import advance, start_all
 from nppsim.generate import generate
 from nppsim.geometry import MOVERS
@@ -27,6 +27,7 @@ from nppsim.level import MINE, TOGGLE_MINE, Level
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 from nppsim.timing import calibrate, machine, rate_of
 from nppsim.verify import cases
 

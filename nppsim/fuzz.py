@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.batch import NUM_ACTIONS, BatchSimulator
+from nppsim.batch import BatchSimulator
 from nppsim.bench_kernels import play_all as _play
 from nppsim.generate import CATEGORIES, generate
 from nppsim.level import COLUMNS, ENTITY_NAMES, ROWS, Level, LevelError
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
-from nppsim.replay import Replay, ReplayError
+from nppsim.replay import NUM_ACTIONS, Replay, ReplayError
 
 FRAMES = 200  # of play, with raw inputs
 DECISIONS = 12  # of play through a BatchSimulator with every observation

@@ -18,13 +18,14 @@ import numpy as np
 
 from nppsim._kernel import allocating, kernel
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, NUM_ACTIONS, BatchSimulator, State, _has_own_fields, _way, make_fields
+from nppsim.batch import BatchSimulator
+from nppsim.decision import State, has_own_fields, make_fields, way
 from nppsim.level import Level
 from nppsim.paths import NODES_Y, SPACING, waypoint
 from nppsim.physics import tick as physics
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import tick
-from nppsim.replay import Replay
+from nppsim.replay import ACTION_INPUT, NUM_ACTIONS, Replay
 from nppsim.simulate import simulate
 
 CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one
@@ -133,7 +134,7 @@ def _expand(
                 if (ninja["switch_taken"] != 0) != (target[4] != 0.0):
                     out.scores[c] += 60.0
                 continue
-            length, node = _way(c, children, world, fields)
+            length, node = way(c, children, world, fields)
             if node < 0:
                 continue
             out.scores[c] = max(length - taste.momentum * _speed_along(c, node, children, world, fields), 0.0)
@@ -150,7 +151,7 @@ def _speed_along(c, node, children, world, fields):
     """px per frame towards the third lattice point of the way that is left to child c."""
     ninja = children.ninja[c]
     phase = 1 if ninja["switch_taken"] else 0
-    if _has_own_fields(c, children, world, fields):
+    if has_own_fields(c, children, world, fields):
         ahead = waypoint(fields.own_hop[c, phase], node, 3)
     else:
         ahead = waypoint(fields.hop[ninja["level"], phase], node, 3)

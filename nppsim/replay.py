@@ -244,9 +244,20 @@ def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
 
 
 def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -> np.ndarray:
-    """Inputs uint8 of actions int[decisions] 0..5, each held for ``frame_skip`` frames; cut to ``frames`` if given."""
+    """Inputs uint8 of actions int[decisions] 0..5, each held for ``frame_skip`` frames, the last until ``frames`` if given.
+
+    Raises ReplayError for other actions, and where ``frames`` do not end within the last decision.
+    """
     _check_frame_skip(frame_skip)
-    return np.repeat(ACTION_INPUT[np.asarray(actions)], frame_skip)[:frames]
+    actions = np.asarray(actions)
+    if actions.min(initial=0) < 0 or actions.max(initial=0) >= NUM_ACTIONS:
+        raise ReplayError(f"actions reach from {actions.min()} to {actions.max()}, expected 0..{NUM_ACTIONS - 1}")
+    inputs = np.repeat(ACTION_INPUT[actions], frame_skip)
+    if frames is not None and not len(inputs) - frame_skip < frames <= len(inputs):
+        raise ReplayError(
+            f"{frames} frames do not end within the last of {len(actions)} decisions of {frame_skip} frames"
+        )
+    return inputs[:frames]
 
 
 def _is_attract(data: bytes, start: int, demo_length: int) -> bool:

@@ -44,7 +44,7 @@ def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> byte
         return None
     figure, axes = new_figure(chart.title, chart.unit)
     for colour, (name, scalars) in zip(line_colours(len(runs)), runs.items(), strict=True):
-        for style, tag in zip(_STYLES, chart.tags, strict=False):
+        for style, tag in zip(_STYLES[: len(chart.tags)], chart.tags, strict=True):
             if tag in scalars:
                 steps, values, _ = scalars[tag]
                 label = name if style == "-" else f"{name}, {tag}"

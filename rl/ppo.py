@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from hardware import Plan
 from nppsim import reward
-from nppsim.batch import WON
+from nppsim.decision import WON
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.policy import NppPolicy, sample_actions

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from bc.charts import COLOURS, data_uri
+from bc.charts import data_uri, line_colours
 from bc.page import NOT_RUN, escape, folded, image, page, value_html, write_page
 from rl.charts import CHARTS, curve_chart, lines_chart
 from rl.events import EventsError, read_scalars
@@ -249,7 +249,7 @@ def _share(value):
 def _speed(speed):
     share = speed.get("share") or {}
     bars = legend = ""
-    for colour, (name, part) in zip(COLOURS * 9, share.items(), strict=False):
+    for colour, (name, part) in zip(line_colours(len(share)), share.items(), strict=True):
         bars += f'<i style="width:{100 * part:.2f}%;background:{colour}" title="{escape(name)}"></i>'
         legend += f'<span><i style="background:{colour}"></i>{escape(name)} {100 * part:.1f} %</span>'
     figures = value_html({key: value for key, value in speed.items() if key != "share"} or None)

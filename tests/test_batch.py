@@ -9,12 +9,14 @@ from numba import config
 from worlds import corridor, mixed_level, random_level, room
 
 import nppsim
-from nppsim import bank, batch
+from nppsim import bank, batch, decision
 from nppsim.bank import LevelBank
-from nppsim.batch import ACTION_INPUT, DIED, TIMEOUT, WON, BatchSimulator
+from nppsim.batch import BatchSimulator
+from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.laps import PHASES
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.replay import ACTION_INPUT
 from nppsim.simulate import _run as simulate_kernel
 
 WINNABLE = corridor(20, 24, 32)
@@ -329,7 +331,7 @@ def test_each_kernel_is_compiled_once_for_any_simulator():
         sim.step(np.zeros(n, int))
         sim.action_masks()
     nppsim.simulate(room(), np.zeros(3, np.uint8))
-    kernels = (batch._advance, batch._masks, batch._prepare_static, bank._compute_paths, simulate_kernel)
+    kernels = (decision.advance, decision.masks, decision.prepare_static, bank._compute_paths, simulate_kernel)
     assert {kernel.__name__: len(kernel.signatures) for kernel in kernels} == {k.__name__: 1 for k in kernels}
 
 

@@ -221,6 +221,7 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
         (["a.pt", "--levels", "nowhere"], "error: nowhere does not exist"),
         (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
         (["a.pt", "--levels", "a.pt"], "error: a.pt"),
+        (["a.pt", "--levels", "levels", "--output-dir", "a.pt/x"], "error: --output-dir a.pt/x cannot be made: "),
     ],
 )
 def test_the_evaluation_script_says_what_is_wrong_in_one_line(

@@ -97,6 +97,16 @@ def test_what_is_not_there_or_has_no_name_is_refused(found):
         export_minari(found, "planner", observations=("smell",), **ABOUT)
 
 
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+@pytest.mark.parametrize("damage", [{"level": "no base64"}, {"level": "AAAA"}, {"frame_skip": "four"}, {"frames": 1}])
+def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
+    name, _ = export_minari(found, "planner", **ABOUT)
+    storage = minari.load_dataset(name).storage
+    storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
+    with pytest.raises(DemonstrationError, match="planner-v0, episode 1: no level to play it on .*; export it again"):
+        import_minari(name)
+
+
 def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
     with pytest.raises(DatasetError, match="npp/simple/planner-v0: .* decisions .* use fewer demonstrations"):

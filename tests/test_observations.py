@@ -67,7 +67,7 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
     kinds = sorted({*MIXED, *UNFINISHED} - {25})
     entities = [
         (kind, *np.clip(np.add(corner, offset), 0, 255).tolist(), k % 8)
-        for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds], around, strict=False))
+        for k, (kind, offset) in enumerate(zip([*kinds, 25, *kinds][: len(around)], around, strict=True))
     ]
     level = Level.build(np.zeros((23, 42), np.uint8), corner, exits=[((20, 20), (60, 20))], entities=entities)
     twin, sim = LevelTwin(level), BatchSimulator([level], 1, observations=layout.ALL)

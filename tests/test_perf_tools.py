@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from nppsim import throughput, timing
-from nppsim.batch import WON, BatchSimulator
+from nppsim.batch import BatchSimulator
+from nppsim.decision import WON
 from nppsim.generate import generate
 from nppsim.level import ENTITY_NAMES, LevelError
 from nppsim.planner import plan

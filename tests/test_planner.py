@@ -8,7 +8,8 @@ import nppsim
 from nppsim import planner
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
-from nppsim.batch import WON, BatchSimulator
+from nppsim.batch import BatchSimulator
+from nppsim.decision import WON
 from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
 from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level

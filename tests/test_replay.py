@@ -213,6 +213,19 @@ def test_decisions_survive_the_way_through_inputs(actions, frame_skip, missing):
     assert to_decisions(inputs, frame_skip).tolist() == actions
 
 
+@pytest.mark.parametrize(
+    ("actions", "frames", "message"),
+    [
+        ([0, 6], 8, r"actions reach from 0 to 6, expected 0\.\.5"),
+        ([-1, 2], 8, "actions reach from -1 to 2"),
+        *(([1, 2], frames, f"{frames} frames do not end within the last of 2 decisions") for frames in (-1, 0, 4, 9)),
+    ],
+)
+def test_actions_that_make_no_inputs_are_refused(actions, frames, message):
+    with pytest.raises(ReplayError, match=message):
+        to_inputs(np.array(actions), 4, frames)
+
+
 def test_inputs_off_the_grid_are_refused_with_the_place():
     inputs = np.array([0, 0, 0, 0, 2, 2, 4, 4], np.uint8)
     assert on_grid(inputs, 2)

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 
 import numpy as np
 
-from nppsim.batch import DIED, TIMEOUT, WON, State
+from nppsim.decision import DIED, TIMEOUT, WON, State
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA
 from nppsim.physics.tick import start, tick

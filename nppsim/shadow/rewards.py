@@ -60,7 +60,7 @@ class Ledger:
         return self
 
     def running(self) -> dict[str, float]:
-        """Name -> value of the fields of ``batch.RUNNING``."""
+        """Name -> value of the fields of ``decision.RUNNING``."""
         near = sum(1 << phase for phase in self.given)
         values = {"potential": self.potential, "path_start": self.path_start, "best": self.best}
         return values | {"decisions": self.decisions, "near": near}

@@ -77,9 +77,9 @@ def entity_positions(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarra
 def switch_states(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
     """float32[25]: five locked doors: switch, middle of the door, open."""
     out = np.zeros((layout.NUM_DOORS, 5), np.float32)
-    for row, e in zip(out, (e for e in twin.listed if e.kind == LOCKED_DOOR), strict=False):
+    for i, e in enumerate([e for e in twin.listed if e.kind == LOCKED_DOOR][: layout.NUM_DOORS]):
         x1, y1, x2, y2 = e.door
-        row[:] = *position(e, now), (x1 + x2) / 2, (y1 + y2) / 2, not now.states[e.index].closed
+        out[i] = *position(e, now), (x1 + x2) / 2, (y1 + y2) / 2, not now.states[e.index].closed
     return out.ravel()
 
 
@@ -171,8 +171,8 @@ def hazards(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
             order = (0, clamped_cell(*position(e, now)), e.place) if _is_mine(e) else (1, (), e.index)
             found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
-    for row, item in zip(out, sorted(found), strict=False):
-        row[:] = item[-1]
+    for i, (_, _, values) in enumerate(sorted(found)[: layout.NUM_HAZARDS]):
+        out[i] = values
     return out
 
 

@@ -8,6 +8,7 @@ Cost: O(1) per episode and per draw, whatever the number of levels; memory is on
 Source: pipeline specification 5.1 (rules) and 5.2 (what made its predecessor have no effect).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,7 +24,7 @@ TREND_MARGIN = 0.05  # below the threshold, likewise
 MASTERED_FLOOR = 0.1  # once all is mastered, categories are drawn in proportion to failures plus this
 
 
-class _Sampler:
+class _Sampler(ABC):
     """What both samplers share: levels by category, outcomes by category, the random generator.
 
     stages: categories that occur, in the curriculum's order.  stage_of: int32[L], place of each level's category there.
@@ -106,12 +107,13 @@ class _Sampler:
         self._rng.bit_generator.state = state["rng"]
         self.events = [dict(event) for event in state["events"]]
 
+    @abstractmethod
     def shares(self) -> np.ndarray:
         """float64[stages], sums to 1: how the next draws are spread over the categories."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _after_episode(self, stage: int) -> None:
-        raise NotImplementedError
+        """What follows from an outcome that was recorded for ``stage``."""
 
 
 class UniformSampler(_Sampler):
