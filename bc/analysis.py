@@ -16,13 +16,15 @@ import nppsim
 from bc.baselines import Metrics, predictors, previous_actions, score, transition_counts
 from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import DemonstrationSet, ReplayFile, load_demonstrations
+from nppsim.actions import ACTION_NAMES, LEFT, RIGHT
 from nppsim.generate.variety import HAZARDS
-from nppsim.level import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR, Level, mirror, symmetric_fingerprint
+from nppsim.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.kinds import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.layout import MAX_PATH
 from nppsim.paths import NODES_X, NODES_Y, WALL
-from nppsim.replay import ACTION_NAMES, LEFT, RIGHT, Replay
+from nppsim.replay import Replay
 from nppsim.stage import STAGE, TILE
 
 STATE = "game_state"

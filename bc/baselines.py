@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim.replay import NUM_ACTIONS
+from nppsim.actions import NUM_ACTIONS
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
 observations cannot differ; each is copied *before* the step that its action drives.  Instead of images, the states are kept
+from nppsim.errors import UserError
+from nppsim.files import replacing
 from which they are drawn again (``bc.images``).  The file (HDF5, layout in ``docs/file_formats.md``) is a cache named after
 everything that its content depends on: the replays' bytes, the observation layout, the sources of the simulator and of this
 recording, and the settings.
@@ -9,7 +11,6 @@ recording, and the settings.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,10 +24,12 @@ from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from bc.images import StoredImages
 from nppsim._cache import source_digest
+from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.errors import UserError
+from nppsim.files import replacing
 from nppsim.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.replay import ACTION_NAMES, NUM_ACTIONS
 
 FORMAT_VERSION = 2
 STATES = "states"  # beside the observations in the file: what images are drawn from
@@ -40,7 +43,7 @@ _CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"))
 _REBUILD = "delete it, it will be rebuilt"
 
 
-class DatasetError(ValueError):
+class DatasetError(UserError, ValueError):
     """A dataset that cannot be built, read or held in memory; the message names file, place and remedy."""
 
 
@@ -142,10 +145,7 @@ def write_dataset(
     check_memory(path, sum(len(d.actions) for d in found.demonstrations), sample.itemsize, available_bytes)
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         with h5py.File(temporary, "w") as file:
             _write_tables(file, demonstrations, validation, found, config, key)
             _make_samples(file, sample, sum(len(d.actions) for d in demonstrations))
@@ -158,9 +158,6 @@ def write_dataset(
                 for name, values in recorded.items():
                     file["observations"][name][row : row + len(values)] = values
                 row += sum(len(d.actions) for d in wave)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def sample_dtype(keys: Sequence[str], state_bytes: int) -> np.dtype:

@@ -17,9 +17,11 @@ import numpy as np
 
 import nppsim
 from nppsim import planner
+from nppsim.actions import SELF_DESTRUCT
+from nppsim.errors import UserError
 from nppsim.level import Level
 from nppsim.playback import REPLAY_SET, SUFFIXES, find_files
-from nppsim.replay import SELF_DESTRUCT, Replay, ReplayError, mirror_replay, on_grid, to_decisions, to_inputs
+from nppsim.replay import Replay, ReplayError, mirror_replay, on_grid, to_decisions, to_inputs
 from nppsim.replayset import ReplaySet
 
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
@@ -31,7 +33,7 @@ _NOT_RETIMED, _LOST_BY_RETIMING = "cannot be re-timed", "does not finish after r
 _LOST_BY_MIRRORING = "does not finish mirrored"
 
 
-class DemonstrationError(ValueError):
+class DemonstrationError(UserError, ValueError):
     """A folder of demonstrations that cannot be used; the message names folder or file, place and remedy."""
 
 

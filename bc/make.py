@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
-from nppsim.generate.dataset import worker_pool
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.planner import plan
 from nppsim.replay import Replay
 from nppsim.replayset import ReplaySet, ReplayWriter
+from nppsim.workers import worker_pool
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bc.charts import data_uri
 from bc.page_style import CSS
+from nppsim.files import write_text
 
 NOT_RUN = '<p class="missing">not run</p>'
 _PLOT_PIXELS, _PLOT_WIDTH = 736, 348  # width of a chart as it is drawn, and of ".plot" in the page
@@ -27,15 +28,8 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str]]) -> str:
 
 def write_page(text: str, path: str | os.PathLike) -> Path:
     """Write a page atomically and return its path; folders that are missing are made."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    write_text(path, text)
+    return Path(path)
 
 
 def value_html(value) -> str:

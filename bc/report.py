@@ -13,7 +13,7 @@ import numpy as np
 from bc.analysis import FASTEST, FEW_LEVELS, IDLE_FRAMES, SLOW, Analysis, Coverage, Group
 from bc.charts import box_chart, field_chart, heat_chart, histogram_chart
 from bc.page import escape, image, page, value_html
-from nppsim.replay import ACTION_NAMES
+from nppsim.actions import ACTION_NAMES
 from nppsim.stage import STAGE, TILE
 
 LONG_HOLD = 12  # decisions: actions held longer than this share a column

@@ -17,18 +17,19 @@ from tqdm import tqdm
 
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
-from nppsim.replay import ACTION_NAMES
+from nppsim.actions import ACTION_NAMES
+from nppsim.errors import UserError
 
 _EVALUATION_BATCH = 1024
 _BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A setting that cannot work; the message names it, its value and what to choose."""
 
 
-class TrainingError(RuntimeError):
+class TrainingError(UserError, RuntimeError):
     """Pretraining that has gone wrong; the message says where and what to do."""
 
 

@@ -5,11 +5,11 @@ and the quotas of every enclosing control group (version 1 and 2) are read, and 
 """
 
 import importlib.util
-import os
 import platform
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
+
+from nppsim.workers import kernel_text, usable_cores, usable_memory
 
 GB = 1_000_000_000  # bytes; memory is counted in decimal gigabytes everywhere in this package
 
@@ -57,37 +57,13 @@ class Machine:
 def detect() -> Machine:
     """The machine that this process runs on.  Imports torch, if it is installed, to look for GPUs."""
     cpu, flags = _cpu()
-    total, available = _memory()
-    return Machine(cpu, _cores(), total, available, amx="amx_bf16" in flags, gpus=_gpus())
-
-
-def _cores() -> int:
-    """Cores that this process may keep busy: affinity, cut to the control groups' quota (rounded down)."""
-    # macOS and Windows have neither affinity nor control groups.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for folder in control_groups("cpu"):
-        quota = _cpu_quota(folder)
-        if quota is not None:
-            cores = min(cores, int(quota))
-    return max(cores, 1)
-
-
-def _memory() -> tuple[int, int]:
-    """(usable, free now) bytes of host memory."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    meminfo = _read(Path("/proc/meminfo")) or ""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    available = int(found[1]) * 1024 if found else total
-    for folder in control_groups("memory"):
-        limit, used = _memory_limit(folder)
-        if limit is not None:
-            total, available = min(total, limit), min(available, limit - used)
-    return total, max(available, 0)
+    total, available = usable_memory()
+    return Machine(cpu, usable_cores(), total, available, amx="amx_bf16" in flags, gpus=_gpus())
 
 
 def _cpu() -> tuple[str, set[str]]:
     """(model name, instruction set flags) of the first CPU; without /proc/cpuinfo no flags are known."""
-    cpuinfo = _read(Path("/proc/cpuinfo")) or ""
+    cpuinfo = kernel_text("/proc/cpuinfo") or ""
     name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return (
@@ -105,48 +81,3 @@ def _gpus() -> tuple[Gpu, ...]:
         return ()
     found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
     return tuple(Gpu(gpu.name, gpu.total_memory, gpu.major >= 8) for gpu in found)
-
-
-def control_groups(controller: str, proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")):
-    """Folders of the control groups that this process is in, innermost first, up to the root.
-
-    controller: "cpu" or "memory".  proc, root: where the kernel tells (arguments for the tests).
-    """
-    folders = []
-    for line in (_read(proc) or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":  # version 2 has one hierarchy; beside version 1 it is mounted under unified/
-            mount = root
-        elif controller in controllers.split(","):
-            mount = root / controllers
-        else:
-            continue
-        group = mount / path.lstrip("/")
-        folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(mount) and folder.is_dir()]
-    return folders
-
-
-def _cpu_quota(folder: Path) -> float | None:
-    """Cores allowed by this control group; None without a quota."""
-    version2 = _read(folder / "cpu.max")
-    if version2 is not None:
-        quota, period = version2.split()
-        return None if quota == "max" else int(quota) / int(period)
-    quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
-    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
-
-
-def _memory_limit(folder: Path) -> tuple[int | None, int]:
-    """(limit, use) in bytes of this control group; the limit is None where there is none."""
-    limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or "max"
-    used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes") or "0"
-    # Version 1 says "no limit" with a huge number; the caller's minimum with physical memory deals with it.
-    return (None if limit == "max" else int(limit)), int(used)
-
-
-def _read(path: Path) -> str | None:
-    """Stripped text of a kernel file; None where this kernel has no such file."""
-    try:
-        return path.read_text().strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return None

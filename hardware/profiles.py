@@ -9,9 +9,10 @@ import difflib
 from dataclasses import dataclass
 
 from hardware.detect import GB, Gpu, Machine
+from nppsim.errors import UserError
 
 
-class PlanError(ValueError):
+class PlanError(UserError, ValueError):
     """No plan can be made: the message says which number does not fit, and what to change."""
 
 

@@ -1,10 +1,11 @@
 """nppsim: the N++ physics, exact and fast, with observations and Gymnasium environments."""
 
 from nppsim import _cache
+from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv, NppVectorEnv
 from nppsim.level import Level, LevelError
-from nppsim.replay import ACTION_INPUT, Replay, ReplayError
+from nppsim.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.verify import verify

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import nppsim
 from nppsim.bank import LevelBank
+from nppsim.errors import UserError
 from nppsim.level import Level, LevelError
 from nppsim.levelset import LevelSet, LevelSetError
 from nppsim.replay import Replay, ReplayError
 
 
-class CommandError(ValueError):
+class CommandError(UserError, ValueError):
     """What was asked for cannot be done; the message says why."""
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import allocating
 from nppsim.geometry import GRID_SIZE, compile_level
-from nppsim.level import (
+from nppsim.level import Level
+from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
     EXIT,
@@ -20,7 +21,6 @@ from nppsim.level import (
     THWUMP,
     TOGGLE_MINE,
     TRAP_DOOR,
-    Level,
 )
 from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.lasers import place_lasers

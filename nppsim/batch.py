@@ -17,6 +17,7 @@ import numpy as np
 from nppsim import _cache
 from nppsim import laps as clock
 from nppsim import reward as rewards
+from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
     EPISODE,
@@ -35,7 +36,6 @@ from nppsim.decision import (
 from nppsim.level import Level
 from nppsim.observe import layout, vectors
 from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
-from nppsim.replay import NUM_ACTIONS
 
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
 

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.bench_kernels import advance, start_all
 from nppsim.generate import generate
-from nppsim.geometry import MOVERS
-from nppsim.level import MINE, TOGGLE_MINE, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import MINE, MOVERS, TOGGLE_MINE
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
-from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 from nppsim.timing import calibrate, machine, rate_of
 from nppsim.verify import cases
 

@@ -11,14 +11,14 @@ from nppsim import laps as clock
 from nppsim import paths
 from nppsim import reward as rewards
 from nppsim._kernel import allocating, inlined, kernel
+from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import EXIT, EXIT_SWITCH
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
-from nppsim.replay import ACTION_INPUT
 
 TIMEOUT, WON, DIED = 0, 1, 2
 # With profiling only every so-manieth environment is timed, others in each call: reading the clock costs as much as the

@@ -6,7 +6,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim.bank import LevelBank
-from nppsim.level import EXIT, EXIT_SWITCH
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.observe.layout import MAX_PATH
 from nppsim.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate

@@ -17,13 +17,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from nppsim import reward as rewards
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
 from nppsim.level import Level
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
-from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 from nppsim.reward import RewardConfig
 
 ENV_ID = "nppsim/Npp-v0"

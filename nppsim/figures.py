@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nppsim.errors import UserError
+
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
 
 
-class RenderError(RuntimeError):
+class RenderError(UserError, RuntimeError):
     """A picture that cannot be drawn, or a missing package; the message says which and what to do."""
 
 

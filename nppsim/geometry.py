@@ -13,28 +13,26 @@ import numpy as np
 
 from nppsim import tiles
 from nppsim._kernel import allocating, kernel
-from nppsim.level import (
+from nppsim.level import Level
+from nppsim.levels.kinds import (
     BOOST_PAD,
-    BOUNCE_BLOCK,
-    CHASER_DRONE,
-    DEATH_BALL,
+    COMPLETIONS,
+    CREATING,
+    DRONES,
     EXIT,
     EXIT_SWITCH,
-    FLOOR_GUARD,
     GOLD,
     LASER,
     LAUNCH_PAD,
     LOCKED_DOOR,
     MINE,
-    MINI_DRONE,
+    MOVERS,
+    ON_THE_GRID,
     ONE_WAY,
     REGULAR_DOOR,
-    SHOVE_THWUMP,
     THWUMP,
     TOGGLE_MINE,
     TRAP_DOOR,
-    ZAP_DRONE,
-    Level,
 )
 from nppsim.physics.state import MOVER, UNREGISTERED
 
@@ -42,24 +40,6 @@ CELLS_X, CELLS_Y = 44, 25
 NUM_CELLS = CELLS_X * CELLS_Y  # cell (cx, cy) has number cx * CELLS_Y + cy
 STAGE_WIDTH, STAGE_HEIGHT = 1056.0, 600.0
 
-# Types whose records create something; 15 and 23 are the completions of the specification's section 8.
-COMPLETIONS = (CHASER_DRONE, LASER)
-_CREATING = (
-    MINE,
-    GOLD,
-    EXIT,
-    REGULAR_DOOR,
-    LOCKED_DOOR,
-    TRAP_DOOR,
-    LAUNCH_PAD,
-    ONE_WAY,
-    ZAP_DRONE,
-    CHASER_DRONE,
-    FLOOR_GUARD,
-) + (BOUNCE_BLOCK, THWUMP, TOGGLE_MINE, LASER, BOOST_PAD, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)
-_DRONES = (ZAP_DRONE, CHASER_DRONE, MINI_DRONE)
-MOVERS = (EXIT, *_DRONES, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)
-_USE_GRID = (*_DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # those that move on the half-cell grid
 _DIAGONAL = np.sqrt(2.0) / 2.0
 _COS = (1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL, 0.0, _DIAGONAL)  # of the eight orientations
 _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
@@ -294,7 +274,7 @@ def _merge_edges(stage, vertical, horizontal):
 def _created_entities(level: Level, completions: bool) -> list[dict]:
     """Entities in file order."""
     entities, counts = [], {}
-    creating = set(_CREATING) - (set() if completions else set(COMPLETIONS))
+    creating = set(CREATING) - (set() if completions else set(COMPLETIONS))
 
     def create(kind, x, y, **more):
         number = counts.get(kind, 0)
@@ -341,7 +321,7 @@ def _mover(entity: dict, place: int, order: int) -> tuple:
         row["cell_x"] = row["cell_y"] = UNREGISTERED
     row["wish"] = -1
     orientation, mode = entity.get("orientation", 0), entity.get("mode", 0)
-    if kind in _DRONES:
+    if kind in DRONES:
         row["direction"], row["mode"] = orientation // 2, mode
     elif kind == THWUMP:
         row["direction"], row["mode"] = (1 if orientation in (0, 2) else -1), orientation in (0, 4)
@@ -400,7 +380,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     segments = np.empty((NUM_CELLS * 13 + len(doors), 4), np.int16)
     cell_start = np.empty(NUM_CELLS + 1, np.int32)
     used = _tile_segments(stage, doors, np.array(door_cells, np.int32), segments, cell_start)
-    uses_grid = any(e["type"] in _USE_GRID for e in entities)
+    uses_grid = any(e["type"] in ON_THE_GRID for e in entities)
     return LevelGeometry(
         stage=stage,
         spawn=tuple(float(v) for v in level.spawn),

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.files import write_whole
 from nppsim.level import Level
-from nppsim.replay import Replay, ReplayError, write_whole
+from nppsim.replay import Replay, ReplayError
 
 SEPARATOR = 0x26
 EPISODE_LEVELS = 5

@@ -15,6 +15,23 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.errors import UserError
+from nppsim.levels.kinds import (
+    DEATH_BALL,
+    DRONES,
+    ENTITY_NAMES,
+    EXIT,
+    EXIT_SWITCH,
+    LOCKED_DOOR,
+    NINJA,
+    ON_THE_GRID,
+    ORIENTED,
+    PAIRED,
+    SWITCH_OF_DOOR,
+    TRAP_DOOR,
+    WITHOUT_EFFECT,
+)
+
 ROWS, COLUMNS = 23, 42  # tiles of a level file; the stage adds a border of one full tile on every side
 MIRROR_X = 4 * (COLUMNS + 2)  # x byte of the stage's right edge
 POSITION_UNIT = 6  # px per step of a record's x and y byte; byte 0 is the outer corner of the border
@@ -29,29 +46,13 @@ RECORD_SIZE = 5
 REPLAY_SUFFIXES = {".replay", ".h5"}  # files that would be read as levels of nonsense
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
 
-NINJA, MINE, GOLD, EXIT, EXIT_SWITCH, REGULAR_DOOR = 0, 1, 2, 3, 4, 5
-LOCKED_DOOR, LOCKED_SWITCH, TRAP_DOOR, TRAP_SWITCH = 6, 7, 8, 9
-LAUNCH_PAD, ONE_WAY, ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, BOUNCE_BLOCK = 10, 11, 14, 15, 16, 17
-THWUMP, TOGGLE_MINE, LASER, BOOST_PAD, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP = 20, 21, 23, 24, 25, 26, 28
-ENTITY_NAMES = (
-    ("ninja", "mine", "gold", "exit door", "exit switch", "regular door", "locked door", "locked-door switch")
-    + ("trap door", "trap-door switch", "launch pad", "one-way platform", "chaingun drone", "laser drone", "zap drone")
-    + ("chaser drone", "floor guard", "bounce block", "rocket turret", "gauss turret", "thwump", "toggle mine")
-    + ("evil ninja", "laser turret", "boost pad", "death ball", "mini drone", "alternative death ball", "shove thwump")
-)
-_ORIENTED = (5, 6, 8, 10, 11, 14, 15, 20, 23, 26)  # types whose orientation byte counts
-_DRONES = (14, 15, 26)  # types whose mode byte says how they turn
-_ON_THE_GRID = (ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, THWUMP, MINI_DRONE, SHOVE_THWUMP)  # the half-cell grid
-_WITHOUT_EFFECT = (12, 13, 18, 19, 22, 27)  # known to the file format, created by nobody
-_SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
-
 _MIRRORED_TILE = np.arange(256, dtype=np.uint8)
 for _first, _second in [(a, a ^ 1) for a in range(6, 34)] + [(3, 5), (5, 3), (35, 37), (37, 35)]:
     _MIRRORED_TILE[_first] = _second
 _MIRRORED_TILE.setflags(write=False)
 
 
-class LevelError(ValueError):
+class LevelError(UserError, ValueError):
     """A level that cannot be used; the message names the file, the place, what was found and what is needed."""
 
 
@@ -175,16 +176,16 @@ class Level:
         rows = [(EXIT, *door) for _, door in exits] + [(EXIT_SWITCH, *switch) for switch, _ in exits]
         for kind, doors in ((LOCKED_DOOR, locked_doors), (TRAP_DOOR, trap_doors)):
             for switch, door, orientation in doors:
-                rows += [(kind, *door, orientation), (_SWITCH_OF_DOOR[kind], *switch)]
+                rows += [(kind, *door, orientation), (SWITCH_OF_DOOR[kind], *switch)]
         for entity in entities:
-            if entity[0] in (NINJA, EXIT, EXIT_SWITCH, LOCKED_DOOR, LOCKED_SWITCH, TRAP_DOOR, TRAP_SWITCH):
+            if entity[0] in (NINJA, *PAIRED):
                 raise LevelError(
                     f"{name or 'level'}: entity {tuple(entity)} is a {ENTITY_NAMES[entity[0]]}; "
                     "give it as spawn, exits, locked_doors or trap_doors, so that switch and door stay paired"
                 )
             rows.append(tuple(entity))
         # Doors and switches of one pair keep their order: they share the sort key of their door.
-        door_of_switch = {switch: door for door, switch in _SWITCH_OF_DOOR.items()}
+        door_of_switch = {switch: door for door, switch in SWITCH_OF_DOOR.items()}
         rows.sort(key=lambda row: door_of_switch.get(row[0], row[0]))
         records = [tuple(row) + (0,) * (RECORD_SIZE - len(row)) for row in [(NINJA, *spawn), *rows]]
         return cls(tiles, np.array(records), name=name, title=title)
@@ -246,9 +247,9 @@ def mirror(level: Level) -> Level:
     """
     records = level.records.copy()
     records[:, 1] = MIRROR_X - records[:, 1]  # bytes wrap around, so records outside the stage come back too
-    oriented = np.isin(records[:, 0], _ORIENTED)
+    oriented = np.isin(records[:, 0], ORIENTED)
     records[oriented, 3] = (4 - records[oriented, 3].astype(int)) % 8
-    drones = np.isin(records[:, 0], _DRONES)
+    drones = np.isin(records[:, 0], DRONES)
     records[drones, 4] ^= 1
     return Level(
         _MIRRORED_TILE[level.tiles[:, ::-1]],
@@ -293,7 +294,7 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
     """Reduce orientations and modes that do not exist to ones that do, in place."""
-    for column, kinds, modulus, what in ((3, _ORIENTED, 8, "orientation"), (4, _DRONES, 4, "mode")):
+    for column, kinds, modulus, what in ((3, ORIENTED, 8, "orientation"), (4, DRONES, 4, "mode")):
         for i in np.flatnonzero(np.isin(records[:, 0], kinds) & (records[:, column] >= modulus)):
             value = int(records[i, column])
             records[i, column] = value % modulus
@@ -332,7 +333,7 @@ def _check_types(records: np.ndarray, warnings: list[str]) -> None:
     """Warn once for all unknown types, and once for each known type that creates nothing."""
     kinds = records[:, 0]
     groups = [(kinds >= len(ENTITY_NAMES), "unknown")]
-    groups += [(kinds == kind, ENTITY_NAMES[kind]) for kind in _WITHOUT_EFFECT]
+    groups += [(kinds == kind, ENTITY_NAMES[kind]) for kind in WITHOUT_EFFECT]
     for found, what in groups:
         if found.any():
             first = int(np.argmax(found))
@@ -349,7 +350,7 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
     """
     x, y = records[:, 1].astype(int), records[:, 2].astype(int)
     in_border = (x < 4) | (x > MIRROR_X - 4) | (y < 4) | (y > 4 * (ROWS + 2) - 4)
-    for kind in _ON_THE_GRID:
+    for kind in ON_THE_GRID:
         found = in_border & (records[:, 0] == kind)
         if found.any():
             first = int(np.argmax(found))
@@ -364,8 +365,8 @@ def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -
     for i, kind in enumerate(records[:, 0].tolist()):
         if kind == EXIT:
             partner, wanted = i + exit_count, EXIT_SWITCH
-        elif kind in _SWITCH_OF_DOOR:
-            partner, wanted = i + 1, _SWITCH_OF_DOOR[kind]
+        elif kind in SWITCH_OF_DOOR:
+            partner, wanted = i + 1, SWITCH_OF_DOOR[kind]
         else:
             continue
         door = f"byte {_offset(i)}: the {ENTITY_NAMES[kind]}"

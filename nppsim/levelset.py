@@ -28,6 +28,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.errors import UserError
+from nppsim.files import write_text
 from nppsim.level import REPLAY_SUFFIXES, Level, LevelError, mirror
 
 INDEX = "index.json"
@@ -36,7 +38,7 @@ UNCATEGORISED = "uncategorised"
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
 
 
-class LevelSetError(ValueError):
+class LevelSetError(UserError, ValueError):
     """A level set that cannot be used; the message names the folder or file, the place, and what to do."""
 
 
@@ -298,6 +300,4 @@ def _write_index(path: Path, entries: Sequence[LevelEntry]) -> None:
     names = [f.name for f in fields(LevelEntry)]
     lines = [json.dumps({name: getattr(entry, name) for name in names}) for entry in entries]
     text = f'{{"format": "{FORMAT}", "version": {VERSION}, "levels": [\n' + ",\n".join(lines) + "\n]}\n"
-    temporary = path / f"{INDEX}.{os.getpid()}.tmp"
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path / INDEX)
+    write_text(path / INDEX, text)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nppsim._kernel import allocating, kernel
-from nppsim.level import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
 from nppsim.observe.layout import MAX_PATH
 from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 

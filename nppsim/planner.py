@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nppsim._kernel import allocating, kernel
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import State, has_own_fields, make_fields, way
@@ -25,7 +26,7 @@ from nppsim.paths import NODES_Y, SPACING, waypoint
 from nppsim.physics import tick as physics
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import tick
-from nppsim.replay import ACTION_INPUT, NUM_ACTIONS, Replay
+from nppsim.replay import Replay
 from nppsim.simulate import simulate
 
 CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nppsim.level import EXIT
+from nppsim.levels.kinds import EXIT
 from nppsim.replay import Replay, ReplayError
 from nppsim.replayset import ReplaySet
 from nppsim.simulate import simulate

@@ -13,21 +13,16 @@ header, which repeats D.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left 
 """
 
 import hashlib
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from .level import Level, LevelError, mirror
-
-JUMP, RIGHT, LEFT, SELF_DESTRUCT = 1, 2, 4, 8  # bits of an input byte
-NUM_ACTIONS = 6
-ACTION_NAMES = ("no-op", "left", "right", "jump", "jump+left", "jump+right")
-ACTION_INPUT = np.array([0, LEFT, RIGHT, JUMP, JUMP | LEFT, JUMP | RIGHT], np.uint8)  # input byte of each action
-INPUT_ACTION = np.array([0, 3, 2, 5, 1, 4, 1, 4], np.int64)  # action of each input byte 0..7; left wins over right
-ACTION_INPUT.flags.writeable = INPUT_ACTION.flags.writeable = False
+from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
+from nppsim.errors import UserError
+from nppsim.files import write_bytes
+from nppsim.level import Level, LevelError, mirror
 
 FORMATS = ("compact", "attract")  # what a replay can be written as
 
@@ -35,7 +30,7 @@ _MAX_VERSION = 100  # a larger first number is the map length of compact 0
 _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
 
 
-class ReplayError(ValueError):
+class ReplayError(UserError, ValueError):
     """A replay that cannot be read, written or put on the decision grid; the message names file, place and remedy."""
 
 
@@ -188,18 +183,7 @@ class Replay:
 
     def save(self, path, format: str = "compact") -> None:
         """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
-        write_whole(path, self.to_bytes(format))
-
-
-def write_whole(path, data: bytes) -> None:
-    """Write a file that appears complete or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_bytes(path, self.to_bytes(format))
 
 
 def mirror_replay(replay: Replay) -> Replay:

@@ -13,7 +13,6 @@ old one's place: whoever reads at that time goes on with the file that he opened
 import io
 import itertools
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from nppsim.files import write_bytes
 from nppsim.level import Level, LevelError
 from nppsim.replay import Replay, ReplayError
 
@@ -100,13 +100,8 @@ class ReplayWriter:
             if not known:
                 _create(file)
             self._append_to(file)
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(copy.getbuffer())
-            os.replace(temporary, self.path)
-            self._pending.clear()  # at once: an interruption must not make the next flush write them again
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_bytes(self.path, copy.getbuffer())
+        self._pending.clear()
 
     def _append_to(self, file):
         fingerprints = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}

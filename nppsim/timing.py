@@ -23,6 +23,7 @@ import numpy as np
 
 from nppsim import _cache
 from nppsim.bench_kernels import spin
+from nppsim.errors import UserError
 
 POOR = "poor"
 _STABILITY = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # below this coefficient of variation
@@ -30,7 +31,7 @@ _RESAMPLES = 4000  # of the bootstrap; an interval's ends are then known to abou
 _LEVELS = (2.5, 97.5)  # percentiles that bound a 95 % interval
 
 
-class TimingError(ValueError):
+class TimingError(UserError, ValueError):
     """Something that cannot be measured or compared; the message says what, and what to do."""
 
 
@@ -223,16 +224,3 @@ def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> l
                     f"{part}: {name} is {here.get(name, 'not given')} here and {there.get(name, 'not given')} there"
                 )
     return found
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns are padded, so that it reads well as plain text; the first column is text."""
-    cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-
-    def line(row):
-        _, *figures = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        return f"| {' | '.join((row[0].ljust(widths[0]), *figures))} |"
-
-    rule = "|" + "|".join("-" * (width + 1) + ("-" if i == 0 else ":") for i, width in enumerate(widths)) + "|"
-    return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])

@@ -15,23 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
+from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
-from nppsim.level import (
-    COLUMNS,
-    ENTITY_NAMES,
-    GOLD,
-    MINE,
-    NUM_TILE_SHAPES,
-    REGULAR_DOOR,
-    ROWS,
-    TOGGLE_MINE,
-    Level,
-)
+from nppsim.level import COLUMNS, NUM_TILE_SHAPES, ROWS, Level
+from nppsim.levels.kinds import ENTITY_NAMES, GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.observe import layout
 from nppsim.playback import find_files, read_file
-from nppsim.replay import NUM_ACTIONS, ReplayError
+from nppsim.replay import ReplayError
 from nppsim.timing import TimingError
 
 MAX_BYTES = 2**31  # of a workload's arrays

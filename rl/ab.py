@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from nppsim import timing
+from nppsim.files import write_json
 from nppsim.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
 from rl.charts import band_chart
 from rl.config import ConfigError, ExperimentConfig, resolve
 from rl.events import Scalars, read_scalars
-from rl.results import ALL, ResultsError, load_results, write_json
+from rl.results import ALL, ResultsError, load_results
 
 PLAN = "plan.json"
 RESERVED = ("--experiment-name", "--output-dir", "--seed", "--seeds", "--resume-from")  # the comparison sets these

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from nppsim.errors import UserError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 
@@ -25,11 +26,11 @@ CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not
 PATCH = 4  # pixels per side of the patches that the image encoders start from
 
 
-class ArchitectureError(ValueError):
+class ArchitectureError(UserError, ValueError):
     """An architecture name that is unknown or not built yet."""
 
 
-class ObservationError(ValueError):
+class ObservationError(UserError, ValueError):
     """An observation that does not fit the network: key missing, wrong shape or dtype."""
 
 

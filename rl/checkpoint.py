@@ -13,11 +13,9 @@ Fields of the file (``torch.save`` of plain data; read with ``weights_only=True`
     config, versions           for people and for comparing runs
 """
 
-import contextlib
 import os
 import pickle
 import platform
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +25,8 @@ import numpy as np
 import stable_baselines3
 import torch
 
+from nppsim.errors import UserError
+from nppsim.files import replacing
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.architectures import ArchitectureError, get_architecture
@@ -49,7 +49,7 @@ _FIELDS = (
 _NDARRAY = "__ndarray__"  # marks an encoded numpy array
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError, ValueError):
     """A checkpoint that cannot be written, read or used; the message names the file, what is wrong and the remedy."""
 
 
@@ -163,24 +163,8 @@ def load_policy(
 
 
 def _write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(data, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private to this user
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C too: leave no half-written file behind
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(data, file)
 
 
 def _read(path):

@@ -20,6 +20,7 @@ from pathlib import Path
 from bc.train import BCConfig
 from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
 from hardware.profiles import find_profile
+from nppsim.errors import UserError
 from nppsim.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
@@ -45,7 +46,7 @@ _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)"
 REDACTED = "[redacted]"
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A wrong setting, combination of settings or path; the message names it and says what to do."""
 
 

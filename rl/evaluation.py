@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.level import Level
 from nppsim.levelset import LevelSet
 from nppsim.observe import layout
-from nppsim.replay import ACTION_INPUT, NUM_ACTIONS
 from nppsim.reward import RewardConfig
 from rl.config import ConfigError, EvaluationConfig
 from rl.results import EpisodeRecord

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nppsim.errors import UserError
+
 _EVENT_FILES = "events.out.tfevents*"
 
 
-class EventsError(RuntimeError):
+class EventsError(UserError, RuntimeError):
     """Event files that are missing, doubled or incomplete; the message names the folder and what is wrong."""
 
 

@@ -26,6 +26,7 @@ from bc import dataset as demonstrations
 from bc import train as imitation
 from nppsim import LevelBank, reward
 from nppsim.batch import BatchSimulator
+from nppsim.files import write_json
 from nppsim.level import Level
 from nppsim.levelset import LevelSet, check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
@@ -40,7 +41,7 @@ from rl.policy import NppPolicy, build_policy
 from rl.ppo import PHASES, BatchPPO
 from rl.probe import update_probe
 from rl.report import write_report
-from rl.results import EpisodeRecord, aggregate, format_table, write_json
+from rl.results import EpisodeRecord, aggregate, format_table
 from rl.upload import Uploader
 from rl.vec_env import BatchVecEnv
 from rl.video import record_evaluation

@@ -18,6 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from hardware import Plan
 from nppsim import reward
 from nppsim.decision import WON
+from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.policy import NppPolicy, sample_actions
@@ -27,7 +28,7 @@ from rl.vec_env import BatchVecEnv
 PHASES = ("environment", "inference", "update", "rest")
 
 
-class DivergedError(RuntimeError):
+class DivergedError(UserError, RuntimeError):
     """Training produced numbers that are not finite, or parts of the network that do not learn."""
 
 

@@ -15,6 +15,7 @@ from statistics import median
 
 import numpy as np
 
+from nppsim.errors import UserError
 from nppsim.level import Level
 
 OUTCOMES = ("won", "died", "timeout")
@@ -26,7 +27,7 @@ _TOP_KEYS = ("architectures", "config", "machine", "versions")
 Stats = dict[str, object]  # one category: the keys of _STATS_KEYS and more
 
 
-class ResultsError(ValueError):
+class ResultsError(UserError, ValueError):
     """Results that cannot be read or counted; the message names file, place and remedy."""
 
 
@@ -136,42 +137,6 @@ def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     rule = "-" * max(map(len, lines))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1], "success with Wilson's 95 % interval, in percent"])
-
-
-def write_json(path: str | os.PathLike, data) -> None:
-    """Write JSON atomically (a reader sees the old file or the new one).
-
-    numpy values become numbers and lists, paths text; numbers that are not finite become null, since JSON has none.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(_plain(data), file, indent=2, allow_nan=False, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _plain(value):
-    """The value in JSON's own types; TypeError for what has none."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a JSON file")
 
 
 def load_results(path: str | os.PathLike) -> dict:

@@ -12,14 +12,16 @@ import json
 import os
 from pathlib import Path
 
-from rl.config import UploadConfig, redact
+from nppsim.errors import UserError, redact
+from nppsim.files import write_json
+from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
 ATTEMPTS = 3  # per request
 _UNFINISHED = (".tmp", ".part")  # files that are still being written end so
 
 
-class UploadError(RuntimeError):
+class UploadError(UserError, RuntimeError):
     """An upload that cannot work or has failed; the message says why and what to do, and holds no secret."""
 
 
@@ -81,10 +83,7 @@ class Uploader:
             raise UploadError(f"{path} is broken ({error}); delete it to upload everything again") from error
 
     def _write_manifest(self, path: Path, objects: dict[str, dict]) -> None:
-        text = json.dumps({"bucket": self.bucket, "prefix": self.prefix, "objects": objects}, indent=1)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_json(path, {"bucket": self.bucket, "prefix": self.prefix, "objects": objects})
 
 
 def _connect():

@@ -18,9 +18,9 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
+from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
-from nppsim.replay import NUM_ACTIONS
 from rl.curriculum import StageCurriculum, UniformSampler
 from rl.evaluation import OUTCOME_NAMES
 from rl.policy import observation_space

@@ -18,13 +18,15 @@ import numpy as np
 
 import nppsim
 from nppsim import render
+from nppsim.errors import UserError
+from nppsim.files import replacing
 from rl.results import EpisodeRecord
 
 CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
 HOLD_S = 1.0  # seconds for which the last picture stays
 
 
-class VideoError(RuntimeError):
+class VideoError(UserError, RuntimeError):
     """A film that cannot be made; the message says which and why."""
 
 
@@ -51,11 +53,8 @@ def record(path: str | os.PathLike, level, inputs: np.ndarray, *, fps: int = 30,
     av = _pyav()
     if run is None:
         run = nppsim.simulate(level, inputs)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     pictures = render.frames(level, inputs, fps, scale, title=title, category=category, outcome=outcome, run=run)
-    try:
+    with replacing(path) as temporary:
         with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
             stream = container.add_stream("libx264", rate=fps)
             stream.pix_fmt = "yuv420p"
@@ -68,10 +67,7 @@ def record(path: str | os.PathLike, level, inputs: np.ndarray, *, fps: int = 30,
             for _ in range(round(HOLD_S * fps)):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return Path(path)
 
 
 def record_evaluation(episodes: Sequence[EpisodeRecord], out_dir: str | os.PathLike, max_per_category: int = 5,

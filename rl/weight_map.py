@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from nppsim.errors import UserError
 from rl.policy import NppPolicy
 
 MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the same action
 
 
-class WeightTransferError(ValueError):
+class WeightTransferError(UserError, ValueError):
     """A transfer that would be incomplete or wrong; lists the tensors.  The target is left as it was."""
 
 

@@ -13,17 +13,17 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+from nppsim import errors
 from nppsim.timing import TimingError, amdahl
 from rl import ab
 from rl.config import ConfigError
-from rl.errors import exit_status
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status, see above."""
-    return exit_status(lambda: run(parse(argv)), debug=False)
+    return errors.run(lambda: run(parse(argv)), debug=False)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -15,20 +15,21 @@ import torch
 from tqdm import tqdm
 
 import hardware
+from nppsim import errors
+from nppsim.files import write_json
 from nppsim.level import Level
 from nppsim.levelset import LevelSet
 from rl.checkpoint import load_policy
 from rl.config import EvaluationConfig, VideoConfig, check_output_dir
-from rl.errors import exit_status
 from rl.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
-from rl.results import aggregate, format_table, write_json
+from rl.results import aggregate, format_table
 from rl.video import record_evaluation
 
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     arguments = parse(argv)
-    return exit_status(lambda: run(arguments), debug=arguments.debug)
+    return errors.run(lambda: run(arguments), debug=arguments.debug)
 
 
 def run(arguments: argparse.Namespace) -> None:

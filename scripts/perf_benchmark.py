@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nppsim import throughput
+from nppsim.files import write_json
 from nppsim.generate import CATEGORIES
 from nppsim.level import LevelError
 from nppsim.levelset import LevelSet, LevelSetError
@@ -30,7 +31,6 @@ from nppsim.workload import (
     random_play,
     recorded_play,
 )
-from rl.results import write_json
 
 GOOD, UNSTABLE, MISMATCH, REGRESSION, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 CATEGORY, NUM_LEVELS, ENTITY_DENSITY, REPLAYS, THRESHOLD = "simple", 40, 0.02, Path("datasets/demonstrations"), 0.1

@@ -20,14 +20,15 @@ from tqdm import tqdm
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
 from bc.train import BCConfig, ConfigError, pretrain
+from nppsim import errors
+from nppsim.files import write_json
 from nppsim.levelset import LevelSet
 from rl import checkpoint
 from rl.architectures import get_architecture
 from rl.config import check_output_dir
-from rl.errors import exit_status
 from rl.evaluation import EvaluationSuite, RandomPolicy
 from rl.policy import build_policy
-from rl.results import ALL, aggregate, format_table, write_json
+from rl.results import ALL, aggregate, format_table
 
 
 def main(argv=None) -> int:
@@ -47,7 +48,7 @@ def main(argv=None) -> int:
             where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
             raise KeyboardInterrupt(where) from None
 
-    return exit_status(job, debug=arguments.debug)
+    return errors.run(job, debug=arguments.debug)
 
 
 def run(arguments, folder: Path, best: Path) -> None:

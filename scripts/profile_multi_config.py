@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nppsim import timing
+from nppsim.files import write_json
 from nppsim.generate import FAMILIES
 from nppsim.level import Level, LevelError
 from nppsim.observe import layout
 from nppsim.throughput import profile_rows, side_by_side
 from nppsim.timing import TimingError
 from nppsim.workload import Settings, random_levels, random_play
-from rl.results import write_json
 
 NUM_LEVELS = 40  # of each configuration
 ROUNDS = 10  # with profiling, and as many without

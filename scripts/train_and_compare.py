@@ -7,15 +7,15 @@ All flags: docs/flags.md.
 
 import sys
 
+from nppsim import errors
 from rl.config import resolve
-from rl.errors import exit_status
 from rl.experiment import run
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
-    return exit_status(lambda: run(resolve(argv)), debug="--debug" in argv)
+    return errors.run(lambda: run(resolve(argv)), debug="--debug" in argv)
 
 
 if __name__ == "__main__":

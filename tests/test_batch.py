@@ -10,13 +10,13 @@ from worlds import corridor, mixed_level, random_level, room
 
 import nppsim
 from nppsim import bank, batch, decision
+from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.laps import PHASES
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA
-from nppsim.replay import ACTION_INPUT
 from nppsim.simulate import _run as simulate_kernel
 
 WINNABLE = corridor(20, 24, 32)

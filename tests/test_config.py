@@ -11,6 +11,7 @@ import pytest
 
 import rl.config
 from hardware import ARCHITECTURE_OBSERVATIONS, plan
+from nppsim.errors import redact
 from nppsim.level import LevelError
 from rl.config import (
     BASE_LEARNING_RATE,
@@ -19,7 +20,6 @@ from rl.config import (
     EvaluationConfig,
     PPOConfig,
     UploadConfig,
-    redact,
     resolve,
 )
 from rl.flags import FLAGS, STAGES

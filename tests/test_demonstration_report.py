@@ -30,7 +30,8 @@ from bc.analysis import (
 from bc.baselines import predictors, previous_actions, score, transition_counts
 from bc.demonstrations import find_replays
 from bc.report import render_report, summary
-from nppsim.level import MINE, REGULAR_DOOR, Level, mirror
+from nppsim.level import Level, mirror
+from nppsim.levels.kinds import MINE, REGULAR_DOOR
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.replay import Replay, mirror_replay
 

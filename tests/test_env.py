@@ -11,7 +11,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import nppsim
 from nppsim.env import NppEnv, NppVectorEnv
-from nppsim.level import MINE, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import MINE
 from nppsim.levelset import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe import layout
 from nppsim.reward import TERMS

@@ -12,7 +12,7 @@ from worlds import FLOOR, RIGHT, corridor
 
 import nppsim
 from nppsim.batch import BatchSimulator
-from nppsim.level import MINE
+from nppsim.levels.kinds import MINE
 from nppsim.levelset import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics

@@ -26,7 +26,8 @@ from nppsim.generate.minimal import minimal
 from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
 from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
-from nppsim.level import (
+from nppsim.level import ROWS, Level, mirror, symmetric_fingerprint  # fmt: skip
+from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
     DEATH_BALL,
@@ -39,14 +40,10 @@ from nppsim.level import (
     MINE,
     MINI_DRONE,
     ONE_WAY,
-    ROWS,
     SHOVE_THWUMP,
     THWUMP,
     ZAP_DRONE,
-    Level,
-    mirror,
-    symmetric_fingerprint,
-)  # fmt: skip
+)
 from nppsim.levelset import LevelEntry, LevelSet, check_disjoint
 
 PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}

@@ -11,17 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nppsim.level import (
-    COUNTS_OFFSET,
-    EXIT,
-    EXIT_SWITCH,
-    RECORDS_OFFSET,
-    TILES_OFFSET,
-    Level,
-    LevelError,
-    mirror,
-    symmetric_fingerprint,
-)
+from nppsim.level import COUNTS_OFFSET, RECORDS_OFFSET, TILES_OFFSET, Level, LevelError, mirror, symmetric_fingerprint
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 
 CONFORMANCE = Path(__file__).parents[2] / "shared" / "conformance"
 SPAWN = (0, 40, 50, 0, 0)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
 
 from nppsim.batch import BatchSimulator
-from nppsim.level import EXIT_SWITCH, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import EXIT_SWITCH
 from nppsim.observe import images, layout
 from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin

@@ -14,8 +14,10 @@ import pytest
 from nppsim import throughput, timing
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
+from nppsim.files import write_json
 from nppsim.generate import generate
-from nppsim.level import ENTITY_NAMES, LevelError
+from nppsim.level import LevelError
+from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.planner import plan
 from nppsim.playback import find_files, read_file
 from nppsim.replay import Replay
@@ -23,7 +25,7 @@ from nppsim.replayset import ReplayWriter
 from nppsim.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
 from rl import ab
 from rl.config import ConfigError
-from rl.results import ResultsError, write_json
+from rl.results import ResultsError
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Settings(envs=4, iterations=20, rounds=3, warmup=5)

@@ -12,7 +12,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
 from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
-from nppsim.level import LOCKED_DOOR, THWUMP, ZAP_DRONE, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import LOCKED_DOOR, THWUMP, ZAP_DRONE
 from nppsim.planner import Moment, Plan, par_frames, plan, polish, retime
 from nppsim.replay import Replay, on_grid
 

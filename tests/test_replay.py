@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nppsim.actions import ACTION_INPUT, INPUT_ACTION
 from nppsim.level import Level, mirror
-from nppsim.replay import (
-    ACTION_INPUT,
-    INPUT_ACTION,
-    Replay,
-    ReplayError,
-    mirror_replay,
-    on_grid,
-    to_decisions,
-    to_inputs,
-)
+from nppsim.replay import Replay, ReplayError, mirror_replay, on_grid, to_decisions, to_inputs
 
 LEVEL = Level.build(np.zeros((23, 42), np.uint8), (20, 20), exits=[((40, 20), (60, 20))], name="empty")
 MAP = LEVEL.to_bytes()

@@ -7,16 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rl.results import (
-    EpisodeRecord,
-    ResultsError,
-    aggregate,
-    format_cell,
-    format_table,
-    load_results,
-    wilson,
-    write_json,
-)
+from nppsim.files import write_json
+from rl.results import EpisodeRecord, ResultsError, aggregate, format_cell, format_table, load_results, wilson
 
 
 def episode(category="simple", outcome="won", frames=10, ret=1.0):

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from worlds import Walk, corridor, random_level, room
 
 from nppsim import reward
+from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.replay import ACTION_INPUT
 from nppsim.reward import PATH, STRAIGHT_LINE, RewardConfig, audit
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.rewards import Ledger, sum_in_order

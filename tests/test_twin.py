@@ -8,8 +8,7 @@ from naive_simulator import CODE, SHAPES, Simulator
 from worlds import KINDS, Walk, mixed_level
 
 from nppsim import tiles
-from nppsim.geometry import COMPLETIONS
-from nppsim.level import EXIT
+from nppsim.levels.kinds import COMPLETIONS, EXIT
 
 FRAMES = 150
 

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 from worlds import FLOOR, corridor
 
 from nppsim.batch import BatchSimulator
-from nppsim.level import MINE
+from nppsim.levels.kinds import MINE
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy import observation_space

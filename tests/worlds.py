@@ -4,7 +4,8 @@ import numpy as np
 from numba import njit
 
 from nppsim.bank import LevelBank
-from nppsim.level import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.physics.state import ENTITY, MOVER, NINJA
 from nppsim.physics.tick import start, tick
 

@@ -16,7 +16,8 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.level import COLUMNS, MINI_DRONE, ROWS, ZAP_DRONE, Level
+from nppsim.level import COLUMNS, ROWS, Level
+from nppsim.levels.kinds import MINI_DRONE, ZAP_DRONE
 
 UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
 MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most

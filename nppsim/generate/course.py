@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
-from nppsim.level import (
+from nppsim.level import COLUMNS, Level
+from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
-    COLUMNS,
     DEATH_BALL,
     FLOOR_GUARD,
     LAUNCH_PAD,
@@ -18,7 +18,6 @@ from nppsim.level import (
     SHOVE_THWUMP,
     THWUMP,
     ZAP_DRONE,
-    Level,
 )
 
 RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations

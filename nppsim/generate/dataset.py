@@ -4,23 +4,21 @@ Levels that nobody could finish are kept apart, in a second level set in the fol
 """
 
 import json
-import multiprocessing
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from nppsim.errors import UserError
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.level import Level, mirror
 from nppsim.levelset import INDEX, LevelEntry, LevelSet
+from nppsim.workers import worker_pool
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
@@ -32,7 +30,7 @@ MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which takes long
 Verify = Callable[[Level], int | None]
 
 
-class GenerateError(ValueError):
+class GenerateError(UserError, ValueError):
     """Levels that cannot be generated as asked; the message says what is possible."""
 
 
@@ -194,23 +192,6 @@ def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, 
         # In rounds, because the pool queues all of its input at once, and these seeds have no end.
         rounds = (seeds[first : first + 64 * chunk * workers] for first in range(0, len(seeds), 64 * chunk * workers))
         yield chain.from_iterable(pool.map(make, some, chunksize=chunk) for some in rounds)
-
-
-@contextmanager
-def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExecutor]:
-    """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
-    # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
-    # Workers leave Ctrl-C to this process, which saves.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    try:
-        yield pool
-    except BrokenProcessPool as broken:
-        raise error(
-            "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers (--workers)"
-        ) from broken
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _candidate(category: str, difficulty, verify: Verify | None, seed: int) -> tuple[Level, LevelEntry, str, bool]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nppsim.level import COLUMNS, GOLD, MINE, ROWS, Level, mirror
+from nppsim.level import COLUMNS, ROWS, Level, mirror
+from nppsim.levels.kinds import GOLD, MINE
 
 OPEN, SOLID = 0, 1
 STEPS = 4  # position steps per tile

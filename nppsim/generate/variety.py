@@ -7,7 +7,8 @@ from itertools import islice
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.level import (
+from nppsim.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
+from nppsim.levels.kinds import (
     CHASER_DRONE,
     DEATH_BALL,
     EXIT_SWITCH,
@@ -17,14 +18,10 @@ from nppsim.level import (
     LOCKED_SWITCH,
     MINE,
     MINI_DRONE,
-    POSITION_UNIT,
     SHOVE_THWUMP,
     THWUMP,
     TOGGLE_MINE,
     ZAP_DRONE,
-    Level,
-    mirror,
-    symmetric_fingerprint,
 )
 from nppsim.paths import NO_HOP, NODES_Y, nearest_node
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from nppsim.errors import UserError
 from nppsim.observe import layout
 
 MIN_SCALE_SHARE = 0.1  # the divisor is at least this share of a component's natural scale; smaller amplifies noise
 
 
-class StatisticsError(ValueError):
+class StatisticsError(UserError, ValueError):
     """Statistics that are missing, too few, not finite, or of another observation layout."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY
-from nppsim.level import (
+from nppsim.levels.kinds import (
     BOUNCE_BLOCK,
     DEATH_BALL,
     EXIT,

@@ -30,7 +30,7 @@ from nppsim.geometry import (
     UNIT_X,
     UNIT_Y,
 )
-from nppsim.level import LASER
+from nppsim.levels.kinds import LASER
 from nppsim.physics.ninja import kill
 from nppsim.physics.segments import ARC_RADIUS, clamped_cell, closest_point, impact_segment
 from nppsim.physics.state import RADIUS

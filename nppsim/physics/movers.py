@@ -10,7 +10,7 @@ import numpy as np
 
 from nppsim._kernel import kernel
 from nppsim.geometry import CELLS_X, CELLS_Y
-from nppsim.level import (
+from nppsim.levels.kinds import (
     BOUNCE_BLOCK,
     CHASER_DRONE,
     DEATH_BALL,

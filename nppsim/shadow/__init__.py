@@ -16,11 +16,11 @@ from collections import Counter, OrderedDict
 
 import numpy as np
 
+from nppsim.actions import ACTION_INPUT
 from nppsim.decision import DIED, TIMEOUT, WON, State
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA
 from nppsim.physics.tick import start, tick
-from nppsim.replay import ACTION_INPUT
 from nppsim.reward import PATH, TERMS
 from nppsim.shadow import report
 from nppsim.shadow.geometry import Moment

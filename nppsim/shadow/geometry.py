@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nppsim.level import (
+from nppsim.level import Level
+from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
     CHASER_DRONE,
@@ -31,7 +32,6 @@ from nppsim.level import (
     TOGGLE_MINE,
     TRAP_DOOR,
     ZAP_DRONE,
-    Level,
 )
 from nppsim.physics.state import ENTITY, MOVER
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim.level import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE, TRAP_DOOR, Level
+from nppsim.level import Level
+from nppsim.levels.kinds import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE, TRAP_DOOR
 from nppsim.observe import layout
 from nppsim.shadow.geometry import Entity, solid, stage
 

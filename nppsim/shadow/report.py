@@ -5,11 +5,14 @@ import json
 import os
 from pathlib import Path
 
+from nppsim.errors import UserError
+from nppsim.files import write_json
+
 VARIABLE = "NPPSIM_SHADOW_REPORT"  # path of the file; read when a Shadow is made
 _shadows: list = []
 
 
-class ReportError(ValueError):
+class ReportError(UserError, ValueError):
     """A summary that is missing, or that does not show what was promised."""
 
 
@@ -26,9 +29,7 @@ def write(path: Path) -> None:
     """Write the summary of all registered Shadows; the file appears whole or not at all."""
     simulators = [shadow.summary() for shadow in _shadows]
     totals = {name: sum(part[name] for part in simulators) for name in ("comparisons", "mismatches")}
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(totals | {"simulators": simulators}, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_json(path, totals | {"simulators": simulators})
 
 
 def judge(path: Path, environments: int, comparisons: int) -> str:

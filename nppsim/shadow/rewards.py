@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nppsim.level import EXIT_SWITCH
+from nppsim.levels.kinds import EXIT_SWITCH
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE, RewardConfig
 from nppsim.shadow.geometry import Moment, clamped_cell, position

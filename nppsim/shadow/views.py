@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nppsim.level import (
+from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
     CHASER_DRONE,

@@ -1,0 +1,17 @@
+"""The inputs of a frame, and the six actions that an agent chooses from.
+
+An input byte has a bit per key; left wins over right.  Source: docs/physics.md, section 9.
+"""
+
+import numpy as np
+
+JUMP = 1  # bits of an input byte
+RIGHT = 2
+LEFT = 4
+SELF_DESTRUCT = 8  # pressed in two frames in a row, it ends the run
+
+ACTION_NAMES = ("no-op", "left", "right", "jump", "jump+left", "jump+right")
+NUM_ACTIONS = len(ACTION_NAMES)
+ACTION_INPUT = np.array([0, LEFT, RIGHT, JUMP, JUMP | LEFT, JUMP | RIGHT], np.uint8)  # input byte of each action
+INPUT_ACTION = np.array([0, 3, 2, 5, 1, 4, 1, 4], np.int64)  # action of each input byte 0..7
+ACTION_INPUT.flags.writeable = INPUT_ACTION.flags.writeable = False

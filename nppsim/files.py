@@ -1,0 +1,85 @@
+"""Files that appear whole or not at all, and tables as text."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """A temporary path beside ``path`` to write to; at the end of the block the file takes the place of ``path``.
+
+    A reader sees the old file or the new one, after a power cut too; an exception in the block leaves the old one.
+    Missing folders are made.  Two processes may write at once: the last one to finish wins.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if hasattr(os, "O_DIRECTORY"):  # not on Windows, which has no handles of folders
+            folder = os.open(path.parent, os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: str | os.PathLike, data: bytes | memoryview) -> None:
+    """Write a file that appears complete or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a UTF-8 file that appears complete or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: str | os.PathLike, data: object) -> None:
+    """Write JSON atomically (a reader sees the old file or the new one).
+
+    numpy values become numbers and lists, paths text; numbers that are not finite become null, since JSON has none.
+    """
+    text = json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def _plain(value: object) -> object:
+    """The value in JSON's own types; TypeError for what has none."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a JSON file")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table whose columns are padded, so that it reads well as plain text; the first column is text."""
+    cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        _, *figures = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        return f"| {' | '.join((row[0].ljust(widths[0]), *figures))} |"
+
+    rule = "|" + "|".join("-" * (width + 1) + ("-" if i == 0 else ":") for i, width in enumerate(widths)) + "|"
+    return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])

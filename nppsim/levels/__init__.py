@@ -1,0 +1,1 @@
+"""Levels: entity types, the level file, tiles, and sets of levels."""

@@ -1,0 +1,99 @@
+"""What this process may use of the machine, cores and memory, and a pool of processes to work in."""
+
+import multiprocessing
+import os
+import re
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def usable_cores() -> int:
+    """Cores that this process may keep busy: affinity, cut to the control groups' quota (rounded down)."""
+    # macOS and Windows have neither affinity nor control groups.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for folder in control_groups("cpu"):
+        quota = _cpu_quota(folder)
+        if quota is not None:
+            cores = min(cores, int(quota))
+    return max(cores, 1)
+
+
+def usable_memory() -> tuple[int, int]:
+    """(usable, free now) bytes of host memory, within the limits of the control groups (containers)."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    meminfo = kernel_text("/proc/meminfo") or ""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    available = int(found[1]) * 1024 if found else total
+    for folder in control_groups("memory"):
+        limit, used = _memory_limit(folder)
+        if limit is not None:
+            total, available = min(total, limit), min(available, limit - used)
+    return total, max(available, 0)
+
+
+@contextmanager
+def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExecutor]:
+    """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
+    # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
+    # Workers leave Ctrl-C to this process, which saves.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    except BrokenProcessPool as broken:
+        raise error(
+            "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers (--workers)"
+        ) from broken
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def control_groups(
+    controller: str, proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> list[Path]:
+    """Folders of the control groups that this process is in, innermost first, up to the root.
+
+    controller: "cpu" or "memory".  proc, root: where the kernel tells (arguments for the tests).
+    """
+    folders = []
+    for line in (kernel_text(proc) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2 has one hierarchy; beside version 1 it is mounted under unified/
+            mount = root
+        elif controller in controllers.split(","):
+            mount = root / controllers
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(mount) and folder.is_dir()]
+    return folders
+
+
+def _cpu_quota(folder: Path) -> float | None:
+    """Cores allowed by this control group; None without a quota."""
+    version2 = kernel_text(folder / "cpu.max")
+    if version2 is not None:
+        quota, period = version2.split()
+        return None if quota == "max" else int(quota) / int(period)
+    quota, period = kernel_text(folder / "cpu.cfs_quota_us"), kernel_text(folder / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+
+
+def _memory_limit(folder: Path) -> tuple[int | None, int]:
+    """(limit, use) in bytes of this control group; the limit is None where there is none."""
+    limit = kernel_text(folder / "memory.max") or kernel_text(folder / "memory.limit_in_bytes") or "max"
+    used = kernel_text(folder / "memory.current") or kernel_text(folder / "memory.usage_in_bytes") or "0"
+    # Version 1 says "no limit" with a huge number; the caller's minimum with physical memory deals with it.
+    return (None if limit == "max" else int(limit)), int(used)
+
+
+def kernel_text(path: str | Path) -> str | None:
+    """Stripped text of a kernel file; None where this kernel has no such file."""
+    try:
+        return Path(path).read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
