@@ -19,8 +19,9 @@ ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
 	--total-timesteps 2000000 --time-budget-minutes 8 --eval-freq 500000 --num-eval-episodes 500 \
 	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
 PYTEST_ARGS ?=
-PHYSICS_TESTS := $(patsubst %,tests/test_%.py,scenarios entities physics twin naive_simulator segments verify paths observations)
-KERNEL_TESTS := $(PHYSICS_TESTS) $(patsubst %,tests/test_%.py,batch env vec_env reward planner shadow bench fuzz)
+PHYSICS_TESTS := tests/nppsim/physics tests/nppsim/observe tests/nppsim/test_verify.py tests/nppsim/test_paths.py
+KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/nppsim/measure/test_bench.py \
+	tests/rl/train/test_vec_env.py $(patsubst %,tests/nppsim/test_%.py,batch env reward fuzz)
 # Large pages for large arrays: a third more samples per second in training on images (glibc, Linux only).
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 

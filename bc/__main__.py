@@ -14,10 +14,10 @@ from bc.analysis import analyse
 from bc.dataset import DatasetError, with_bank
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import export_minari, import_minari
-from bc.page import write_page
 from bc.report import render_report, summary
-from nppsim.levelset import LevelSet, LevelSetError
+from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.observe import layout
+from nppsim.report.pages import write_page
 
 _EXTRA_OF = {"minari": "minari", "matplotlib": "train"}
 

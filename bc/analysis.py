@@ -18,14 +18,14 @@ from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.actions import ACTION_NAMES, LEFT, RIGHT
 from nppsim.generate.variety import HAZARDS
-from nppsim.level import Level, mirror, symmetric_fingerprint
 from nppsim.levels.kinds import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR
-from nppsim.levelset import LevelEntry, LevelSet
+from nppsim.levels.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.layout import MAX_PATH
 from nppsim.paths import NODES_X, NODES_Y, WALL
-from nppsim.replay import Replay
-from nppsim.stage import STAGE, TILE
+from nppsim.pictures.region import STAGE, TILE
+from nppsim.replays.replay import Replay
 
 STATE = "game_state"
 IDLE_FRAMES = 60  # without moving: an idle stretch that is told

@@ -27,7 +27,7 @@ from nppsim._cache import source_digest
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.files import replacing
-from nppsim.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nppsim import BatchSimulator, LevelBank
-from nppsim.level import Level
+from nppsim.levels.level import Level
 from nppsim.observe import layout
 
 _AT_ONCE = 512  # states; bounds the memory of drawing

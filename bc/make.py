@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
-from nppsim.levelset import LevelEntry, LevelSet
-from nppsim.planner import plan
-from nppsim.replay import Replay
-from nppsim.replayset import ReplaySet, ReplayWriter
+from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.planner.search import plan
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.workers import worker_pool
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file

@@ -23,9 +23,9 @@ import numpy as np
 from bc.dataset import check_memory
 from bc.demonstrations import Demonstration, DemonstrationError, DemonstrationSet, ReplayFile
 from nppsim.env import ENV_ID, NppEnv
-from nppsim.level import Level
+from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.replay import Replay, to_inputs
+from nppsim.replays.replay import Replay, to_inputs
 
 NAMESPACE = "npp"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from bc.analysis import FASTEST, FEW_LEVELS, IDLE_FRAMES, SLOW, Analysis, Coverage, Group
-from bc.charts import box_chart, field_chart, heat_chart, histogram_chart
-from bc.page import escape, image, page, value_html
 from nppsim.actions import ACTION_NAMES
-from nppsim.stage import STAGE, TILE
+from nppsim.pictures.region import STAGE, TILE
+from nppsim.report.charts import box_chart, field_chart, heat_chart, histogram_chart
+from nppsim.report.pages import escape, image, page, value_html
 
 LONG_HOLD = 12  # decisions: actions held longer than this share a column
 SHOWN = 20  # of each kind of anomaly, and of each list of names

@@ -5,7 +5,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv, NppVectorEnv
-from nppsim.level import Level, LevelError
-from nppsim.replay import Replay, ReplayError
+from nppsim.levels.level import Level, LevelError
+from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.verify import verify

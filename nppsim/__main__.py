@@ -10,9 +10,9 @@ from pathlib import Path
 import nppsim
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.level import Level, LevelError
-from nppsim.levelset import LevelSet, LevelSetError
-from nppsim.replay import Replay, ReplayError
+from nppsim.levels.level import Level, LevelError
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.replays.replay import Replay, ReplayError
 
 
 class CommandError(UserError, ValueError):
@@ -177,7 +177,7 @@ def _simulate(arguments) -> int:
 
 
 def _replays(arguments) -> int:
-    from nppsim import playback
+    from nppsim.replays import playback
 
     played = []
 
@@ -199,7 +199,7 @@ def _replays(arguments) -> int:
 
 
 def _diff(arguments) -> int:
-    from nppsim import diff
+    from nppsim.replays import diff
 
     if arguments.out:
         _check_picture(arguments.out)
@@ -207,7 +207,7 @@ def _diff(arguments) -> int:
     difference, *runs = diff.compare(a, b, arguments.sections)
     print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.report(difference))
     if arguments.out:
-        from nppsim import render  # Pillow is an extra
+        from nppsim.pictures import render  # Pillow is an extra
 
         labels = Path(arguments.a).name, Path(arguments.b).name
         try:
@@ -222,7 +222,7 @@ def _diff(arguments) -> int:
 
 
 def _bench(arguments) -> int:
-    from nppsim import bench, timing
+    from nppsim.measure import bench, timing
 
     if arguments.themes and not arguments.traces:
         raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
@@ -298,7 +298,7 @@ def _fuzz(arguments) -> int:
 
 
 def _render(arguments) -> int:
-    from nppsim import render  # Pillow is an extra
+    from nppsim.pictures import render  # Pillow is an extra
 
     *level, out = arguments.paths
     if len(level) != (0 if arguments.sheet else 1):
@@ -352,7 +352,7 @@ def _generate(arguments) -> int:
 
 
 def _plan(arguments) -> int:
-    from nppsim.planner import plan, polish
+    from nppsim.planner.search import plan, polish
 
     if arguments.budget < 1:
         raise CommandError(f"--budget {arguments.budget} must be at least 1")

@@ -7,8 +7,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import allocating
-from nppsim.geometry import GRID_SIZE, compile_level
-from nppsim.level import Level
+from nppsim.compile import GRID_SIZE, compile_level
 from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
@@ -22,6 +21,7 @@ from nppsim.levels.kinds import (
     TOGGLE_MINE,
     TRAP_DOOR,
 )
+from nppsim.levels.level import Level
 from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.lasers import place_lasers
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from nppsim import _cache
-from nppsim import laps as clock
+from nppsim import _phases as clock
 from nppsim import reward as rewards
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
@@ -33,7 +33,7 @@ from nppsim.decision import (
     masks,
     prepare_static,
 )
-from nppsim.level import Level
+from nppsim.levels.level import Level
 from nppsim.observe import layout, vectors
 from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
 

@@ -7,13 +7,13 @@ from collections import namedtuple
 
 import numpy as np
 
-from nppsim import laps as clock
+from nppsim import _phases as clock
 from nppsim import paths
 from nppsim import reward as rewards
 from nppsim._kernel import allocating, inlined, kernel
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.compile import CELLS_X, CELLS_Y
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell

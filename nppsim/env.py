@@ -21,8 +21,8 @@ from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
-from nppsim.level import Level
-from nppsim.levelset import LevelSet
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
 
@@ -211,7 +211,7 @@ class NppEnv(gymnasium.Env):
 
     @property
     def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each phase of the last step or reset; empty without profiling.  See ``nppsim.laps``."""
+        """Nanoseconds of each phase of the last step or reset; empty without profiling.  See ``nppsim._phases``."""
         return self.simulator.step_timing
 
     @property
@@ -228,12 +228,12 @@ class NppEnv(gymnasium.Env):
         return self.simulator.action_masks()[0]
 
     def render(self) -> np.ndarray | None:
-        """uint8[H, W, 3]: level, ninja and way so far; None without render_mode.  For films use ``nppsim.render``."""
+        """uint8[H, W, 3]: level, ninja and way so far; None without render_mode.  For films: ``nppsim.pictures.render``."""
         if self.render_mode is None:
             return None
         if self._frame == 0 and not self._playing:
             raise ResetNeeded("there is nothing to show yet: call reset() first")
-        from nppsim import render  # Pillow is an extra
+        from nppsim.pictures import render  # Pillow is an extra
 
         *_, picture = render.frames(self.bank.levels[self.simulator.level[0]], self.inputs, fps=1)
         return picture

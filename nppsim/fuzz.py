@@ -15,13 +15,13 @@ import numpy as np
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.bench_kernels import play_all as _play
 from nppsim.generate import CATEGORIES, generate
-from nppsim.level import COLUMNS, ROWS, Level, LevelError
 from nppsim.levels.kinds import ENTITY_NAMES
+from nppsim.levels.level import COLUMNS, ROWS, Level, LevelError
+from nppsim.measure.kernels import play_all as _play
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
-from nppsim.replay import Replay, ReplayError
+from nppsim.replays.replay import Replay, ReplayError
 
 FRAMES = 200  # of play, with raw inputs
 DECISIONS = 12  # of play through a BatchSimulator with every observation

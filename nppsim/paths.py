@@ -14,8 +14,8 @@ import numpy as np
 
 from nppsim._kernel import allocating, kernel
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.layout import MAX_PATH
-from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = 89, 51

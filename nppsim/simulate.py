@@ -6,8 +6,8 @@ import numpy as np
 
 from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
-from nppsim.level import Level
 from nppsim.levels.kinds import FLOOR_GUARD, MINE, SHOVE_THWUMP, THWUMP, TOGGLE_MINE
+from nppsim.levels.level import Level
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
 from nppsim.physics.tick import start, tick
 

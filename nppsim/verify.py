@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from nppsim.level import Level, LevelError
+from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import Run, simulate
 
 _COLUMNS = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor normal x", "floor normal y", "gold")

@@ -21,7 +21,7 @@ from bc.train import BCConfig
 from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
 from hardware.profiles import find_profile
 from nppsim.errors import UserError
-from nppsim.playback import SUFFIXES
+from nppsim.replays.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
 

@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.timing import TimingError, amdahl
-from rl import ab
+from nppsim.measure.timing import TimingError, amdahl
 from rl.config import ConfigError
+from rl.experiment import ab
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")
 

@@ -17,13 +17,13 @@ from tqdm import tqdm
 import hardware
 from nppsim import errors
 from nppsim.files import write_json
-from nppsim.level import Level
-from nppsim.levelset import LevelSet
-from rl.checkpoint import load_policy
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
 from rl.config import EvaluationConfig, VideoConfig, check_output_dir
-from rl.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
-from rl.results import aggregate, format_table
-from rl.video import record_evaluation
+from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.judge.results import aggregate, format_table
+from rl.judge.video import record_evaluation
+from rl.policy.checkpoint import load_policy
 
 
 def main(argv: list[str] | None = None) -> int:

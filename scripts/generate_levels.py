@@ -10,10 +10,10 @@ import argparse
 import sys
 
 from nppsim.generate import CATEGORIES
-from nppsim.generate.dataset import GenerateError, count_unfinished, make_level_set
+from nppsim.generate.make import GenerateError, count_unfinished, make_level_set
 from nppsim.generate.variety import report, variety
-from nppsim.levelset import LevelSet, LevelSetError
-from nppsim.planner import par_frames
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.planner.search import par_frames
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

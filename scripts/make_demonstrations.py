@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from bc.demonstrations import DemonstrationError
 from bc.make import PlannerSettings, make_demonstrations
-from nppsim.levelset import LevelSetError
-from nppsim.replay import ReplayError
+from nppsim.levels.level_set import LevelSetError
+from nppsim.replays.replay import ReplayError
 
 SHOWN = 20  # names of levels after which only their number is told
 

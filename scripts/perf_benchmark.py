@@ -16,21 +16,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from nppsim import throughput
 from nppsim.files import write_json
 from nppsim.generate import CATEGORIES
-from nppsim.level import LevelError
-from nppsim.levelset import LevelSet, LevelSetError
-from nppsim.replay import ReplayError
-from nppsim.timing import POOR, TimingError
-from nppsim.workload import (
-    Settings,
-    Workload,
-    generated_levels,
-    random_levels,
-    random_play,
-    recorded_play,
-)
+from nppsim.levels.level import LevelError
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.measure import throughput
+from nppsim.measure.timing import POOR, TimingError
+from nppsim.measure.workload import Settings, Workload, generated_levels, random_levels, random_play, recorded_play
+from nppsim.replays.replay import ReplayError
 
 GOOD, UNSTABLE, MISMATCH, REGRESSION, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 CATEGORY, NUM_LEVELS, ENTITY_DENSITY, REPLAYS, THRESHOLD = "simple", 40, 0.02, Path("datasets/demonstrations"), 0.1

@@ -22,13 +22,13 @@ from bc.dataset import DatasetConfig, load_or_build
 from bc.train import BCConfig, ConfigError, pretrain
 from nppsim import errors
 from nppsim.files import write_json
-from nppsim.levelset import LevelSet
-from rl import checkpoint
-from rl.architectures import get_architecture
+from nppsim.levels.level_set import LevelSet
 from rl.config import check_output_dir
-from rl.evaluation import EvaluationSuite, RandomPolicy
-from rl.policy import build_policy
-from rl.results import ALL, aggregate, format_table
+from rl.judge.evaluation import EvaluationSuite, RandomPolicy
+from rl.judge.results import ALL, aggregate, format_table
+from rl.policy import checkpoint
+from rl.policy.architectures import get_architecture
+from rl.policy.policy import build_policy
 
 
 def main(argv=None) -> int:

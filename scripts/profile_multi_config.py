@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nppsim import timing
 from nppsim.files import write_json
 from nppsim.generate import FAMILIES
-from nppsim.level import Level, LevelError
+from nppsim.levels.level import Level, LevelError
+from nppsim.measure import timing
+from nppsim.measure.throughput import profile_rows, side_by_side
+from nppsim.measure.timing import TimingError
+from nppsim.measure.workload import Settings, random_levels, random_play
 from nppsim.observe import layout
-from nppsim.throughput import profile_rows, side_by_side
-from nppsim.timing import TimingError
-from nppsim.workload import Settings, random_levels, random_play
 
 NUM_LEVELS = 40  # of each configuration
 ROUNDS = 10  # with profiling, and as many without

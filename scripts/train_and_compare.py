@@ -9,13 +9,16 @@ import sys
 
 from nppsim import errors
 from rl.config import resolve
-from rl.experiment import run
+from rl.experiment.run import run
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
-    return errors.run(lambda: run(resolve(argv)), debug="--debug" in argv)
+    def job() -> None:
+        run(resolve(argv))
+
+    return errors.run(job, debug="--debug" in argv)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import pytest
 
 from nppsim import _cache
 
-ROOT = Path(__file__).resolve().parent.parent
+from places import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
@@ -79,8 +80,8 @@ def test_every_package_is_installed():
 def test_compiled_code_is_kept_while_generators_and_twins_change():
     package = Path(_cache.__file__).parent
     parts = {path.relative_to(package).parts[0] for path in _cache.compiled_sources()}
-    assert {"physics", "observe", "batch.py", "bench_kernels.py"} <= parts
-    assert not {"generate", "shadow", "bench.py", "fuzz.py", "verify.py"} & parts
+    assert {"physics", "observe", "batch.py", "measure"} <= parts
+    assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 
 
 def test_make_targets():

@@ -26,8 +26,8 @@ from nppsim.generate.minimal import minimal
 from nppsim.generate.platforms import platforms
 from nppsim.generate.sketch import generator
 from nppsim.generate.vertical import vertical
-from nppsim.level import Level
-from nppsim.levelset import LevelEntry
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelEntry
 
 FAMILIES: dict[str, Callable[..., Level]] = {
     family.__name__: family

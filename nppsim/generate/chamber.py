@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, sections
-from nppsim.level import Level
+from nppsim.levels.level import Level
 
 SIDE = 3  # columns on either side of an obstacle or gap, at least
 HEADROOM = 2  # tiles between an obstacle and the ceiling, at least

@@ -16,8 +16,8 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.level import COLUMNS, ROWS, Level
 from nppsim.levels.kinds import MINI_DRONE, ZAP_DRONE
+from nppsim.levels.level import COLUMNS, ROWS, Level
 
 UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
 MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most

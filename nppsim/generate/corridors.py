@@ -18,7 +18,7 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import COLUMNS, ROWS, Level
 
 MAX_TRIES = 5000
 CENTRE = (60, 120)  # row and column of the drawing board where a chain begins

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
-from nppsim.level import COLUMNS, Level
 from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
@@ -19,6 +18,7 @@ from nppsim.levels.kinds import (
     THWUMP,
     ZAP_DRONE,
 )
+from nppsim.levels.level import COLUMNS, Level
 
 RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
 STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, spread_mines
-from nppsim.level import COLUMNS, Level
+from nppsim.levels.level import COLUMNS, Level
 
 HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 

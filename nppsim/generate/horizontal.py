@@ -12,7 +12,7 @@ from nppsim.generate.sketch import (
     place,
     spread_mines,
 )
-from nppsim.level import Level
+from nppsim.levels.level import Level
 
 # Heights in half-tiles at both borders of each column.  Bumps can be walked over, steps cannot.
 BUMPS = (

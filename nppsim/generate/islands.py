@@ -3,8 +3,8 @@
 import numpy as np
 
 from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, nudge, place, spot
-from nppsim.level import COLUMNS, ROWS, Level
 from nppsim.levels.kinds import MINE
+from nppsim.levels.level import COLUMNS, ROWS, Level
 
 HEADROOM = 4  # tiles above the highest island, at least
 

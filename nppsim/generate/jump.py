@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, place, sections, spread_mines
-from nppsim.level import Level
+from nppsim.levels.level import Level
 
 PLATFORM = 4  # columns of a platform, at least
 HEADROOM = 4  # tiles above a platform, at least

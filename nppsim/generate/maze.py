@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, line_with_mines, nudge, place, spot
-from nppsim.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import COLUMNS, ROWS, Level
 
 LOOPS = 0.1  # chance that a wall between two cells is broken although both were connected already
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from nppsim.generate.horizontal import BUMPS
 from nppsim.generate.sketch import Cave, Span, add_bumps, draw, generator, level_ground, order_of_goals, place, spot
-from nppsim.level import Level
 from nppsim.levels.kinds import MINE
+from nppsim.levels.level import Level
 
 GAP = 2  # tiles free of mines in every column, at least
 HIGHEST_GAP = 2  # tiles from the ground to a gap, at most: a jump rises 3.2

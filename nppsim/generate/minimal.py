@@ -3,8 +3,8 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Sketch, Span, draw, generator, level_ground, nudge, order_of_goals, place
-from nppsim.level import Level
 from nppsim.levels.kinds import REGULAR_DOOR
+from nppsim.levels.level import Level
 
 ACROSS = 0  # orientation of a door that stands upright between two columns
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from nppsim.generate.islands import floor_of_mines
 from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, draw, generator, nudge, place, spot
-from nppsim.level import COLUMNS, ROWS, Level
 from nppsim.levels.kinds import MINE
+from nppsim.levels.level import COLUMNS, ROWS, Level
 
 CLEARANCE = 3  # rows between a platform and one above it, at least
 TOP = 3  # rows above the highest platform, at least

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nppsim.level import COLUMNS, ROWS, Level, mirror
 from nppsim.levels.kinds import GOLD, MINE
+from nppsim.levels.level import COLUMNS, ROWS, Level, mirror
 
 OPEN, SOLID = 0, 1
 STEPS = 4  # position steps per tile

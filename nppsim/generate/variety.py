@@ -7,7 +7,6 @@ from itertools import islice
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
 from nppsim.levels.kinds import (
     CHASER_DRONE,
     DEATH_BALL,
@@ -23,6 +22,7 @@ from nppsim.levels.kinds import (
     TOGGLE_MINE,
     ZAP_DRONE,
 )
+from nppsim.levels.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
 from nppsim.paths import NO_HOP, NODES_Y, nearest_node
 
 HAZARDS = (MINE, TOGGLE_MINE, ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, THWUMP, LASER, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)

@@ -16,8 +16,8 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.level import Level
 from nppsim.levels.kinds import MINE
+from nppsim.levels.level import Level
 
 MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
 PLATFORM_SPACING = 3  # rows from platform to platform: within reach of a jump

@@ -8,7 +8,7 @@ Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
 import numpy as np
 
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.compile import CELLS_X, CELLS_Y
 from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
@@ -31,6 +31,7 @@ from nppsim.levels.kinds import (
     TRAP_DOOR,
     ZAP_DRONE,
 )
+from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import (
@@ -51,7 +52,6 @@ from nppsim.physics.movers import (
     THWUMP_REACH,
     ZAP_RADIUS,
 )
-from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 EMPTY, SOLID, DEADLY, GOLD_GREY, SWITCH, EXIT_CLOSED, EXIT_OPEN, DOOR, NINJA = 64, 255, 0, 128, 160, 112, 208, 224, 192
 ONE_WAY_GREY, PAD_GREY, BOOST_GREY, BLOCK_GREY, THWUMP_GREY = 240, 80, 96, 144, 176

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY
+from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY
 from nppsim.levels.kinds import (
     BOUNCE_BLOCK,
     DEATH_BALL,
@@ -23,6 +23,7 @@ from nppsim.levels.kinds import (
     THWUMP,
     TOGGLE_MINE,
 )
+from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.blend import LANES, blend
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
@@ -38,7 +39,6 @@ from nppsim.physics.entities import (
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import RADIUS
-from nppsim.tiles import NUM_SHAPED_TILES, solid_mask
 
 HALF_CELL = 12.0
 PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be

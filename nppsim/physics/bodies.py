@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_X, ITEM_Y
+from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_X, ITEM_Y
 from nppsim.levels.kinds import BOUNCE_BLOCK, ONE_WAY, SHOVE_THWUMP, THWUMP
 from nppsim.physics import state as s
 from nppsim.physics.segments import clamped_cell

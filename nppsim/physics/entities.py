@@ -7,7 +7,7 @@ level's entities begin.
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
+from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 from nppsim.levels.kinds import (
     BOUNCE_BLOCK,
     DEATH_BALL,

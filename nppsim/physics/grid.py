@@ -7,7 +7,7 @@ do not exist are solid.
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import CELLS_Y, DOOR_EDGE, HORIZONTAL_EDGES, SLOPE_EDGE, SOLID_EDGE
+from nppsim.compile import CELLS_Y, DOOR_EDGE, HORIZONTAL_EDGES, SLOPE_EDGE, SOLID_EDGE
 
 TILE_EDGE = SLOPE_EDGE | SOLID_EDGE
 

@@ -12,7 +12,7 @@ spinners from surface lasers; flag is set at a vertex, which is then EMITTER_RAD
 import math
 
 from nppsim._kernel import kernel
-from nppsim.geometry import (
+from nppsim.compile import (
     CELLS_X,
     CELLS_Y,
     CONVEX_ARC,

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y
+from nppsim.compile import CELLS_X, CELLS_Y
 from nppsim.levels.kinds import (
     BOUNCE_BLOCK,
     CHASER_DRONE,

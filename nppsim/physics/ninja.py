@@ -6,7 +6,7 @@
 import math
 
 from nppsim._kernel import kernel
-from nppsim.geometry import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
+from nppsim.compile import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 from nppsim.physics import state as s
 from nppsim.physics.bodies import MARGIN, bodies_near, touch_bodies
 from nppsim.physics.segments import (

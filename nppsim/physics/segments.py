@@ -7,7 +7,7 @@ A segment is a row (x, y, shape, entity) of ``geometry``; doors that are open ar
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.geometry import (
+from nppsim.compile import (
     CELLS_X,
     CELLS_Y,
     CONVEX_ARC,

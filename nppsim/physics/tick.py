@@ -1,6 +1,6 @@
 """One frame, in the order of the game (physics specification, section 5)."""
 
-from nppsim import laps as clock
+from nppsim import _phases as clock
 from nppsim._kernel import inlined, kernel
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
@@ -51,7 +51,7 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
     """Advance one environment by one frame.
 
     input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins), bit 3 self-destruct (in two frames in a row; a
-    completion, section 8.3).  laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim.laps``).
+    completion, section 8.3).  laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim._phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nppsim.level import Level
 from nppsim.levels.kinds import (
     BOOST_PAD,
     BOUNCE_BLOCK,
@@ -33,6 +32,7 @@ from nppsim.levels.kinds import (
     TRAP_DOOR,
     ZAP_DRONE,
 )
+from nppsim.levels.level import Level
 from nppsim.physics.state import ENTITY, MOVER
 
 WIDTH, HEIGHT = 44, 25  # cells

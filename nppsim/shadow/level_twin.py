@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 
-from nppsim.level import Level
 from nppsim.levels.kinds import EXIT, LOCKED_DOOR, TRAP_DOOR
+from nppsim.levels.level import Level
 from nppsim.physics.state import NINJA
 from nppsim.shadow import paths
 from nppsim.shadow.geometry import MOVING, Entity, EntityState, Moment, MoverState, averaged, entities, raster

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim.level import Level
 from nppsim.levels.kinds import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE, TRAP_DOOR
+from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.shadow.geometry import Entity, solid, stage
 

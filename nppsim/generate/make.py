@@ -1,0 +1,201 @@
+"""Generated level sets: as many distinct levels of each category as wanted, resumable, on all cores.
+
+Levels that nobody could finish are kept apart, in a second level set in the folder ``unfinished`` of the set.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from nppsim.errors import UserError
+from nppsim.generate import CATEGORIES, generate, recipe
+from nppsim.levels.level import Level, mirror
+from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
+from nppsim.workers import worker_pool
+
+UNFINISHED = "unfinished"  # sub-folder of a level set
+STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
+PATIENCE = 2000  # candidates in a row without a new level, after which a category is taken to be exhausted
+SAVE_EVERY_S = 20.0  # what an interruption can cost, at most
+MIN_PARALLEL = 20_000  # levels; fewer are made before the other processes have started ...
+MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which takes long
+
+Verify = Callable[[Level], int | None]
+
+
+class GenerateError(UserError, ValueError):
+    """Levels that cannot be generated as asked; the message says what is possible."""
+
+
+def make_level_set(
+    path: str | Path,
+    categories: Sequence[str],
+    count: int,
+    seed: int,
+    *,
+    difficulty: float | None = None,
+    exclude: Sequence[LevelSet] = (),
+    verify: Verify | None = None,
+    workers: int | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> LevelSet:
+    """Make a level set with ``count`` distinct levels of each category, or complete an interrupted one.
+
+    A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend on
+    categories, count, seed, difficulty, exclude and verify alone, not on ``workers`` nor on interruptions.
+
+    path: the folder; new, or made by this function with the same seed and difficulty.
+    seed: 0 or more; sets with different seeds draw from different streams of level seeds.
+    difficulty: see ``recipe``.
+    verify: par frames of a level, or None if it cannot be finished: the level then goes into the level set in
+        ``path / UNFINISHED``, which exists once it has a level, and does not count.  With several workers it must be a
+        function that can be pickled.  Without it, ``par_frames`` is null in the index.
+    workers: processes; by default all available cores where that pays.
+    progress: called with a category and the number of its levels made so far.
+    Raises GenerateError for bad arguments, a folder made with another seed or difficulty, with levels to be excluded or, if
+    there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die.
+    An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
+    """
+    path = Path(path)
+    for category in categories:
+        if category not in CATEGORIES:
+            raise GenerateError(f"category {category!r} has no generators yet; choose from {', '.join(CATEGORIES)}")
+    if count < 1 or seed < 0:
+        raise GenerateError(f"count={count}, seed={seed}; count must be at least 1 and seed at least 0")
+    if difficulty is not None and not 0 <= difficulty <= 1:
+        raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
+    if workers is not None and workers < 1:
+        raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
+    entries = _begin_or_resume(path, seed, difficulty, verify is not None)
+    excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
+    _check_apart(path, excluded)
+    taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
+    missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
+    if workers is None:
+        workers = (os.cpu_count() or 1) if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
+    for category in dict.fromkeys(categories):
+        made = [entry for entry in entries if entry.category == category]
+        first_seed = made[-1].seed + 1 if made else seed * STREAM
+        seeds = range(first_seed, (seed + 1) * STREAM)
+        with _candidates(category, seeds, difficulty, verify, workers) as candidates:
+            _fill(path, category, len(made), count, candidates, taken, progress)
+    return LevelSet.open(path)
+
+
+def count_unfinished(path: str | Path) -> dict[str, int]:
+    """How many levels of each category nobody could finish when the level set at ``path`` was made; 0 are left out."""
+    return dict(Counter(entry.category for entry in _unfinished_entries(Path(path))))
+
+
+def _unfinished_entries(path: Path) -> tuple[LevelEntry, ...]:
+    folder = path / UNFINISHED
+    return LevelSet.open(folder, may_be_empty=True).entries if (folder / INDEX).exists() else ()
+
+
+def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: bool) -> tuple[LevelEntry, ...]:
+    """Entries that are there already; verified: they must have par frames."""
+    if not (path / INDEX).exists():
+        return LevelSet.write(path, []).entries
+    entries = LevelSet.open(path, may_be_empty=True).entries
+    for entry in (*entries, *_unfinished_entries(path)):
+        unknown = entry.seed is None or entry.category not in CATEGORIES
+        if unknown or entry.seed // STREAM != seed:
+            other = "by other means" if unknown else f"with --seed {entry.seed // STREAM}"
+            raise GenerateError(
+                f"{path}: level {entry.file} was made {other}, not with --seed {seed}; use that seed, or another folder"
+            )
+        family, parameters = recipe(entry.category, entry.seed, difficulty)
+        if family != entry.generator or json.dumps(parameters) != json.dumps(entry.parameters):
+            raise GenerateError(
+                f"{path}: level {entry.file} was made by {entry.generator} with {entry.parameters}; difficulty "
+                f"{difficulty} gives {family} with {parameters}; use the set's own --difficulty, or another folder"
+            )
+    if verified and (unproven := [entry.file for entry in entries if entry.par_frames is None]):
+        raise GenerateError(
+            f"{path}: level {unproven[0]} has no par_frames, so nobody has finished it ({len(unproven)} such levels); "
+            "make verified levels in another folder"
+        )
+    return entries
+
+
+def _check_apart(path: Path, excluded: dict[str, Path]) -> None:
+    """GenerateError if the set at ``path`` has a level, mirrored or not, of a set to be excluded."""
+    if not excluded:
+        return
+    level_set = LevelSet.open(path, may_be_empty=True)
+    for entry, level in zip(level_set.entries, level_set, strict=True):
+        if other := excluded.get(entry.fingerprint) or excluded.get(mirror(level).fingerprint):
+            raise GenerateError(
+                f"{path}: level {entry.file} is in {other} too, which is to be excluded: {path} was begun without "
+                "--exclude; make it in another folder"
+            )
+
+
+def _fill(path, category, have, count, candidates, taken, progress) -> None:
+    """Append new levels to the set until it has ``count`` of the category."""
+    fresh, unfinished, misses, saved = [], [], 0, time.monotonic()
+    try:
+        while have + len(fresh) < count:
+            level, entry, mirrored, finished = next(candidates)
+            new = entry.fingerprint not in taken and mirrored not in taken
+            if new:
+                taken.add(entry.fingerprint)
+                (fresh if finished else unfinished).append((level, entry))
+            if new and finished:
+                misses = 0
+                if progress is not None:
+                    progress(category, have + len(fresh))
+            else:
+                misses += 1
+                if misses >= PATIENCE:
+                    raise GenerateError(
+                        f"{path}: category {category!r} gave {have + len(fresh)} distinct levels of {count} and then "
+                        f"nothing new in {PATIENCE} candidates; ask for fewer levels, or exclude fewer"
+                    )
+            if time.monotonic() - saved > SAVE_EVERY_S:
+                _save(path, fresh, unfinished)
+                have, fresh, unfinished, saved = have + len(fresh), [], [], time.monotonic()
+    finally:
+        _save(path, fresh, unfinished)
+
+
+def _save(path: Path, fresh: list, unfinished: list) -> None:
+    """Append levels to the set and to its unfinished ones, whatever of it an interruption has left to be done.
+
+    The unfinished ones first: the last level of the set is where making it goes on, and all before it must be stored.
+    """
+    for folder, levels in ((path / UNFINISHED, unfinished), (path, fresh)):
+        if not levels:
+            continue
+        if not (folder / INDEX).exists():
+            LevelSet.write(folder, [])
+        stored = {entry.fingerprint for entry in LevelSet.open(folder, may_be_empty=True).entries}
+        LevelSet.append(folder, [(level, entry) for level, entry in levels if entry.fingerprint not in stored])
+
+
+@contextmanager
+def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, workers: int) -> Iterator[Iterator]:
+    """Candidates (level, entry, fingerprint of the mirror image, whether it can be used) in the order of their seeds."""
+    make = partial(_candidate, category, difficulty, verify)
+    if workers == 1:
+        yield map(make, seeds)
+        return
+    chunk = 1 if verify else 64
+    with worker_pool(workers, GenerateError) as pool:
+        # In rounds, because the pool queues all of its input at once, and these seeds have no end.
+        rounds = (seeds[first : first + 64 * chunk * workers] for first in range(0, len(seeds), 64 * chunk * workers))
+        yield chain.from_iterable(pool.map(make, some, chunksize=chunk) for some in rounds)
+
+
+def _candidate(category: str, difficulty, verify: Verify | None, seed: int) -> tuple[Level, LevelEntry, str, bool]:
+    level, entry = generate(category, seed, difficulty)
+    par_frames = verify(level) if verify is not None else None
+    entry = replace(entry, fingerprint=level.fingerprint, par_frames=None if par_frames is None else int(par_frames))
+    return level, entry, mirror(level).fingerprint, verify is None or par_frames is not None

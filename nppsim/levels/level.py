@@ -1,0 +1,381 @@
+"""Levels: an immutable, validated ``Level``, read from and written to the N++ map layout.
+
+A level file is a header of 184 bytes, 23 x 42 tile ids, 40 little-endian uint16 record counts, and records of 5 bytes
+(type, x, y, orientation, mode).  Everything that a simulator would stumble over is settled here: what cannot be read is
+a ``LevelError``; what can be read but is odd is masked or kept, and listed in ``Level.warnings``.
+
+Source: physics specification, sections 2 (byte layout, pairing, robust reading) and 13.8 (mirror image).
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.errors import UserError
+from nppsim.levels.kinds import (
+    DEATH_BALL,
+    DRONES,
+    ENTITY_NAMES,
+    EXIT,
+    EXIT_SWITCH,
+    LOCKED_DOOR,
+    NINJA,
+    ON_THE_GRID,
+    ORIENTED,
+    PAIRED,
+    SWITCH_OF_DOOR,
+    TRAP_DOOR,
+    WITHOUT_EFFECT,
+)
+
+ROWS, COLUMNS = 23, 42  # tiles of a level file; the stage adds a border of one full tile on every side
+MIRROR_X = 4 * (COLUMNS + 2)  # x byte of the stage's right edge
+POSITION_UNIT = 6  # px per step of a record's x and y byte; byte 0 is the outer corner of the border
+NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
+
+TITLE = slice(38, 166)
+TILES_OFFSET = 184
+COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
+NUM_COUNTS = 40
+RECORDS_OFFSET = 1230
+RECORD_SIZE = 5
+REPLAY_SUFFIXES = {".replay", ".h5"}  # files that would be read as levels of nonsense
+MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
+
+_MIRRORED_TILE = np.arange(256, dtype=np.uint8)
+for _first, _second in [(a, a ^ 1) for a in range(6, 34)] + [(3, 5), (5, 3), (35, 37), (37, 35)]:
+    _MIRRORED_TILE[_first] = _second
+_MIRRORED_TILE.setflags(write=False)
+
+
+class LevelError(UserError, ValueError):
+    """A level that cannot be used; the message names the file, the place, what was found and what is needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One level; equal, and hashed, by content (``fingerprint``), never by name.
+
+    tiles: uint8[23, 42], tile ids, ``tiles[row, column]``; read-only.  Ids above 37 have no geometry.
+    records: uint8[n, 5], n >= 1, rows (type, x, y, orientation, mode) in file order; read-only.  x and y count steps of
+        6 px from the outer corner of the border.  Row 0 is the ninja's spawn (type 0, but see ``warnings``); later rows
+        of type 0 create nothing.  Orientations of oriented types are 0..7 and drone modes 0..3: others are masked.
+    name: for messages, e.g. the file path.
+    exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if None.
+    ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if None.
+    title: at most 128 ASCII characters, kept in the file header.
+    warnings: what is odd about the level, each with its byte offset in the file and what is done about it.
+
+    Raises LevelError for wrong shapes, values that are not bytes, and data that are evidently something else.
+    """
+
+    tiles: np.ndarray
+    records: np.ndarray
+    name: str = ""
+    exit_count: int | None = None
+    ball_count: int | None = None
+    title: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        tiles = _byte_array(self.tiles, "tiles", self.name)
+        records = _byte_array(self.records, "records", self.name)
+        if tiles.shape != (ROWS, COLUMNS):
+            raise LevelError(
+                f"{self._label}: tiles have shape {tiles.shape}; needed is ({ROWS}, {COLUMNS}): [row, column]"
+            )
+        if records.ndim != 2 or records.shape[1] != RECORD_SIZE or len(records) == 0:
+            raise LevelError(
+                f"{self._label}: records have shape {records.shape}; needed is (n, {RECORD_SIZE}) with n >= 1: "
+                "(type, x, y, orientation, mode), the ninja's spawn first"
+            )
+        if len(records) > MAX_RECORDS:
+            raise LevelError(
+                f"{self._label}: {len(records)} records; at most {MAX_RECORDS} can be used: is this an N++ map?"
+            )
+        if not self.title.isascii() or len(self.title) > TITLE.stop - TITLE.start or "\0" in self.title:
+            raise LevelError(
+                f"{self._label}: title {self.title!r} does not fit the header; "
+                f"use at most {TITLE.stop - TITLE.start} ASCII characters"
+            )
+        warnings = list(self.warnings)
+        _check_spawn(tiles, records, self._label, warnings)
+        _mask_records(records, warnings)
+        counts = {}
+        for field, kind in (("exit_count", EXIT), ("ball_count", DEATH_BALL)):
+            counts[field] = _settled_count(getattr(self, field), records, kind, self._label, warnings)
+        _check_tiles(tiles, warnings)
+        _check_types(records, warnings)
+        _check_places(records, warnings)
+        _check_switches(records, counts["exit_count"], warnings)
+        tiles.setflags(write=False)
+        records.setflags(write=False)
+        for field, value in {"tiles": tiles, "records": records, "warnings": tuple(warnings), **counts}.items():
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "") -> "Level":
+        """Read the N++ map layout; ``name`` appears in messages.  Raises LevelError if ``data`` is no level."""
+        needed = RECORDS_OFFSET + RECORD_SIZE
+        if len(data) < needed:
+            raise LevelError(
+                f"{name or 'level'}: {len(data)} bytes; an N++ map has at least {needed} "
+                f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or no map"
+            )
+        num_records, rest = divmod(len(data) - RECORDS_OFFSET, RECORD_SIZE)
+        warnings = ()
+        if rest:
+            offset = len(data) - rest
+            warnings = (f"byte {offset}: the last record has {rest} of {RECORD_SIZE} bytes; it is ignored",)
+        body = np.frombuffer(bytes(data), dtype=np.uint8)
+        records = body[RECORDS_OFFSET : RECORDS_OFFSET + num_records * RECORD_SIZE].reshape(-1, RECORD_SIZE)
+        title = bytes(data[TITLE]).split(b"\0", 1)[0]
+        if not title.isascii():
+            warnings += (f"byte {TITLE.start}: the title {title!r} is not ASCII; other characters become '?'",)
+        return cls(
+            tiles=body[TILES_OFFSET:COUNTS_OFFSET].reshape(ROWS, COLUMNS),
+            records=records,
+            name=name,
+            exit_count=int(body[COUNTS_OFFSET + 2 * EXIT]),
+            ball_count=int(body[COUNTS_OFFSET + 2 * DEATH_BALL]),
+            title="".join(chr(c) if c < 128 else "?" for c in title),
+            warnings=warnings,
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Level":
+        """Read a level file; the path becomes the level's name.  Raises LevelError, or OSError if unreadable."""
+        if Path(path).suffix.lower() in REPLAY_SUFFIXES:
+            raise LevelError(f"{path} holds replays, no level; give a level file (Replay.load has the replay's level)")
+        return cls.from_bytes(Path(path).read_bytes(), name=str(path))
+
+    @classmethod
+    def build(
+        cls,
+        tiles: np.ndarray,
+        spawn: tuple[int, int],
+        *,
+        exits: Iterable[tuple[tuple[int, int], tuple[int, int]]] = (),
+        locked_doors: Iterable[tuple[tuple[int, int], tuple[int, int], int]] = (),
+        trap_doors: Iterable[tuple[tuple[int, int], tuple[int, int], int]] = (),
+        entities: Iterable[Sequence[int]] = (),
+        title: str = "",
+        name: str = "",
+    ) -> "Level":
+        """Make a level from its parts, with the records in the order that N++ writes and pairs them.
+
+        All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
+        exits: (switch, door) positions.  locked_doors, trap_doors: (switch, door, door orientation 0..7).
+        entities: (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode) of all other types.
+        """
+        exits = list(exits)
+        rows = [(EXIT, *door) for _, door in exits] + [(EXIT_SWITCH, *switch) for switch, _ in exits]
+        for kind, doors in ((LOCKED_DOOR, locked_doors), (TRAP_DOOR, trap_doors)):
+            for switch, door, orientation in doors:
+                rows += [(kind, *door, orientation), (SWITCH_OF_DOOR[kind], *switch)]
+        for entity in entities:
+            if entity[0] in (NINJA, *PAIRED):
+                raise LevelError(
+                    f"{name or 'level'}: entity {tuple(entity)} is a {ENTITY_NAMES[entity[0]]}; "
+                    "give it as spawn, exits, locked_doors or trap_doors, so that switch and door stay paired"
+                )
+            rows.append(tuple(entity))
+        # Doors and switches of one pair keep their order: they share the sort key of their door.
+        door_of_switch = {switch: door for door, switch in SWITCH_OF_DOOR.items()}
+        rows.sort(key=lambda row: door_of_switch.get(row[0], row[0]))
+        records = [tuple(row) + (0,) * (RECORD_SIZE - len(row)) for row in [(NINJA, *spawn), *rows]]
+        return cls(tiles, np.array(records), name=name, title=title)
+
+    def to_bytes(self) -> bytes:
+        """The level in the N++ map layout.  Reading it back gives the same tiles, records, counts and title."""
+        data = np.zeros(RECORDS_OFFSET + self.records.size, dtype=np.uint8)
+        title = self.title.encode("ascii")
+        data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
+        data[TILES_OFFSET:COUNTS_OFFSET] = self.tiles.ravel()
+        counts = np.bincount(self.records[:, 0], minlength=NUM_COUNTS)[:NUM_COUNTS].astype("<u2")
+        counts[EXIT] = self.exit_count
+        counts[DEATH_BALL] = self.ball_count
+        data[COUNTS_OFFSET:RECORDS_OFFSET] = counts.view(np.uint8)
+        data[RECORDS_OFFSET:] = self.records.ravel()
+        return data.tobytes()
+
+    def save(self, path: str | Path) -> None:
+        """Write the level in the N++ map layout."""
+        Path(path).write_bytes(self.to_bytes())
+
+    @property
+    def spawn(self) -> tuple[float, float]:
+        """Centre of the ninja at the start, (x, y) in px."""
+        return float(POSITION_UNIT * int(self.records[0, 1])), float(POSITION_UNIT * int(self.records[0, 2]))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, of everything that the simulation reads: tiles, records, exit_count, ball_count."""
+        digest = hashlib.sha256(self.tiles.tobytes())
+        digest.update(self.records.tobytes())
+        digest.update(bytes((self.exit_count, self.ball_count)))
+        return digest.hexdigest()
+
+    @property
+    def _label(self) -> str:
+        return self.name or "level"
+
+    def __eq__(self, other: object) -> bool:
+        return self.fingerprint == other.fingerprint if isinstance(other, Level) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __setstate__(self, state: dict) -> None:
+        # Pickling, as done between processes, forgets that an array is read-only.
+        self.__dict__.update(state)
+        self.tiles.setflags(write=False)
+        self.records.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"Level({self._label!r}, {len(self.records)} records, fingerprint {self.fingerprint[:12]})"
+
+
+def mirror(level: Level) -> Level:
+    """The level seen in a mirror, left and right exchanged; applying it twice gives the level back.
+
+    Physics agree up to rounding and a few documented asymmetries (specification, section 13.8).
+    """
+    records = level.records.copy()
+    records[:, 1] = MIRROR_X - records[:, 1]  # bytes wrap around, so records outside the stage come back too
+    oriented = np.isin(records[:, 0], ORIENTED)
+    records[oriented, 3] = (4 - records[oriented, 3].astype(int)) % 8
+    drones = np.isin(records[:, 0], DRONES)
+    records[drones, 4] ^= 1
+    return Level(
+        _MIRRORED_TILE[level.tiles[:, ::-1]],
+        records,
+        name=level.name,
+        exit_count=level.exit_count,
+        ball_count=level.ball_count,
+        title=level.title,
+    )
+
+
+def symmetric_fingerprint(level: Level) -> str:
+    """The same for a level and its mirror image (the smaller of both fingerprints), different for all others."""
+    return min(level.fingerprint, mirror(level).fingerprint)
+
+
+def _offset(record: int) -> int:
+    """Byte offset of a record in the file."""
+    return RECORDS_OFFSET + RECORD_SIZE * record
+
+
+def _byte_array(values, what: str, name: str) -> np.ndarray:
+    """A private uint8 copy of ``values``; LevelError unless they are whole numbers 0..255."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() > 255)):
+        span = f"{array.min()}..{array.max()}" if array.size and array.dtype.kind in "iuf" else "no numbers"
+        raise LevelError(f"{name or 'level'}: {what} of dtype {array.dtype} hold {span}; needed are integers 0..255")
+    return np.array(array, dtype=np.uint8, order="C")
+
+
+def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
+    """The first record must be a spawn.  The original reads its position without looking at its type, and recorded
+    play on such (damaged) levels exists; so only data that do not look like tiles either are refused."""
+    kind = records[0, 0]
+    if kind == NINJA:
+        return
+    found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
+    if (tiles >= NUM_TILE_SHAPES).any():
+        raise LevelError(f"{label}: {found}, and there are tile ids above {NUM_TILE_SHAPES - 1}: this is no N++ map")
+    warnings.append(f"{found}; its position is used, as in the original; the records are probably damaged")
+
+
+def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
+    """Reduce orientations and modes that do not exist to ones that do, in place."""
+    for column, kinds, modulus, what in ((3, ORIENTED, 8, "orientation"), (4, DRONES, 4, "mode")):
+        for i in np.flatnonzero(np.isin(records[:, 0], kinds) & (records[:, column] >= modulus)):
+            value = int(records[i, column])
+            records[i, column] = value % modulus
+            warnings.append(
+                f"byte {_offset(i) + column}: {what} {value} of a {ENTITY_NAMES[records[i, 0]]}; "
+                f"it is read as {value % modulus} (modulo {modulus})"
+            )
+
+
+def _settled_count(given: int | None, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
+    """The count byte of one type: as given (with a warning if the records disagree), else counted."""
+    counted = int((records[:, 0] == kind).sum())
+    if given is None:
+        given = counted
+    if not 0 <= given <= 255:
+        raise LevelError(f"{label}: {given} {ENTITY_NAMES[kind]}s; the count must fit one byte (0..255)")
+    if given != counted:
+        warnings.append(
+            f"byte {COUNTS_OFFSET + 2 * kind}: the stated number of {ENTITY_NAMES[kind]} records (type {kind}) is "
+            f"{given}, found are {counted}; the stated number is used, as in the original"
+        )
+    return int(given)
+
+
+def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
+    places = np.argwhere(tiles >= NUM_TILE_SHAPES)
+    if len(places):
+        row, column = places[0]
+        warnings.append(
+            f"byte {TILES_OFFSET + COLUMNS * row + column}: tile id {tiles[row, column]} at column {column}, row {row} "
+            f"(the first of {len(places)}); ids above {NUM_TILE_SHAPES - 1} have no geometry"
+        )
+
+
+def _check_types(records: np.ndarray, warnings: list[str]) -> None:
+    """Warn once for all unknown types, and once for each known type that creates nothing."""
+    kinds = records[:, 0]
+    groups = [(kinds >= len(ENTITY_NAMES), "unknown")]
+    groups += [(kinds == kind, ENTITY_NAMES[kind]) for kind in WITHOUT_EFFECT]
+    for found, what in groups:
+        if found.any():
+            first = int(np.argmax(found))
+            warnings.append(
+                f"byte {_offset(first)}: entity type {kinds[first]} ({what}; the first of {found.sum()} such records); "
+                "it creates nothing"
+            )
+
+
+def _check_places(records: np.ndarray, warnings: list[str]) -> None:
+    """Warn once for each type of which one stands in the border and moves on the half-cell grid.
+
+    The original stops with an error when such an entity looks beyond the right or lower edge of the stage.
+    """
+    x, y = records[:, 1].astype(int), records[:, 2].astype(int)
+    in_border = (x < 4) | (x > MIRROR_X - 4) | (y < 4) | (y > 4 * (ROWS + 2) - 4)
+    for kind in ON_THE_GRID:
+        found = in_border & (records[:, 0] == kind)
+        if found.any():
+            first = int(np.argmax(found))
+            warnings.append(
+                f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
+                f"stands in the border, at ({6 * x[first]}, {6 * y[first]}) px; to it, all beyond the stage is solid"
+            )
+
+
+def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
+    """Warn about doors whose switch record is missing or of another type (its position is used all the same)."""
+    for i, kind in enumerate(records[:, 0].tolist()):
+        if kind == EXIT:
+            partner, wanted = i + exit_count, EXIT_SWITCH
+        elif kind in SWITCH_OF_DOOR:
+            partner, wanted = i + 1, SWITCH_OF_DOOR[kind]
+        else:
+            continue
+        door = f"byte {_offset(i)}: the {ENTITY_NAMES[kind]}"
+        if partner >= len(records):
+            warnings.append(
+                f"{door} has its switch record at byte {_offset(partner)}, beyond the end; the door has no switch"
+            )
+        elif records[partner, 0] != wanted:
+            warnings.append(
+                f"{door} has its switch record at byte {_offset(partner)}, which has type {records[partner, 0]} "
+                f"instead of {wanted}; its position is used, as in the original"
+            )

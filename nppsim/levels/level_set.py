@@ -1,0 +1,303 @@
+"""Level sets: folders of level files with one JSON index.
+
+A folder ``datasets/train`` holds ``index.json`` and level files in the N++ layout, by default
+``<category>/<number>.map``.  The index is an object with ``format`` ("nppsim level set"), ``version`` (1) and
+``levels``, a list with one object per level:
+
+    file         path of the level file, relative to the folder, with forward slashes
+    category     e.g. "simple"
+    generator    which generator made the level; "" if none did
+    parameters   the generator's settings, an object
+    seed         the generator's seed, or null
+    fingerprint  ``Level.fingerprint``, checked whenever the level is read
+    par_frames   frames in which somebody is known to finish the level, or null if nobody is
+
+A plain folder of level files, without index, is a level set too: the category of a level is then the name of its
+sub-folder, or "uncategorised".  A sub-folder that has an index is a level set of its own, and no part of the set around
+it.  Opening reads the index only; a level is read when it is asked for.
+"""
+
+import gc
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.errors import UserError
+from nppsim.files import write_text
+from nppsim.levels.level import REPLAY_SUFFIXES, Level, LevelError, mirror
+
+INDEX = "index.json"
+FORMAT, VERSION = "nppsim level set", 1
+UNCATEGORISED = "uncategorised"
+_NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
+
+
+class LevelSetError(UserError, ValueError):
+    """A level set that cannot be used; the message names the folder or file, the place, and what to do."""
+
+
+@dataclass(frozen=True)
+class LevelEntry:
+    """What a level set knows about a level without reading it; the fields are those of the index (see above)."""
+
+    category: str
+    generator: str = ""
+    parameters: dict = field(default_factory=dict)
+    seed: int | None = None
+    par_frames: int | None = None
+    file: str = ""
+    fingerprint: str = ""
+
+
+_FIELD_TYPES = {
+    "category": (str,),
+    "generator": (str,),
+    "parameters": (dict,),
+    "seed": (int, type(None)),
+    "par_frames": (int, type(None)),
+    "file": (str,),
+    "fingerprint": (str,),
+}
+
+
+class LevelSet(Sequence):
+    """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
+
+    path: the folder.  entries: one LevelEntry per level.  categories: their names, in order of first appearance.
+    """
+
+    def __init__(self, path: Path, entries: Iterable[LevelEntry]):
+        self.path = path
+        self.entries = tuple(entries)
+
+    @classmethod
+    def open(cls, path: str | Path, *, may_be_empty: bool = False) -> "LevelSet":
+        """Open a level set folder.  Raises LevelSetError if it is missing, has a broken index, or (unless it
+        ``may_be_empty``) holds no levels."""
+        path = Path(path)
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "does not exist"
+            raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
+        entries = _read_index(path) if (path / INDEX).exists() else _scan_folder(path)
+        if not entries and not may_be_empty:
+            inner = sorted(folder.name for folder in path.iterdir() if (folder / INDEX).exists())
+            there = f" of its own, but the level sets {', '.join(inner)}; open one of them" if inner else ""
+            raise LevelSetError(
+                f"{path} holds no levels{there or '; put N++ level files there, or run scripts/generate_levels.py'}"
+            )
+        return cls(path, entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> Level:
+        """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
+        entry = self.entries[index]
+        file = self.path / entry.file
+        try:
+            level = Level.load(file)
+        except LevelError as error:
+            raise LevelSetError(f"{error}; remove or replace this file") from error
+        except OSError as error:
+            raise LevelSetError(f"{file}: {error.strerror}; restore the file or make the level set anew") from error
+        if entry.fingerprint and level.fingerprint != entry.fingerprint:
+            raise LevelSetError(
+                f"{file} has fingerprint {level.fingerprint[:12]}…, {self.path / INDEX} states "
+                f"{entry.fingerprint[:12]}…: the file was changed after it was indexed; restore it"
+            )
+        return level
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(self._indices)
+
+    def category(self, index: int) -> str:
+        """Category of level ``index``."""
+        return self.entries[index].category
+
+    def indices(self, category: str) -> np.ndarray:
+        """int64 array: the indices of all levels of a category, ascending.  Raises LevelSetError if there are none."""
+        if category not in self._indices:
+            raise LevelSetError(
+                f"{self.path} has no levels of category {category!r}; it has {', '.join(self.categories)}"
+            )
+        return self._indices[category].copy()
+
+    def fingerprint(self, index: int) -> str:
+        """``Level.fingerprint`` of level ``index``, from the index where there is one."""
+        return self.entries[index].fingerprint or self[index].fingerprint
+
+    @cached_property
+    def _indices(self) -> dict[str, np.ndarray]:
+        lists: dict[str, list[int]] = {}
+        for i, entry in enumerate(self.entries):
+            lists.setdefault(entry.category, []).append(i)
+        return {category: np.array(members, dtype=np.int64) for category, members in lists.items()}
+
+    @classmethod
+    def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
+        """Make a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
+
+        Raises LevelSetError if the folder exists and is not empty.  If interrupted, the set exists and has no levels.
+        """
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise LevelSetError(f"{path} exists already; choose another folder, or append to it")
+        path.mkdir(parents=True, exist_ok=True)
+        _write_index(path, [])
+        return cls.append(path, levels)
+
+    @classmethod
+    def append(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
+        """Add levels to a level set that has an index; all of them or, if interrupted, none.
+
+        The level files are written first and the index is replaced in one step at the end.
+        Raises LevelSetError if there is no index, or a level's file name is taken.
+        """
+        path = Path(path)
+        if not (path / INDEX).exists():
+            raise LevelSetError(f"{path} has no {INDEX}; make a level set there with LevelSet.write")
+        entries = _read_index(path)
+        taken = {entry.file for entry in entries}
+        numbers: dict[str, int] = {}
+        for level, entry in levels:
+            file = entry.file or _free_name(entry.category, taken, numbers)
+            if file in taken:
+                raise LevelSetError(
+                    f"{path}: the file name {file} is taken; leave LevelEntry.file empty for a free one"
+                )
+            entry = replace(entry, file=file, fingerprint=level.fingerprint)
+            _check_entry(asdict(entry), f"{path}: level {len(entries)}")
+            (path / file).parent.mkdir(parents=True, exist_ok=True)
+            level.save(path / file)
+            taken.add(file)
+            entries.append(entry)
+        _write_index(path, entries)
+        return cls(path, entries)
+
+
+def check_disjoint(train: LevelSet, test: LevelSet) -> None:
+    """Raise LevelSetError if a level of ``test``, or its mirror image, is also in ``train``."""
+    place = {train.fingerprint(i): i for i in range(len(train))}
+    shared = []
+    for i, level in enumerate(test):
+        twin = place.get(level.fingerprint, place.get(mirror(level).fingerprint))
+        if twin is not None:
+            shared.append(f"{test.entries[i].file} = {train.entries[twin].file}")
+    if shared:
+        raise LevelSetError(
+            f"{len(shared)} of {len(test)} levels of {test.path} are also in {train.path}, as they are or mirrored: "
+            f"{', '.join(shared[:5])}{', …' if len(shared) > 5 else ''}; success on them would measure memory. "
+            "Remove them, or generate the test levels with another seed and train as exclude"
+        )
+
+
+def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """The next free file name of a category; ``numbers`` remembers how far each category has come."""
+    while (file := f"{category}/{numbers.get(category, 0):06d}.map") in taken:
+        numbers[category] = numbers.get(category, 0) + 1
+    return file
+
+
+def _scan_folder(path: Path) -> list[LevelEntry]:
+    files = []
+    for folder, subfolders, names in os.walk(path, onerror=_refuse):
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if not (name.startswith(".") or os.path.exists(os.path.join(folder, name, INDEX)))
+        ]
+        files += [
+            (Path(folder) / name).relative_to(path)
+            for name in names
+            if not name.startswith(".") and Path(name).suffix.lower() not in _NOT_LEVELS
+        ]
+    files.sort(key=lambda file: file.parts)
+    for file in files:
+        if file.suffix.lower() in REPLAY_SUFFIXES:
+            raise LevelSetError(
+                f"{path / file} holds replays, no level; give a folder of level files, or move the replays out of it"
+            )
+    return [
+        LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
+        for file in files
+    ]
+
+
+def _refuse(error: OSError):
+    raise LevelSetError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
+
+
+def _read_index(path: Path) -> list[LevelEntry]:
+    with _without_garbage_collection():
+        return _read_entries(path / INDEX)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """While many objects are made that all stay, collections find nothing and take half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read_entries(file: Path) -> list[LevelEntry]:
+    try:
+        index = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise LevelSetError(
+            f"{file} is not JSON: {error}; restore it, or delete it to use the folder as it is"
+        ) from error
+    except OSError as error:
+        _refuse(error)
+    if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
+        raise LevelSetError(
+            f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '
+            '"levels": [...]; restore it, or delete it to use the folder as it is'
+        )
+    if index.get("version") != VERSION:
+        raise LevelSetError(
+            f"{file} has version {index.get('version')!r}; this program reads version {VERSION}: make it anew"
+        )
+    levels = index["levels"]
+    for i, entry in enumerate(levels):
+        _check_entry(entry, f"{file}: level {i}")
+        levels[i] = LevelEntry(**entry)
+    return levels
+
+
+def _check_entry(entry: dict, place: str) -> None:
+    """Raise LevelSetError, naming the place, for an index entry that cannot be right."""
+    if not isinstance(entry, dict) or entry.keys() != _FIELD_TYPES.keys():
+        found = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
+        raise LevelSetError(f"{place} has {found}; needed are exactly the fields {', '.join(_FIELD_TYPES)}")
+    for name, types in _FIELD_TYPES.items():
+        if not isinstance(entry[name], types) or isinstance(entry[name], bool):
+            expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in types)
+            raise LevelSetError(f"{place}: {name} is {entry[name]!r}; needed is {expected}")
+    if not entry["category"]:
+        raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
+    place_of_files = f"{entry['category']}/{entry['file']}"  # files are named after categories, too
+    if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or "\\" in place_of_files:
+        raise LevelSetError(
+            f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; needed are relative paths that stay "
+            "inside the folder"
+        )
+
+
+def _write_index(path: Path, entries: Sequence[LevelEntry]) -> None:
+    """Replace the index in one step.  One line per level, so that two indexes can be compared line by line."""
+    names = [f.name for f in fields(LevelEntry)]
+    lines = [json.dumps({name: getattr(entry, name) for name in names}) for entry in entries]
+    text = f'{{"format": "{FORMAT}", "version": {VERSION}, "levels": [\n' + ",\n".join(lines) + "\n]}\n"
+    write_text(path / INDEX, text)

@@ -1,0 +1,1 @@
+"""Measuring speed: timing, workloads, benchmarks."""

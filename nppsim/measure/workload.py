@@ -1,0 +1,217 @@
+"""What the measuring tools play: levels, and every action, made before any clock starts.
+
+    settings = Settings(envs=256, rounds=20, iterations=500)
+    workload = random_play(generated_levels("simple", 40, seed=42), settings)
+    workload = recorded_play("datasets/demonstrations", settings)
+
+A row of a workload is one decision of every environment.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.generate import generate
+from nppsim.levels.kinds import ENTITY_NAMES, GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
+from nppsim.levels.level import COLUMNS, NUM_TILE_SHAPES, ROWS, Level
+from nppsim.measure.timing import TimingError
+from nppsim.observe import layout
+from nppsim.replays.playback import find_files, read_file
+from nppsim.replays.replay import ReplayError
+
+MAX_BYTES = 2**31  # of a workload's arrays
+BYTES_PER_ACTION = 12  # int64 action, int32 next level
+# Entity types that ``random_levels`` strews; doors with switches come on top.  Completions (15, 23) are out.
+KINDS = (MINE, GOLD, REGULAR_DOOR, 10, 11, 14, 16, 17, 20, TOGGLE_MINE, 24, 25, 26, 28)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is played and how; the only home of these defaults."""
+
+    envs: int = 256  # environments stepped together
+    frame_skip: int = 4  # frames per decision
+    observations: tuple[str, ...] = layout.VISION_FREE  # short names or keys
+    threads: int = 1
+    iterations: int = 500  # decisions of each environment in a round
+    rounds: int = 20
+    warmup: int = 2000  # decisions of each environment before the first round
+    seed: int = 42  # of levels, actions and the order of recordings
+
+    def __post_init__(self):
+        lowest = {"envs": 1, "frame_skip": 1, "threads": 1, "iterations": 1, "rounds": 2, "warmup": 0, "seed": 0}
+        for name, low in lowest.items():
+            if getattr(self, name) < low:
+                raise TimingError(
+                    f"{name.replace('_', '-')} {getattr(self, name)}: give a whole number of at least {low}"
+                )
+        try:
+            object.__setattr__(self, "observations", layout.resolve(self.observations))
+        except ValueError as error:
+            raise TimingError(str(error)) from error
+        needed = self.rows * self.envs * BYTES_PER_ACTION
+        if needed > MAX_BYTES:
+            raise TimingError(
+                f"the actions of {self.rows:,} decisions of {self.envs} environments need {needed / 2**30:.1f} GiB; "
+                f"{MAX_BYTES / 2**30:.0f} are allowed: lower iterations, rounds, warmup or envs"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Decisions of each environment, warm-up included."""
+        return self.warmup + self.iterations * self.rounds
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Levels and all that is decided on them.
+
+    start: int32[N], level of each environment at first.  actions: int64[T, N].  next_level: int32[T, N], which level an
+    environment loads if its episode ends in that row.  end: int32[N], levels after the last row, or None if unknown.
+    source: what it is, in words.  notes: what was left out, and why.
+    """
+
+    bank: LevelBank
+    settings: Settings
+    start: np.ndarray
+    actions: np.ndarray
+    next_level: np.ndarray
+    source: str
+    notes: tuple[str, ...] = ()
+    end: np.ndarray | None = None
+
+    @property
+    def key(self) -> dict:
+        """Settings and digests of levels and actions: equal keys mean equal work."""
+        levels = hashlib.sha256("".join(level.fingerprint for level in self.bank.levels).encode()).hexdigest()[:16]
+        actions = hashlib.sha256(b"".join(a.tobytes() for a in (self.start, self.actions, self.next_level)))
+        digests = {"source": self.source, "levels": levels, "actions": actions.hexdigest()[:16]}
+        return asdict(self.settings) | {"observations": list(self.settings.observations)} | digests
+
+    @property
+    def coverage(self) -> dict[str, int]:
+        """Entities of each type in all levels together, by name: the mechanics that this workload can meet at all."""
+        kinds = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
+        return {ENTITY_NAMES[kind]: count for kind, count in sorted(kinds.items()) if kind < len(ENTITY_NAMES)}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Levels
+
+
+def generated_levels(category: str, count: int, seed: int) -> list[Level]:
+    """Generated levels of a category, of seeds ``seed`` and following."""
+    return [generate(category, seed + k)[0] for k in range(count)]
+
+
+def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
+    """Random tiles and entities, with no thought of a way to the exit.
+
+    density: share of the tiles that are not open, in random shapes.  entity_density: entities per tile, of random
+    types of ``KINDS``.  An exit, a locked and a trap door with their switches stand in every level.
+    """
+    if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
+        raise TimingError(f"density {density} must be in [0, 1) and entity density {entity_density} in [0, 0.2]")
+    rng = np.random.default_rng(seed)
+    levels = []
+    for k in range(count):
+        filled = rng.random((ROWS, COLUMNS)) < density
+        tiles = np.where(filled, rng.integers(1, NUM_TILE_SHAPES, (ROWS, COLUMNS)), 0).astype(np.uint8)
+        tiles[10:13, 20:23] = 0  # room for the ninja, which starts in the middle
+
+        def place():
+            return int(rng.integers(6, 170)), int(rng.integers(6, 94))  # bytes: steps of 6 px, inside the border
+
+        others = [
+            (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
+            for kind in rng.choice(KINDS, round(entity_density * tiles.size))
+        ]
+        door = [(place(), place(), int(rng.integers(8))) for _ in range(2)]
+        parts = {"exits": [(place(), place())], "locked_doors": door[:1], "trap_doors": door[1:], "entities": others}
+        levels.append(Level.build(tiles, (86, 50), **parts, name=f"random level {k} of seed {seed}"))
+    return levels
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Actions
+
+
+def random_play(levels: Sequence[Level], settings: Settings, source: str) -> Workload:
+    """Uniformly random actions; an episode that ends is followed by one on a random level."""
+    bank, rng = LevelBank(levels), np.random.default_rng(settings.seed)
+    shape = settings.rows, settings.envs
+    return Workload(
+        bank,
+        settings,
+        rng.integers(len(bank), size=settings.envs, dtype=np.int32),
+        rng.integers(NUM_ACTIONS, size=shape),
+        rng.integers(len(bank), size=shape, dtype=np.int32),
+        f"random actions on {source}",
+    )
+
+
+def recorded_play(folder: str | Path, settings: Settings) -> Workload:
+    """The decisions of the replays below a folder (``*.replay``, ``*.h5``), level after level, in an order drawn from the
+    seed.
+
+    Environment i begins with replay i, modulo their number, and goes on with the next one.  Left out, with a note: what
+    does not lie on the grid of ``frame_skip`` or stops before its episode ends.
+    Raises TimingError if nothing is left; ReplayError for a folder without replays and for a broken file.
+    """
+    usable, left_out = [], Counter()
+    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
+    for replay in replays:
+        try:
+            usable.append((replay.level, replay.to_decisions(settings.frame_skip)))
+        except ReplayError:
+            left_out[f"lie off the grid of frame-skip {settings.frame_skip}"] += 1
+    plays = []
+    for (level, actions), decisions in zip(usable, _episode_lengths(usable, settings.frame_skip), strict=True):
+        if decisions is None:
+            left_out["stop before their episode ends"] += 1
+        else:
+            plays.append((level, actions[:decisions]))
+    notes = tuple(f"left out: {count} of {len(replays)} replays {why}" for why, count in left_out.items())
+    if not plays:
+        raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
+    order = np.random.default_rng(settings.seed).permutation(len(plays))
+    lengths = np.array([len(plays[i][1]) for i in order])
+    stream = np.concatenate([plays[i][1] for i in order])
+    playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # which replay each decision belongs to
+    start = np.arange(settings.envs) % len(order)
+    begin = (np.cumsum(lengths) - lengths)[start]
+    at = (begin + np.arange(settings.rows + 1)[:, None]) % len(stream)
+    return Workload(
+        LevelBank([plays[i][0] for i in order]),
+        settings,
+        start.astype(np.int32),
+        stream[at[:-1]],
+        (playing[at[:-1]] + 1) % np.int32(len(order)),
+        f"{len(order)} recordings",
+        notes,
+        end=playing[at[-1]],
+    )
+
+
+def _episode_lengths(plays: Sequence[tuple[Level, np.ndarray]], frame_skip: int) -> list[int | None]:
+    """Decisions after which each play's episode ends; None if it goes on beyond its actions."""
+    if not plays:
+        return []
+    simulator = BatchSimulator(
+        [level for level, _ in plays], len(plays), frame_skip=frame_skip, observations=("state",), threads=1
+    )
+    simulator.reset()
+    ended: list[int | None] = [None] * len(plays)
+    for t in range(max(len(actions) for _, actions in plays)):
+        simulator.step(np.array([actions[t] if t < len(actions) else 0 for _, actions in plays]))
+        for i in simulator.finished.tolist():
+            if ended[i] is None and t < len(plays[i][1]):
+                ended[i] = t + 1
+    return ended

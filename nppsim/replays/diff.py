@@ -1,0 +1,161 @@
+"""Compare two runs of one level: where they part, and where frames are gained and lost."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppsim import paths
+from nppsim.bank import LevelBank
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH
+from nppsim.observe.layout import MAX_PATH
+from nppsim.replays.replay import Replay, ReplayError
+from nppsim.simulate import Run, simulate
+
+APART_PX = 1.0  # positions farther from each other than this have parted
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the way: ``remaining_px`` of path are left.  frame_a, frame_b: when each run first was as near to the
+    exit, None if never.  lead: frames by which A is ahead of B there (negative: behind), None if one never came."""
+
+    remaining_px: float
+    frame_a: int | None
+    frame_b: int | None
+    lead: int | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How run B differs from run A; frames count from 1.
+
+    inputs_part: first frame whose inputs differ; None if they are the same.  positions_part: first frame after which the
+    ninjas are more than APART_PX from each other; None if never.  frames, outcomes: of A and of B.
+    marks: along the way, the last one at its end (with the frame of the win); empty where the level has no way to the
+    exit.  total: frames by which A finishes before B (negative: after), None unless both finish.
+    """
+
+    inputs_part: int | None
+    positions_part: int | None
+    frames: tuple[int, int]
+    outcomes: tuple[str, str]
+    marks: tuple[Mark, ...]
+    total: int | None
+
+
+def compare(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
+    """Play both and compare them; the runs are returned too, for drawing.
+
+    sections: parts of equal length into which the marks divide the way.  Raises ReplayError if the levels differ.
+    """
+    if a.level != b.level:
+        raise ReplayError(
+            f"{a.name or 'A'} and {b.name or 'B'} were recorded on different levels; compare runs of the same level"
+        )
+    if sections < 1:
+        raise ReplayError(f"sections={sections}; divide the way into at least one")
+    run_a, run_b = (simulate(replay.level, replay.inputs) for replay in (a, b))
+    common = min(run_a.frames, run_b.frames)
+    apart = np.hypot(*(run_a.position[:common] - run_b.position[:common]).T) > APART_PX
+    both_won = run_a.outcome == run_b.outcome == "won"
+    difference = Difference(
+        inputs_part=_inputs_part(a.inputs[: run_a.frames], b.inputs[: run_b.frames]),
+        positions_part=int(np.argmax(apart)) + 1 if apart.any() else None,
+        frames=(run_a.frames, run_b.frames),
+        outcomes=(run_a.outcome, run_b.outcome),
+        marks=tuple(_marks(LevelBank([a.level]), run_a, run_b, sections)),
+        total=run_b.frames - run_a.frames if both_won else None,
+    )
+    return difference, run_a, run_b
+
+
+def _inputs_part(a, b) -> int | None:
+    common = min(len(a), len(b))
+    differs = a[:common] != b[:common]
+    if differs.any():
+        return int(np.argmax(differs)) + 1
+    return None if len(a) == len(b) else common + 1
+
+
+def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int):
+    """Marks at equal steps of remaining path, from just after the spawn to the exit."""
+    length = float(bank.path_length[0])
+    if length >= MAX_PATH:
+        return
+    all_left = [remaining_path(bank, run) for run in (run_a, run_b)]
+    for run, left in zip((run_a, run_b), all_left, strict=True):
+        # the path is measured on a lattice, so it may end after the win, or before it
+        np.maximum(left, 1.0, out=left)
+        if run.outcome == "won":
+            left[-1] = 0.0
+    for k in range(1, sections + 1):
+        wanted = length * (sections - k) / sections
+        frames = [_first(left <= wanted) for left in all_left]
+        lead = None if None in frames else frames[1] - frames[0]
+        yield Mark(wanted, *frames, lead)
+
+
+def _first(reached) -> int | None:
+    return int(np.argmax(reached)) + 1 if reached.any() else None
+
+
+def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
+    """float64[frames], px of path that are left after each frame of a run on the only level of ``bank``.
+
+    The way leads over the exit switch and, where doors close it, over theirs, as they are in that frame; MAX_PATH where
+    there is none.
+    """
+    record = bank.world.level[0]
+    base = record["entity_first"]
+    doors = run.entity_state[:, record["switches_first"] - base : record["switches_end"] - base] >> 4 & 1
+    exits = slice(record["exits_first"] - base, record["exits_end"] - base)
+    kinds, active = run.entities[exits, 0], run.entity_state[:, exits] & 1
+    # an exit is open once its switch, which follows it, was taken
+    opened = np.zeros(active.shape, np.uint8)
+    for row in np.flatnonzero(kinds == EXIT_SWITCH):
+        opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]
+    taken = opened[:, kinds == EXIT].any(axis=1)
+    state = np.concatenate([doors, opened], axis=1)
+    distance, hop = np.empty_like(bank.distance[0]), np.empty_like(bank.hop[0])
+    left = np.empty(run.frames)
+    for frame in range(run.frames):
+        if frame == 0 or (state[frame] != state[frame - 1]).any():
+            paths.compute_fields(
+                bank.world, bank.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
+            )
+        left[frame] = paths.nearest_node(distance[int(taken[frame])], *run.position[frame])[0]
+    return left
+
+
+def report(difference: Difference) -> str:
+    """The comparison as text."""
+    names = {"won": "finished", "died": "died", "running": "ran out of inputs"}
+    lines = [
+        f"{label}: {names[outcome]} in frame {frames}"
+        for label, outcome, frames in zip("AB", difference.outcomes, difference.frames, strict=True)
+    ]
+    lines.append(f"inputs part     {_at(difference.inputs_part)}")
+    lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
+    if difference.marks:
+        lines.append(f"{'left, px':>10} {'frame A':>8} {'frame B':>8} {'A leads by':>11} {'gained by A':>12}")
+    before = 0
+    for mark in difference.marks:
+        gained = None if mark.lead is None or before is None else mark.lead - before
+        before = mark.lead
+        cells = [_cell(mark.frame_a, 8), _cell(mark.frame_b, 8), _cell(mark.lead, 11, "+"), _cell(gained, 12, "+")]
+        lines.append(" ".join([f"{mark.remaining_px:>10.0f}", *cells]))
+    if difference.total is None:
+        lines.append("total: not both finish")
+    else:
+        faster = "B" if difference.total < 0 else "A"
+        by = f"{faster} is faster by {abs(difference.total)} frames" if difference.total else "equally fast"
+        lines.append(f"total: {by}")
+    return "\n".join(lines)
+
+
+def _at(frame) -> str:
+    return "never" if frame is None else f"in frame {frame}"
+
+
+def _cell(value, width: int, sign: str = "") -> str:
+    return f"{'-':>{width}}" if value is None else f"{value:>{sign}{width}}"

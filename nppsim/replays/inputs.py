@@ -1,0 +1,122 @@
+"""Input files: what was pressed, one byte per frame, without the level it was pressed on.
+
+    one level    the input bytes, as they are or as one zlib stream
+    episode      the inputs of five levels, separated by the byte 0x26 ("&"), as one zlib stream
+    saved replay of the game    a header of 215 bytes that nobody has decoded, then the input bytes
+
+A zlib stream is told by its first two bytes, which no inputs begin with.  A saved replay looks like a damaged input file;
+only the caller knows, and passes ``offset=SAVED_REPLAY_OFFSET``.  Source: physics specification 9.4.
+"""
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.files import write_bytes
+from nppsim.levels.level import Level
+from nppsim.replays.replay import Replay, ReplayError
+
+SEPARATOR = 0x26
+EPISODE_LEVELS = 5
+SAVED_REPLAY_OFFSET = 215
+_MAX_BYTES = 1 << 24  # of unpacked inputs: 77 hours of play
+
+
+def load_inputs(path, level: Level, offset: int = 0) -> Replay:
+    """Read the inputs of one level.
+
+    offset: bytes before the inputs: 0, or SAVED_REPLAY_OFFSET for a saved replay of the game.
+    Raises ReplayError if the file is damaged or holds an episode.
+    """
+    parts = parse_inputs(_read(path), str(path), offset)
+    if len(parts) > 1:
+        raise ReplayError(f"{path}: inputs of {len(parts)} levels, expected of one; read it with load_episode")
+    return Replay(level, parts[0], name=str(path))
+
+
+def load_episode(path, levels: Sequence[Level]) -> tuple[Replay, ...]:
+    """Read an episode: one replay for each of its five levels, in order.  Raises ReplayError."""
+    if len(levels) != EPISODE_LEVELS:
+        raise ReplayError(f"{path}: {len(levels)} levels given; an episode has {EPISODE_LEVELS}: pass them in order")
+    parts = parse_inputs(_read(path), str(path))
+    if len(parts) != EPISODE_LEVELS:
+        raise ReplayError(
+            f"{path}: inputs of {len(parts)} levels, an episode has {EPISODE_LEVELS}; "
+            + ("read it with load_inputs" if len(parts) == 1 else "the file is damaged: copy it again")
+        )
+    named = [f"{path}, level {number}" for number in range(1, EPISODE_LEVELS + 1)]
+    return tuple(Replay(level, part, name=n) for level, part, n in zip(levels, parts, named, strict=True))
+
+
+def save_inputs(path, replays: Replay | Sequence[Replay], compress: bool = True) -> None:
+    """Write the inputs of one replay, or of the five of an episode; the file appears complete or not at all.
+
+    compress: as a zlib stream, as the game's tools expect; an episode always is.  Levels and success are not written.
+    """
+    replays = [replays] if isinstance(replays, Replay) else list(replays)
+    if len(replays) not in (1, EPISODE_LEVELS) or (len(replays) > 1 and not compress):
+        raise ReplayError(
+            f"{path}: {len(replays)} replays, compress={compress}; "
+            f"pass one replay, or the {EPISODE_LEVELS} of an episode with compress=True"
+        )
+    data = bytes([SEPARATOR]).join(replay.inputs.tobytes() for replay in replays)
+    write_bytes(path, zlib.compress(data, 9) if compress else data)
+
+
+def parse_inputs(data: bytes, name: str = "", offset: int = 0) -> tuple[np.ndarray, ...]:
+    """The parts of an input file's bytes between its separators: uint8[frames] each, values 0..15, at least one frame.
+
+    Raises ReplayError; places are counted in the unpacked inputs where the file is a zlib stream.
+    """
+    label = name or "inputs"
+    data = bytes(data)
+    if len(data) <= offset:
+        raise ReplayError(
+            f"{label}: no inputs at byte {offset}, the file has {len(data)} bytes; copy or record it again"
+        )
+    body, unit = data[offset:], "file byte"
+    if _is_zlib(body):
+        body, unit, offset = _unpacked(body, label), "unpacked byte", 0
+    values = np.frombuffer(body, np.uint8)
+    bad = np.flatnonzero((values > 15) & (values != SEPARATOR))
+    if bad.size:
+        hint = "the file is damaged or no input file"
+        if unit == "file byte" and bad[-1] < SAVED_REPLAY_OFFSET - offset < len(values):
+            hint += f"; if it is a saved replay of the game, pass offset={SAVED_REPLAY_OFFSET}"
+        raise ReplayError(f"{label}: {unit} {offset + bad[0]} is {values[bad[0]]}, expected inputs 0 to 15; {hint}")
+    ends = np.flatnonzero(values == SEPARATOR)
+    parts = [part[1:] if i else part for i, part in enumerate(np.split(values, ends))]
+    for number, part in enumerate(parts, 1):
+        if not part.size:
+            raise ReplayError(
+                f"{label}: no inputs for level {number} of {len(parts)}; the file is damaged: copy it again"
+            )
+    return tuple(parts)
+
+
+def _is_zlib(data: bytes) -> bool:
+    """Whether data begin with a zlib header.  No inputs do: such a header's second byte is above 15, and no separator."""
+    return len(data) >= 2 and data[0] & 15 == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
+
+
+def _unpacked(data: bytes, label: str) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        unpacked = stream.decompress(data, _MAX_BYTES)
+    except zlib.error as error:
+        raise ReplayError(f"{label}: the zlib stream is damaged ({error}); copy the file again") from error
+    if stream.unconsumed_tail or len(unpacked) == _MAX_BYTES:
+        raise ReplayError(f"{label}: more than {_MAX_BYTES} inputs in the zlib stream; this is no input file")
+    if not stream.eof or stream.unused_data:
+        what = f"{len(stream.unused_data)} bytes follow it" if stream.eof else "the file ends within it"
+        raise ReplayError(f"{label}: a zlib stream of {len(unpacked)} inputs, but {what}; copy the file again")
+    return unpacked
+
+
+def _read(path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ReplayError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error

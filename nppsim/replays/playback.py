@@ -1,0 +1,109 @@
+"""Play replays back and say how each ends: what ``python -m nppsim replays`` prints."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nppsim.levels.kinds import EXIT
+from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay_set import ReplaySet
+from nppsim.simulate import simulate
+
+REPLAY_SET = ".h5"
+SUFFIXES = (".replay", REPLAY_SET)
+FINISHED, DIED, RAN_OUT, UNREADABLE = "finished", "died", "ran out", "unreadable"
+_ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
+
+
+@dataclass(frozen=True)
+class Playback:
+    """How a replay ends.
+
+    file: path, with the replay's place in a replay set behind a "#".  ending: FINISHED, DIED, RAN_OUT (of inputs) or
+    UNREADABLE.  frame: the last frame played, 0 if unreadable.  inputs: frames of input.  gold: pieces taken.
+    warnings: what is odd about the file, its level or its ending; for an unreadable one the error.
+    """
+
+    file: str
+    ending: str
+    frame: int
+    inputs: int
+    gold: int
+    warnings: tuple[str, ...]
+
+
+def play_back(replay: Replay, file: str = "") -> Playback:
+    """Play one replay; ``file`` names it in the result (default: its own name)."""
+    run = simulate(replay.level, replay.inputs)
+    ending = _ENDING[run.outcome]
+    warnings = list(replay.warnings or replay.level.warnings)
+    if not (replay.level.records[:, 0] == EXIT).any():
+        lost = "; its record is lost, repair the file or record it again" if replay.level.exit_count else ""
+        warnings.insert(0, f"the map has no exit door, so nobody can finish it{lost}")
+    if replay.success is not None and replay.success != (ending == FINISHED):
+        warnings.append(f"the file says that the level was {'' if replay.success else 'not '}finished")
+    return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings))
+
+
+def find_files(paths: Iterable[str | Path]) -> list[Path]:
+    """The files among ``paths``, and all replay files and replay sets below the folders, sorted.
+
+    Raises ReplayError for a folder without any.
+    """
+    files = []
+    for path in map(Path, paths):
+        found = [path]
+        if path.is_dir():
+            found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        if not found:
+            raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
+        files += found
+    return files
+
+
+def read_file(file: Path) -> Iterator[Replay]:
+    """The replay of a replay file, or all those of a replay set (``*.h5``).  Raises ReplayError."""
+    if file.suffix == REPLAY_SET:
+        with ReplaySet(file) as replays:
+            yield from replays
+    else:
+        yield Replay.load(file)
+
+
+def play_files(files: Iterable[Path]) -> Iterator[Playback]:
+    """Play replay files, and all replays of replay sets (``*.h5``).  What cannot be read is told, not raised."""
+    for file in files:
+        try:
+            if file.suffix == REPLAY_SET:
+                with ReplaySet(file) as replays:
+                    for index in range(len(replays)):
+                        yield _play(lambda replays=replays, index=index: replays[index], f"{file}#{index}")
+            else:
+                yield _play(lambda file=file: Replay.load(file), str(file))
+        except ReplayError as error:  # of a whole set
+            yield _unreadable(str(file), error)
+
+
+def _play(load, file: str) -> Playback:
+    try:
+        replay = load()
+    except ReplayError as error:
+        return _unreadable(file, error)
+    return play_back(replay, file)
+
+
+def _unreadable(file: str, error: ReplayError) -> Playback:
+    return Playback(file, UNREADABLE, 0, 0, 0, (str(error),))
+
+
+def table(playbacks: Iterable[Playback]) -> Iterator[str]:
+    """Lines to print: one per replay with its warnings below it, then the counts."""
+    endings = Counter()
+    yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5}  file"
+    for one in playbacks:
+        endings[one.ending] += 1
+        yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5}  {one.file}"
+        yield from (f"{'':<32}{' '.join(warning.split())}" for warning in one.warnings)
+    counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
+    yield f"{endings.total()} replays: {counts}"

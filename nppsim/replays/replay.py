@@ -1,0 +1,313 @@
+"""Replays: a level and one input byte per frame; the file formats, and the step from inputs to decisions and back.
+
+Read: compact replays of version 0 and 1, official attract files.  Written: compact version 1, attract files.  (Inputs
+without a level: ``nppsim.replays.inputs``; many replays in one file: ``nppsim.replays.replay_set``.)  All little-endian:
+
+    compact 0   uint32 map length M | uint32 inputs n | M map bytes | n input bytes
+    compact 1   uint32 1 | uint32 M | uint32 n | uint8 success | M map bytes | n input bytes
+    attract     uint32 L | uint32 D | L map bytes | D demo bytes (30-byte header, then the inputs)
+
+A first number of at most 100 is a version, otherwise a map length.  An attract file is told from compact 0 by its demo
+header, which repeats D.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
+(not in compact files).  The byte at index k is the input of frame k + 1.  Source: physics specification 9.1 to 9.3.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
+from nppsim.errors import UserError
+from nppsim.files import write_bytes
+from nppsim.levels.level import Level, LevelError, mirror
+
+FORMATS = ("compact", "attract")  # what a replay can be written as
+
+_MAX_VERSION = 100  # a larger first number is the map length of compact 0
+_ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
+
+
+class ReplayError(UserError, ValueError):
+    """A replay that cannot be read, written or put on the decision grid; the message names file, place and remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A level and what was pressed on it.  Immutable.
+
+    level: the level played.  inputs: uint8[frames], read-only, at least one frame; raw bytes 0..15.
+    success: what the file says; None where the format does not say (compact 0); attract files end in death: False.
+    name: for messages, e.g. the file path.
+    frame_skip: set by makers that act every ``frame_skip`` frames (the planner); checked against the inputs.  The file
+        formats have no place for it, so a loaded replay has None: ask ``on_grid``.
+    warnings: tolerated defects of the file, one sentence each.
+    Raises ReplayError.
+    """
+
+    level: Level
+    inputs: np.ndarray
+    success: bool | None = None
+    name: str = ""
+    frame_skip: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        inputs = np.array(self.inputs)
+        if inputs.ndim != 1 or inputs.dtype.kind not in "ui":
+            _fail(
+                self.name,
+                f"inputs are {inputs.dtype}{list(inputs.shape)}, expected uint8[frames]",
+                "pass one byte per frame",
+            )
+        if not inputs.size:
+            _fail(self.name, "no inputs", "a replay needs at least one frame")
+        _check_inputs(self.name, inputs, highest=15)
+        inputs = inputs.astype(np.uint8)
+        inputs.flags.writeable = False
+        object.__setattr__(self, "inputs", inputs)
+        if self.frame_skip is not None and not self.on_grid(self.frame_skip):
+            _fail(
+                self.name, f"inputs change inside blocks of frame_skip={self.frame_skip} frames", "pass frame_skip=None"
+            )
+
+    @property
+    def frames(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex digest (16 characters) of level and inputs; the name does not count."""
+        return hashlib.sha256(self.level.fingerprint.encode() + self.inputs.tobytes()).hexdigest()[:16]
+
+    def on_grid(self, frame_skip: int) -> bool:
+        """Whether the inputs are constant within each block of ``frame_skip`` frames (the last block may be short)."""
+        return on_grid(self.inputs, frame_skip)
+
+    def to_decisions(self, frame_skip: int) -> np.ndarray:
+        """Actions int64[decisions] of inputs that lie on the grid of ``frame_skip`` frames; else ReplayError."""
+        try:
+            return to_decisions(self.inputs, frame_skip)
+        except ReplayError as error:
+            raise ReplayError(f"{self.name or 'replay'}: {error}") from error
+
+    @classmethod
+    def load(cls, path) -> "Replay":
+        """Read a replay file of any known format; ReplayError names file, byte offset and remedy.
+
+        A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
+        """
+        if Path(path).suffix.partition("#")[0] == ".h5":
+            from nppsim.replays.replay_set import load_one  # sets are made of replays
+
+            return load_one(str(path))
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise ReplayError(
+                f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
+            ) from error
+        return cls.from_bytes(data, str(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "") -> "Replay":
+        """Read a replay from the bytes of a file; ``name`` is used in messages.
+
+        A block of inputs that is shorter than declared is tolerated with an entry in ``warnings``.
+        Raises ReplayError for everything else that is truncated or inconsistent.
+        """
+        data = bytes(data)
+        first, second = _unpack(name, data, 0, "<II", "the first two numbers")
+        if first > _MAX_VERSION:
+            map_start, map_length, num_inputs, success = 8, first, second, None
+        elif first == 1:
+            map_length, num_inputs, flag = _unpack(name, data, 4, "<IIB", "the header of compact version 1")
+            if flag > 1:
+                _fail(
+                    name,
+                    f"success flag at byte 12 is {flag}, expected 0 or 1",
+                    "the header is damaged: record it again",
+                )
+            map_start, success = 13, bool(flag)
+        else:
+            _fail(
+                name,
+                f"format version at byte 0 is {first}, expected 1, or a map length above {_MAX_VERSION} (version 0)",
+                "is this a replay file? convert it to compact version 1",
+            )
+        map_end = map_start + map_length
+        if map_end > len(data):
+            _fail(
+                name,
+                f"the map block at byte {map_start} should have {map_length} bytes, the file ends at byte {len(data)}",
+                "the file is truncated: copy or record it again (inputs without a level: nppsim.replays.inputs)",
+            )
+        start, highest, map_bytes = map_end, 7, data[map_start:map_end]
+        if first > _MAX_VERSION and _is_attract(data, map_end, demo_length=second):
+            num_inputs = _read_attract_header(name, data, map_end, demo_length=second)
+            # the offsets inside the map count from the start of the file, whose first eight bytes stand for the map's
+            start, highest, map_bytes = map_end + _ATTRACT_HEADER, 15, data[:map_end]
+            success = False  # they all end in the player's death
+        inputs, warnings = _read_inputs(name, data, start, num_inputs, highest)
+        try:
+            level = Level.from_bytes(map_bytes, name)
+        except LevelError as error:
+            raise ReplayError(
+                f"{error} [in the map block of the replay, file bytes {map_start} to {map_end}]"
+            ) from error
+        return cls(level, inputs, success, name, None, warnings + tuple(f"map block: {w}" for w in level.warnings))
+
+    def to_bytes(self, format: str = "compact") -> bytes:
+        """The replay as "compact" version 1 or as an "attract" file.
+
+        compact: ``success=None`` is written as 1, as readers of version 0 assume; no self-destruct bit.
+        attract: has no place for success, and is read as a failure; a replay that claims success is refused.
+        Raises ReplayError for what the format cannot hold.
+        """
+        if format not in FORMATS:
+            raise ReplayError(f"{self.name or 'replay'}: format {format!r} is not known; choose one of {FORMATS}")
+        map_bytes = self.level.to_bytes()
+        if format == "compact":
+            _check_inputs(self.name, self.inputs, highest=7)
+            header = struct.pack("<IIIB", 1, len(map_bytes), self.frames, self.success is not False)
+            return header + map_bytes + self.inputs.tobytes()
+        if self.success:
+            _fail(self.name, "success=True has no place in an attract file", "save it as compact, or set success=None")
+        demo_length = _ATTRACT_HEADER + self.frames
+        # 0, length, 1, frames, level id, game mode, 0, player mask, end of the header
+        demo = struct.pack("<BIIIIIIB4s", 0, demo_length, 1, self.frames, 0, 0, 0, 1, b"\xff" * 4)
+        # the two lengths take the place of the map's first eight bytes
+        return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
+
+    def save(self, path, format: str = "compact") -> None:
+        """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
+        write_bytes(path, self.to_bytes(format))
+
+
+def mirror_replay(replay: Replay) -> Replay:
+    """The same play seen in a mirror: level mirrored, left and right exchanged.  Twice gives the play back.
+
+    Left and right held together count as left, so they become left alone before the exchange.  A few rules of the
+    physics are not symmetric (docs/file_formats.md), so the outcome may
+    differ: ``success`` is None until somebody plays it.
+    """
+    inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)
+    left, right = inputs & LEFT, inputs & RIGHT
+    inputs = (inputs & (JUMP | SELF_DESTRUCT)) | left >> 1 | right << 1
+    name = f"{replay.name} (mirrored)"
+    return Replay(mirror(replay.level), inputs, name=name, frame_skip=replay.frame_skip, warnings=replay.warnings)
+
+
+def on_grid(inputs: np.ndarray, frame_skip: int) -> bool:
+    """Whether inputs uint8[frames] are constant within each block of ``frame_skip`` frames (the last may be short)."""
+    _check_frame_skip(frame_skip)
+    inputs = np.asarray(inputs)
+    changes = np.flatnonzero(inputs[1:] != inputs[:-1]) + 1
+    return not np.any(changes % frame_skip)
+
+
+def to_decisions(inputs: np.ndarray, frame_skip: int) -> np.ndarray:
+    """Actions int64[ceil(frames / frame_skip)] of inputs on the grid; bytes 6 and 7 become their equals 4 and 5.
+
+    Raises ReplayError if the inputs leave the grid or hold the self-destruct bit, which no action has.
+    """
+    inputs = np.asarray(inputs)
+    if not on_grid(inputs, frame_skip):
+        first = next(k for k in range(1, len(inputs)) if inputs[k] != inputs[k - 1] and k % frame_skip)
+        raise ReplayError(
+            f"input {first} changes inside a block of frame_skip={frame_skip} frames; "
+            "re-time the replay or use frame_skip=1"
+        )
+    decisions = inputs[::frame_skip]
+    if np.any(decisions > 7):
+        place = int(np.argmax(decisions > 7)) * frame_skip
+        raise ReplayError(f"input {place} is {inputs[place]}: self-destruct is no action; cut the inputs before it")
+    return INPUT_ACTION[decisions]
+
+
+def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -> np.ndarray:
+    """Inputs uint8 of actions int[decisions] 0..5, each held for ``frame_skip`` frames, the last until ``frames`` if given.
+
+    Raises ReplayError for other actions, and where ``frames`` do not end within the last decision.
+    """
+    _check_frame_skip(frame_skip)
+    actions = np.asarray(actions)
+    if actions.min(initial=0) < 0 or actions.max(initial=0) >= NUM_ACTIONS:
+        raise ReplayError(f"actions reach from {actions.min()} to {actions.max()}, expected 0..{NUM_ACTIONS - 1}")
+    inputs = np.repeat(ACTION_INPUT[actions], frame_skip)
+    if frames is not None and not len(inputs) - frame_skip < frames <= len(inputs):
+        raise ReplayError(
+            f"{frames} frames do not end within the last of {len(actions)} decisions of {frame_skip} frames"
+        )
+    return inputs[:frames]
+
+
+def _is_attract(data: bytes, start: int, demo_length: int) -> bool:
+    """Whether a demo header (0, demo length, ..., four bytes 0xFF) lies at ``start``; compact inputs are never 0xFF."""
+    header = data[start : start + _ATTRACT_HEADER]
+    starts_like_one = len(header) >= 5 and struct.unpack_from("<BI", header) == (0, demo_length)
+    return starts_like_one and (len(header) < _ATTRACT_HEADER or header.endswith(b"\xff" * 4))
+
+
+def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -> int:
+    """Number of inputs that the demo header declares."""
+    (num_inputs,) = _unpack(name, data, start + 9, "<I", "the frame count of the attract file's demo header")
+    _unpack(name, data, start, f"{_ATTRACT_HEADER}s", "the attract file's demo header")
+    if num_inputs != demo_length - _ATTRACT_HEADER:
+        _fail(
+            name,
+            f"frame count at byte {start + 9} is {num_inputs}, expected {demo_length - _ATTRACT_HEADER}"
+            f" (demo length {demo_length} less {_ATTRACT_HEADER})",
+            "the demo header is damaged: copy the file again",
+        )
+    return num_inputs
+
+
+def _read_inputs(name, data, start, num_inputs, highest):
+    """Inputs uint8[<= num_inputs] from ``start`` and the tuple of warnings."""
+    inputs = np.frombuffer(data, np.uint8, offset=start) if start < len(data) else np.zeros(0, np.uint8)
+    if len(inputs) > num_inputs:
+        _fail(
+            name,
+            f"the input block at byte {start} should have {num_inputs} bytes, the file has {len(inputs)} left",
+            "the lengths in the header do not fit the file: it is damaged or of another format",
+        )
+    if not len(inputs):
+        _fail(
+            name, f"no inputs at byte {start}, {num_inputs} declared", "the file is truncated: copy or record it again"
+        )
+    _check_inputs(name, inputs, highest, start)
+    if len(inputs) == num_inputs:
+        return inputs, ()
+    return inputs, (f"byte {start}: {num_inputs} inputs declared, {len(inputs)} present; they are used",)
+
+
+def _check_inputs(name, inputs, highest, start=None):
+    bad = (inputs < 0) | (inputs > highest)
+    if bad.any():
+        index = int(np.argmax(bad))
+        place = "" if start is None else f" (file byte {start + index})"
+        bits = "1 jump, 2 right, 4 left, 8 self-destruct" + (" (not in compact files)" if highest == 7 else "")
+        _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}", f"the bits are {bits}")
+
+
+def _check_frame_skip(frame_skip):
+    if frame_skip < 1:
+        raise ReplayError(f"frame_skip={frame_skip}, expected at least 1")
+
+
+def _unpack(name, data, offset, layout, what):
+    size = struct.calcsize(layout)
+    if offset + size > len(data):
+        _fail(
+            name,
+            f"{what} should be at bytes {offset} to {offset + size}, the file ends at byte {len(data)}",
+            "the file is empty or truncated: copy or record it again",
+        )
+    return struct.unpack_from(layout, data, offset)
+
+
+def _fail(name, what, remedy):
+    raise ReplayError(f"{name or 'replay'}: {what}; {remedy}")

@@ -1,0 +1,286 @@
+"""Many replays in one HDF5 file: levels stored once, inputs packed, read one by one.
+
+    with ReplayWriter("play.h5") as writer:
+        writer.append(replay, category="simple", source="human", device="pad")
+    with ReplaySet("play.h5") as replays:
+        replay, about = replays[0], replays.entry(0)
+    replay = Replay.load("play.h5#0")
+
+The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and puts it in the
+old one's place: whoever reads at that time goes on with the file that he opened, and a crash costs what was not flushed.
+"""
+
+import io
+import itertools
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from nppsim.files import write_bytes
+from nppsim.levels.level import Level, LevelError
+from nppsim.replays.replay import Replay, ReplayError
+
+FORMAT, VERSION = "nppsim replays", 1
+# Texts are packed bytes too: a damaged heap, where HDF5 keeps strings of any length, makes it loop for ever.
+_TABLES = {
+    "levels": {"data": np.uint8, "end": np.int64, "fingerprint": "S64"},
+    "replays": {
+        "inputs": np.uint8,
+        "end": np.int64,
+        "level": np.int32,
+        "success": np.int8,
+        "frame_skip": np.int32,
+    },
+    "about": {"data": np.uint8, "end": np.int64},
+}
+_PACKED = ("data", "inputs")  # bytes of all rows one after another; the others have one value per row
+_LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
+_DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError)  # what h5py raises for it
+
+
+@dataclass(frozen=True)
+class ReplayEntry:
+    """What a set knows about a replay without reading its inputs.  metadata: what the writer was given, JSON values."""
+
+    name: str
+    category: str
+    frames: int
+    level_fingerprint: str
+    success: bool | None
+    frame_skip: int | None
+    metadata: dict
+
+
+class ReplayWriter:
+    """Collects replays and writes them to the end of a file, which is made if it does not exist.
+
+    One writer per file at a time.  As a context manager it flushes at the end, after an exception too: what was
+    recorded is kept.  A flush copies the file, so gather some replays (an evening's play, a wave of the planner) first.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self._pending: list[tuple[Replay, bytes]] = []
+
+    def append(self, replay: Replay, *, category: str = "", **metadata) -> None:
+        """Take a replay; it is on disk after the next ``flush``.
+
+        metadata: where it comes from and whatever else is worth knowing, JSON values.  Raises ReplayError if the texts
+        or the metadata cannot be stored.
+        """
+        place = f"{self.path}: {replay.name!r}"
+        for text in (replay.name, category):
+            if "\0" in text or not text.isprintable():
+                raise ReplayError(f"{place}: the text {text!r} cannot be stored; use printable characters")
+        try:
+            about = {"name": replay.name, "category": category, "metadata": metadata}
+            text = json.dumps(about, sort_keys=True, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise ReplayError(f"{place}: the metadata are no JSON values: {error}; convert them") from error
+        self._pending.append((replay, text))
+
+    def flush(self) -> None:
+        """Write what was appended; the file then holds all of it, or, after an error, is as before.
+
+        Raises ReplayError if the file exists and is no file of replays.
+        """
+        if not self._pending:
+            return
+        copy = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself
+        known = self.path.exists()
+        if known:
+            ReplaySet(self.path).close()  # refuses what is damaged
+            copy.write(self.path.read_bytes())
+        with h5py.File(copy, "r+" if known else "w", libver=_LIBRARY) as file:
+            if not known:
+                _create(file)
+            self._append_to(file)
+        data = copy.getvalue()
+        try:
+            write_bytes(self.path, data)
+        finally:  # an interruption must not make the next flush write them again
+            if self.path.exists() and self.path.read_bytes() == data:
+                self._pending.clear()
+
+    def _append_to(self, file):
+        fingerprints = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}
+        new = {}
+        for replay, _ in self._pending:
+            if replay.level.fingerprint not in fingerprints:
+                fingerprints[replay.level.fingerprint] = len(fingerprints)
+                new[replay.level.fingerprint] = replay.level.to_bytes()
+        _extend(file["levels"], "data", new.values(), {"fingerprint": np.array(list(new), "S64")})
+        replays = [replay for replay, _ in self._pending]
+        columns = {
+            "level": [fingerprints[replay.level.fingerprint] for replay in replays],
+            "success": [-1 if replay.success is None else int(replay.success) for replay in replays],
+            "frame_skip": [replay.frame_skip or 0 for replay in replays],
+        }
+        _extend(file["about"], "data", [text for _, text in self._pending], {})
+        _extend(file["replays"], "inputs", [replay.inputs.tobytes() for replay in replays], columns)
+
+    def __len__(self) -> int:
+        """Replays that wait for the next flush."""
+        return len(self._pending)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.flush()
+
+
+class ReplaySet(Sequence):
+    """The replays of one file, in the order in which they were written.  ``replay_set[i]`` reads replay i.
+
+    categories, names: str, one per replay.  frames: int64, one per replay.  The file stays open until ``close``.
+    Raises ReplayError if the file is missing, damaged or something else; damage to inputs or a level shows on reading it.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        try:
+            self._file = h5py.File(self.path, "r")
+        except OSError as error:
+            raise ReplayError(f"{path}: cannot be opened as HDF5 ({_first_line(error)}); check the path") from error
+        try:
+            self._open()
+        except ReplayError:
+            self.close()
+            raise
+        except _DAMAGE as error:
+            self.close()
+            raise self._damaged("the tables", error) from error
+
+    def _open(self):
+        found = f"{FORMAT}, {self._file.attrs.get('version')}" if "replays" in self._file else "another"
+        if found != f"{FORMAT}, {VERSION}":
+            raise ReplayError(f"{self.path}: format {found}, expected {FORMAT}, {VERSION}; is this a file of replays?")
+        for table, columns in _TABLES.items():
+            packed, end = (self._file[table][name] for name in list(columns)[:2])
+            rows = {name: len(self._file[table][name]) for name in columns if name not in _PACKED}
+            if len(set(rows.values())) != 1:
+                raise ReplayError(f"{self.path}: columns of /{table} differ in length: {rows}; copy the file again")
+            ends = end[:]
+            if np.any(np.diff(ends, prepend=0) <= 0) or (ends[-1] if len(ends) else 0) != len(packed):
+                raise ReplayError(
+                    f"{self.path}: /{table}/end does not ascend to the length of its data, {len(packed)}; "
+                    "the file is damaged: copy it again"
+                )
+        self._levels: dict[int, Level] = {}
+        self._level_end, self._end = self._file["levels/end"][:], self._file["replays/end"][:]
+        self._success, self._frame_skip = self._file["replays/success"][:], self._file["replays/frame_skip"][:]
+        self._level = self._file["replays/level"][:]
+        if len(self._level) and not (self._level.min() >= 0 and self._level.max() < len(self._level_end)):
+            raise ReplayError(f"{self.path}: /replays/level names a level that is not there; copy the file again")
+        self._fingerprints = [text.decode() for text in self._file["levels/fingerprint"][:]]
+        about = self._file["about/data"][:].tobytes()
+        ends = self._file["about/end"][:].tolist()
+        if len(ends) != len(self._level):
+            raise ReplayError(f"{self.path}: {len(ends)} texts of {len(self._level)} replays; copy the file again")
+        self._about = [json.loads(about[start:end]) for start, end in itertools.pairwise([0, *ends])]
+        self.names = tuple(about["name"] for about in self._about)
+        self.categories = tuple(about["category"] for about in self._about)
+        self.frames = np.diff(self._end, prepend=0)
+
+    def __len__(self) -> int:
+        return len(self._end)
+
+    def entry(self, index: int) -> ReplayEntry:
+        """What is known about replay ``index``.  Raises IndexError."""
+        index = range(len(self))[index]
+        success, frame_skip = int(self._success[index]), int(self._frame_skip[index])
+        return ReplayEntry(
+            self.names[index],
+            self.categories[index],
+            int(self.frames[index]),
+            self._fingerprints[self._level[index]],
+            None if success < 0 else bool(success),
+            frame_skip or None,
+            self._about[index]["metadata"],
+        )
+
+    def __getitem__(self, index: int) -> Replay:
+        """Replay ``index``; its level is read once.  Raises IndexError, ReplayError."""
+        about = self.entry(index)
+        index = range(len(self))[index]
+        level = self._read_level(int(self._level[index]))
+        try:
+            inputs = self._file["replays/inputs"][self._end[index] - about.frames : self._end[index]]
+        except _DAMAGE as error:
+            raise self._damaged(f"inputs of replay {index}", error) from error
+        try:
+            return Replay(level, inputs, about.success, about.name, about.frame_skip)
+        except ReplayError as error:
+            raise ReplayError(f"{self.path}: replay {index}: {error}") from error
+
+    def _read_level(self, row: int) -> Level:
+        if row not in self._levels:
+            start = self._level_end[row - 1] if row else 0
+            name = f"{self.path}, level {row}"
+            try:
+                level = Level.from_bytes(self._file["levels/data"][start : self._level_end[row]].tobytes(), name)
+            except LevelError as error:
+                raise ReplayError(f"{error} [/levels, row {row}]") from error
+            except _DAMAGE as error:
+                raise self._damaged(f"level {row}", error) from error
+            if level.fingerprint != self._fingerprints[row]:
+                raise ReplayError(f"{name}: its content does not have its fingerprint; copy the file again")
+            self._levels[row] = level
+        return self._levels[row]
+
+    def _damaged(self, what, error) -> ReplayError:
+        return ReplayError(
+            f"{self.path}: {what} cannot be read ({_first_line(error)}); the file is damaged: copy it again"
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(RuntimeError):  # a damaged file may refuse
+            self._file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def load_one(place: str) -> Replay:
+    """The replay that ``SET.h5#7`` names, or the only one of ``SET.h5``.  Raises ReplayError."""
+    file, mark, number = place.rpartition("#") if not place.endswith(".h5") else (place, "", "")
+    with ReplaySet(file) as replays:
+        index = int(number) if number.isdecimal() else 0
+        if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
+            raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
+        return replays[index]
+
+
+def _create(file) -> None:
+    file.attrs["version"] = VERSION
+    for table, columns in _TABLES.items():
+        for name, dtype in columns.items():
+            options = {"chunks": (1 << 16 if name in _PACKED else 1 << 10,), "fletcher32": True}
+            file.create_dataset(f"{table}/{name}", (0,), dtype, maxshape=(None,), compression="gzip", **options)
+
+
+def _extend(table, packed: str, blobs, columns: dict) -> None:
+    """Append rows: ``blobs`` (bytes) to the packed column and its ``end``, ``columns`` to the others."""
+    blobs = list(blobs)
+    if not blobs:
+        return
+    ends = len(table[packed]) + np.cumsum([len(blob) for blob in blobs])
+    for name, values in {packed: np.frombuffer(b"".join(blobs), np.uint8), "end": ends, **columns}.items():
+        column = table[name]
+        start = len(column)
+        column.resize(start + len(values), axis=0)
+        column[start:] = values
+
+
+def _first_line(error) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""The main job, its comparison and its report."""

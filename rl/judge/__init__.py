@@ -1,0 +1,1 @@
+"""What an agent reaches: evaluation, results, films."""

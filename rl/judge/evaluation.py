@@ -1,0 +1,236 @@
+"""Evaluation: play fixed episodes on fixed levels, and keep of each exactly what is needed to play it again.
+
+    suite = EvaluationSuite(pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations)
+    records = suite.run(policy, deterministic=False)       # as often as you like; the levels are compiled once
+
+Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends by winning,
+by dying or by the level's own limit of frames, never by the clock, so a slow machine gets the same result.  All
+episodes begun are counted: stopping at the first so many to end would favour short ones.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.decision import DIED, TIMEOUT, WON
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+from nppsim.reward import RewardConfig
+from rl.config import ConfigError, EvaluationConfig
+from rl.judge.results import EpisodeRecord
+
+OUTCOME_NAMES = {TIMEOUT: "timeout", WON: "won", DIED: "died"}
+
+
+class Policy(Protocol):
+    """Whatever acts."""
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N]: an action, 0..5, for each row of the raw observations ``obs`` (key -> [N, ...])."""
+
+
+class RandomPolicy:
+    """Every action equally likely, deterministic or not: what any trained agent has to beat."""
+
+    def act(self, obs, *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        return torch.randint(NUM_ACTIONS, (_rows(obs),), generator=rng).numpy()
+
+
+class NoOpPolicy:
+    """Presses nothing."""
+
+    def act(self, obs, *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        return np.zeros(_rows(obs), np.int64)
+
+
+class EvaluationSuite:
+    """Levels chosen once, to be played by any number of policies.
+
+    levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
+    episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
+    that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.
+    reward: for the recorded returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes
+    runs comparable, since sampled actions are drawn for the whole batch at once.
+    Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
+    """
+
+    def __init__(
+        self,
+        levels: LevelSet | Iterable[tuple[Level, str]],
+        *,
+        episodes_per_category: int | None,
+        episodes_per_level: int = 1,
+        seed: int,
+        frame_skip: int,
+        observations: Sequence[str] = layout.VISION_FREE,
+        reward: str | RewardConfig = "default",
+        num_envs: int = 64,
+        threads: int | None = None,
+    ):
+        if isinstance(levels, LevelSet):
+            categories = [entry.category for entry in levels.entries]
+        else:
+            levels, categories = [*zip(*levels, strict=True)] or ([], [])
+        if not len(levels):
+            raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
+        for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
+            if value is not None and value < 1:
+                raise ConfigError(f"episodes_per_{name}={value}; give at least 1")
+        self.seed = seed
+        self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
+        chosen, rows = np.unique(self.level_index, return_inverse=True)
+        self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
+        self._category = [categories[i] for i in self.level_index]
+        self.bank = LevelBank([levels[int(i)] for i in chosen])
+        self._sim = BatchSimulator(
+            self.bank,
+            min(num_envs, len(self.level_index)),
+            frame_skip=frame_skip,
+            observations=observations,
+            reward=reward,
+            threads=threads,
+        )
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Categories that are played."""
+        return tuple(dict.fromkeys(self._category))
+
+    def __len__(self) -> int:
+        """Episodes of one run."""
+        return len(self.level_index)
+
+    def run(
+        self, policy: Policy, *, deterministic: bool, progress: Callable[[int], None] | None = None
+    ) -> list[EpisodeRecord]:
+        """Play all episodes and return their records in the order of the schedule.
+
+        progress: called with the number of episodes that have just ended.
+        """
+        rng = torch.Generator().manual_seed(self.seed)
+        sim, total = self._sim, len(self)
+        playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
+        # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
+        pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
+        records: dict[int, EpisodeRecord] = {}
+        obs = sim.reset(self._bank_row(playing))
+        sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+        actions = np.zeros(sim.num_envs, np.int64)
+        while len(records) < total:
+            active = np.flatnonzero(playing < total)
+            seen = obs if len(active) == len(playing) else {key: values[active] for key, values in obs.items()}
+            actions[:] = 0
+            actions[active] = policy.act(seen, deterministic=deterministic, rng=rng)
+            for env in active:
+                pressed[env].append(actions[env])
+            obs = sim.step(actions)
+            ended = [env for env in sim.finished if playing[env] < total]
+            for env in ended:
+                records[playing[env]] = self._record(playing[env], sim.episode[env], pressed[env])
+                pressed[env] = []
+                playing[env] += sim.num_envs
+            sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+            if progress is not None and ended:
+                progress(len(ended))
+        return [records[number] for number in range(total)]
+
+    def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
+        """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
+        return self._rows[np.minimum(episodes, len(self._rows) - 1)]
+
+    def _record(self, number: int, episode: np.void, actions: list[int]) -> EpisodeRecord:
+        skip, frames = self._sim.frame_skip, int(episode["frames"])
+        if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
+            raise AssertionError(
+                f"{len(actions)} actions of {skip} frames were given in an episode of {frames} frames and "
+                f"{episode['decisions']} decisions: the recording would not play back"
+            )
+        if episode["level"] != self._rows[number]:
+            raise AssertionError(f"level {episode['level']} of the bank was played instead of {self._rows[number]}")
+        level = self.bank.levels[episode["level"]]
+        return EpisodeRecord(
+            level_index=int(self.level_index[number]),
+            level_name=level.name,
+            category=self._category[number],
+            level=level,
+            inputs=np.repeat(ACTION_INPUT[np.array(actions)], skip)[:frames],
+            outcome=OUTCOME_NAMES[int(episode["outcome"])],
+            frames=frames,
+            decisions=len(actions),
+            ret=float(episode["ret"]),
+            gold=int(episode["gold"]),
+            path_length=float(self.bank.path_length[episode["level"]]),
+        )
+
+
+def evaluate(
+    policy: Policy,
+    levels: LevelSet | Iterable[tuple[Level, str]],
+    *,
+    episodes_per_category: int | None,
+    seed: int,
+    deterministic: bool,
+    frame_skip: int,
+    observations: Sequence[str] = layout.VISION_FREE,
+    reward: str | RewardConfig = "default",
+    num_envs: int = 64,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[EpisodeRecord]:
+    """One run of an ``EvaluationSuite``, for those who need no second."""
+    suite = EvaluationSuite(
+        levels,
+        episodes_per_category=episodes_per_category,
+        seed=seed,
+        frame_skip=frame_skip,
+        observations=observations,
+        reward=reward,
+        num_envs=num_envs,
+        threads=threads,
+    )
+    return suite.run(policy, deterministic=deterministic, progress=progress)
+
+
+class EarlyStopping:
+    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
+
+    def __init__(self, config: EvaluationConfig):
+        self.config = config
+        self.best, self.evaluations, self.without_improvement = -np.inf, 0, 0
+
+    def update(self, success: float) -> bool:
+        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
+        self.evaluations += 1
+        if success >= self.best + self.config.early_stopping_improvement:
+            self.best, self.without_improvement = success, 0
+        else:
+            self.without_improvement += 1
+        return (
+            self.config.early_stopping
+            and self.evaluations >= self.config.early_stopping_min_evaluations
+            and self.without_improvement >= self.config.early_stopping_patience
+        )
+
+
+def _schedule(
+    categories: Sequence[str], episodes_per_category: int | None, episodes_per_level: int, seed: int
+) -> np.ndarray:
+    """int64[episodes]: the level of each episode."""
+    if episodes_per_category is None:
+        return np.repeat(np.arange(len(categories)), episodes_per_level)
+    names = np.asarray(categories)
+    parts = []
+    for category in dict.fromkeys(categories):  # in the order in which they occur
+        own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
+        parts.append(np.resize(own, episodes_per_category))
+    return np.concatenate(parts)
+
+
+def _rows(obs: dict[str, np.ndarray]) -> int:
+    return len(next(iter(obs.values())))

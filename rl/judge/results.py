@@ -1,0 +1,173 @@
+"""Episodes of an evaluation, counted: success with Wilson intervals per category, tables, and ``results.json``.
+
+stats = aggregate(episodes)                  # {"simple": {"episodes": 100, "wins": 93, ...}, "all": {...}}
+print(format_table({"random": ..., "BC": ..., "PPO": stats}))
+write_json(folder / "results.json", {"architectures": {...}, "config": ..., "machine": ..., "versions": ...})
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from nppsim.errors import UserError
+from nppsim.levels.level import Level
+
+OUTCOMES = ("won", "died", "timeout")
+ALL = "all"  # the row over every category
+_Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
+_STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
+_TOP_KEYS = ("architectures", "config", "machine", "versions")
+
+Stats = dict[str, object]  # one category: the keys of _STATS_KEYS and more
+
+
+class ResultsError(UserError, ValueError):
+    """Results that cannot be read or counted; the message names file, place and remedy."""
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One finished episode, complete: (level, inputs) reproduces it exactly.
+
+    level_index: in its level set.  inputs: uint8[frames], N++ input bytes from the spawn.  outcome: "won", "died" or
+    "timeout".  frames, decisions: its length.  ret: undiscounted sum of rewards.  path_length: px from spawn over the
+    switch to the exit.
+    """
+
+    level_index: int
+    level_name: str
+    category: str
+    level: Level = field(repr=False)
+    inputs: np.ndarray = field(repr=False)
+    outcome: str
+    frames: int
+    decisions: int
+    ret: float
+    gold: int
+    path_length: float
+
+    def __post_init__(self):
+        if self.outcome not in OUTCOMES:
+            raise ResultsError(
+                f"episode on {self.level_name!r}: outcome {self.outcome!r} is none of {', '.join(OUTCOMES)}"
+            )
+        if len(self.inputs) != self.frames:
+            raise ResultsError(f"episode on {self.level_name!r}: {len(self.inputs)} inputs for {self.frames} frames")
+
+
+def wilson(wins: int, episodes: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a success rate; (0, 1) where there are no episodes.
+
+    Unlike wins/episodes ± 2 standard errors it is never empty: 0 of 10 is compatible with 28 %.
+    """
+    if not 0 <= wins <= episodes:
+        raise ResultsError(f"{wins} wins in {episodes} episodes")
+    if episodes == 0:
+        return 0.0, 1.0
+    rate, z2 = wins / episodes, _Z95**2
+    centre = (rate + z2 / (2 * episodes)) / (1 + z2 / episodes)
+    half = _Z95 / (1 + z2 / episodes) * math.sqrt(rate * (1 - rate) / episodes + z2 / (4 * episodes**2))
+    low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact at the ends, where rounding would leave 1e-17
+    high = 1.0 if wins == episodes else min(centre + half, 1.0)
+    return low, high
+
+
+def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
+    """Statistics per category, in order of first appearance, and over all episodes ("all", last).
+
+    median_frames: of the episodes won, None if there are none.  mean_*: of all episodes.
+    """
+    groups: dict[str, list[EpisodeRecord]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.category, []).append(episode)
+    if ALL in groups:
+        raise ResultsError(f'a category cannot be called "{ALL}": that is the row over every category')
+    return {category: _count(group) for category, group in groups.items()} | {ALL: _count(list(episodes))}
+
+
+def _count(episodes: list[EpisodeRecord]) -> Stats:
+    won = [e.frames for e in episodes if e.outcome == "won"]
+    count = len(episodes)
+
+    def mean(values):
+        return float(np.mean(values)) if count else None
+
+    return {
+        "episodes": count,
+        "wins": len(won),
+        "success": len(won) / count if count else 0.0,
+        "ci95": list(wilson(len(won), count)),
+        "median_frames": float(median(won)) if won else None,
+        "deaths": sum(e.outcome == "died" for e in episodes),
+        "timeouts": sum(e.outcome == "timeout" for e in episodes),
+        "mean_return": mean([e.ret for e in episodes]),
+        "mean_decisions": mean([e.decisions for e in episodes]),
+        "mean_gold": mean([e.gold for e in episodes]),
+    }
+
+
+def format_cell(stats: Stats | None) -> str:
+    """Success with its interval, e.g. " 93.0 % [86.3, 96.6]"; a dash where nothing was run."""
+    if not stats or not stats["episodes"]:
+        return "-"
+    low, high = stats["ci95"]
+    return f"{100 * stats['success']:5.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def categories(methods: Mapping[str, Mapping[str, Stats] | None]) -> list[str]:
+    """Every category of several methods' statistics, in order of first appearance, "all" last."""
+    names = dict.fromkeys(name for stats in methods.values() for name in stats or () if name != ALL)
+    return [*names, ALL]
+
+
+def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
+    """Plain text: a row per category, a column per method (name -> ``aggregate``'s answer; None: not run)."""
+    rows = [["category", "episodes", *methods]]
+    for category in categories(methods):
+        cells = [(stats or {}).get(category) for stats in methods.values()]
+        counts = sorted({int(cell["episodes"]) for cell in cells if cell})
+        rows.append([category, "/".join(map(str, counts)) or "-", *map(format_cell, cells)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rule = "-" * max(map(len, lines))
+    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1], "success with Wilson's 95 % interval, in percent"])
+
+
+def load_results(path: str | os.PathLike) -> dict:
+    """Read and check a ``results.json``; ResultsError says what is wrong, and where."""
+    path = Path(path)
+    if not path.is_file():
+        raise ResultsError(f"{path}: no such file; give the results.json of an experiment folder")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ResultsError(f"{path}: not a JSON file ({error}); was it cut off or edited?") from error
+    if not isinstance(data, dict) or not set(_TOP_KEYS) <= set(data):
+        missing = [key for key in _TOP_KEYS if not isinstance(data, dict) or key not in data]
+        raise ResultsError(f"{path}: not a results file, {', '.join(missing)} missing at the top")
+    try:
+        for name, architecture in data["architectures"].items():
+            for seed, entry in architecture["seeds"].items():
+                for suite, table in entry["suites"].items():
+                    for category, stats in table.items():
+                        _check_stats(f"{path}: {name}, seed {seed}, {suite}, {category}", stats)
+    except (KeyError, AttributeError, TypeError) as error:
+        raise ResultsError(
+            f'{path}: expected "architectures" -> name -> "seeds" -> seed -> "suites" -> suite -> category; '
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return data
+
+
+def _check_stats(place: str, stats: Stats) -> None:
+    missing = [key for key in _STATS_KEYS if key not in stats]
+    if missing:
+        raise ResultsError(f"{place}: {', '.join(missing)} missing")
+    if stats["wins"] + stats["deaths"] + stats["timeouts"] != stats["episodes"]:
+        raise ResultsError(f"{place}: wins, deaths and timeouts do not sum to {stats['episodes']} episodes")

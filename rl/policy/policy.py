@@ -1,0 +1,271 @@
+"""The policy: one Stable-Baselines3 actor-critic for imitation, PPO, evaluation and video.
+
+It takes raw observations.  Stable-Baselines3's own preprocessing (which turns uint8 into float, and may divide by
+255) is never called; normalising is the first layer of the network.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.distributions import Distribution
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import Schedule
+from torch import nn
+
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl.policy.architectures import Encoder, ObservationError, check_batch, get_architecture
+
+NUM_ACTIONS = 6
+PRECISIONS = ("float32", "bf16")
+ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
+
+
+class NppPolicy(ActorCriticPolicy):
+    """Actor-critic over Dict observations and six actions.
+
+    observation_space: Dict with at least the keys of the architecture, shapes and dtypes of the layout.
+    lr_schedule: progress remaining (1 to 0) -> learning rate of Adam.
+    architecture: name in ``rl.policy.architectures.ARCHITECTURES``.
+    statistics: for the normaliser; without them the first forward pass raises StatisticsError.
+    precision: "float32", or "bf16" for autocast of encoder and hidden layers.  Normalising, the output layers, and
+        with them logits and values, stay float32 either way.
+    Errors: ArchitectureError, ObservationError, StatisticsError, ValueError (precision, gSDE).
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        architecture: str = "mlp_baseline",
+        statistics: ObservationStatistics | None = None,
+        precision: str = "float32",
+        use_sde: bool = False,
+    ):
+        self._architecture = get_architecture(architecture)
+        if use_sde:
+            raise ValueError("use_sde=True is for continuous actions; N++ has six discrete ones: leave it out")
+        if not isinstance(action_space, spaces.Discrete):
+            raise ValueError(f"the policy needs a Discrete action space, got {action_space}")
+        heads = list(self._architecture.heads)
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            net_arch={"pi": heads, "vf": heads},
+            activation_fn=nn.ReLU,
+            features_extractor_class=Encoder,
+            features_extractor_kwargs={"architecture": architecture},
+            normalize_images=False,
+            optimizer_class=torch.optim.Adam,
+            optimizer_kwargs=dict(ADAM),
+        )
+        # Stable-Baselines3 registers the one encoder under three names; the state dict shall hold each tensor once.
+        del self._modules["pi_features_extractor"], self._modules["vf_features_extractor"]
+        self.precision = precision
+        if statistics is not None:
+            self.set_statistics(statistics)
+
+    @property
+    def pi_features_extractor(self) -> Encoder:
+        return self.features_extractor
+
+    @property
+    def vf_features_extractor(self) -> Encoder:
+        return self.features_extractor
+
+    @property
+    def architecture(self) -> str:
+        """Name of the architecture."""
+        return self._architecture.name
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        """Observation keys that the network reads, in canonical order."""
+        return self._architecture.observations
+
+    @property
+    def precision(self) -> str:
+        """ "float32" or "bf16"; may be changed at any time."""
+        return self._precision
+
+    @precision.setter
+    def precision(self, value: str) -> None:
+        if value not in PRECISIONS:
+            raise ValueError(f"unknown precision {value!r}; known: {', '.join(PRECISIONS)}")
+        self._precision = value
+
+    @property
+    def statistics(self) -> ObservationStatistics | None:
+        """What the normaliser holds; None before it is filled."""
+        return self.features_extractor.normalize.statistics
+
+    def set_statistics(self, statistics: ObservationStatistics) -> None:
+        """Fill the frozen normaliser.  StatisticsError: other layout or fewer than 2 samples."""
+        self.features_extractor.normalize.set_statistics(statistics)
+
+    def logits_and_values(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """One pass through the network: logits float32[N, 6] and values float32[N].
+
+        observations: {key: tensor [N, *shape]}, raw, on the policy's device; further keys are ignored.
+        """
+        with self._autocast():
+            latent_actor, latent_critic = self.mlp_extractor(self.features_extractor(observations))
+        # Output layers in float32: logits rounded to 8 bits would tie actions and make the PPO ratio jump.
+        logits = self.action_net(latent_actor.float())
+        values = self.value_net(latent_critic.float())
+        return logits, values.flatten()
+
+    def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Output of the encoder, float32[N, F], for observations as in ``logits_and_values``."""
+        with self._autocast():
+            return self.features_extractor(observations).float()
+
+    def _autocast(self):
+        if self.precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    @torch.no_grad()
+    def act(
+        self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
+    ) -> np.ndarray:
+        """Actions int64[N] for raw observations {key: array [N, *shape]}; further keys are ignored.
+
+        deterministic: the most likely action instead of a sample.
+        rng: a CPU generator, whatever the policy's device, so that a seed means the same on every machine; None
+            draws from torch's global one.
+        """
+        logits, _ = self.logits_and_values(self.to_tensors(obs))
+        logits = logits.cpu()
+        return (logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)).numpy()
+
+    def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+        """The observations that the network reads, as tensors on its device; on the CPU they share memory."""
+        check_batch(obs, self.observations)
+        device = self.device
+        return {key: torch.from_numpy(obs[key]).to(device) for key in self.observations}
+
+    # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
+
+    def forward(
+        self, obs: Mapping[str, torch.Tensor], deterministic: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
+        logits, values = self.logits_and_values(obs)
+        distribution = self.action_dist.proba_distribution(action_logits=logits)
+        actions = distribution.get_actions(deterministic=deterministic)
+        return actions, values[:, None], distribution.log_prob(actions)
+
+    def evaluate_actions(
+        self, obs: Mapping[str, torch.Tensor], actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Values float32[N, 1], log-probabilities of ``actions`` float32[N] and entropy in nats float32[N]."""
+        logits, values = self.logits_and_values(obs)
+        distribution = self.action_dist.proba_distribution(action_logits=logits)
+        return values[:, None], distribution.log_prob(actions), distribution.entropy()
+
+    def get_distribution(self, obs: Mapping[str, torch.Tensor]) -> Distribution:
+        return self.action_dist.proba_distribution(action_logits=self.logits_and_values(obs)[0])
+
+    def predict_values(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return self.logits_and_values(obs)[1][:, None]
+
+    def extract_features(self, obs: Mapping[str, torch.Tensor], features_extractor: Any = None) -> torch.Tensor:
+        return self.features(obs)
+
+    def obs_to_tensor(self, observation: Mapping[str, np.ndarray]) -> tuple[dict[str, torch.Tensor], bool]:
+        """For ``predict``: tensors with a batch axis, and whether the observation had one."""
+        if not isinstance(observation, Mapping):
+            raise ObservationError(f"the policy reads a dict of observations, got {type(observation).__name__}")
+        arrays = {key: np.asarray(value) for key, value in observation.items() if key in self.observations}
+        vectorized = any(array.ndim > len(layout.SPECS[key].shape) for key, array in arrays.items())
+        return self.to_tensors(
+            arrays if vectorized else {key: array[None] for key, array in arrays.items()}
+        ), vectorized
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "lr_schedule": self._dummy_schedule,
+            "architecture": self.architecture,
+            "statistics": self.statistics,
+            "precision": self.precision,
+        }
+
+
+def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:
+    """One action int64[N] per row of logits float32[N, A], drawn from their softmax.
+
+    The exponential race (the action with the smallest Exp(1) / probability wins) is one pass over the logits.
+    """
+    race = torch.empty_like(logits).exponential_(generator=rng)
+    return (logits - race.log()).argmax(dim=1)
+
+
+def observation_space(keys: Iterable[str]) -> spaces.Dict:
+    """Gymnasium space of these observation keys (or short names), as the environments declare it."""
+    return spaces.Dict(
+        {
+            spec.key: spaces.Box(spec.low, spec.high, spec.shape, np.dtype(spec.dtype).type)
+            for spec in (layout.SPECS[key] for key in layout.resolve(keys))
+        }
+    )
+
+
+def build_policy(
+    architecture: str,
+    statistics: ObservationStatistics | None = None,
+    *,
+    precision: str = "float32",
+    learning_rate: float = 3e-4,
+    device: str | torch.device = "cpu",
+) -> NppPolicy:
+    """A fresh policy without an environment; initial weights come from torch's global generator."""
+    space = observation_space(get_architecture(architecture).observations)
+    policy = NppPolicy(
+        space,
+        spaces.Discrete(NUM_ACTIONS),
+        lambda progress_remaining: learning_rate,
+        architecture=architecture,
+        statistics=statistics,
+        precision=precision,
+    )
+    return policy.to(device)
+
+
+@torch.no_grad()
+def greedy_agreement(policy: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
+    """Share (0 to 1) of observations for which the most likely action in bf16 is that in float32."""
+    before = policy.precision
+    actions = []
+    try:
+        for policy.precision in PRECISIONS:
+            actions.append(policy.act(obs, deterministic=True))
+    finally:
+        policy.precision = before
+    return float(np.mean(actions[0] == actions[1]))
+
+
+def check_optimiser_coverage(policy: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
+    """Number of trainable tensors, all of which the optimiser holds, and no others; RuntimeError lists deviations.
+
+    optimizer: default ``policy.optimizer``.
+    """
+    optimizer = policy.optimizer if optimizer is None else optimizer
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    trainable = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
+    missing = [name for name, parameter in trainable.items() if id(parameter) not in held]
+    foreign = len(held) - (len(trainable) - len(missing))
+    if missing or foreign:
+        raise RuntimeError(
+            f"the optimiser does not fit the policy: it lacks {', '.join(missing) or 'nothing'} and holds {foreign} "
+            f"tensors that are not trainable here: make it after all layers exist, from policy.parameters()"
+        )
+    return len(trainable)

@@ -1,0 +1,1 @@
+"""PPO on the batch simulator."""

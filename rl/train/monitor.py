@@ -1,0 +1,184 @@
+"""What happens between updates: checks of the first update, progress, periodic evaluation, checkpoints, upload."""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from tqdm import tqdm
+
+from hardware import Plan
+from rl.config import ExperimentConfig
+from rl.events import require_tags
+from rl.judge.evaluation import EarlyStopping, EvaluationSuite
+from rl.judge.results import ALL, aggregate
+from rl.policy import checkpoint
+from rl.train.ppo import DivergedError
+from rl.upload import UploadError
+
+REQUIRED_TAGS = (
+    *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),
+    *(f"train/{name}" for name in ("clip_fraction", "clip_range", "explained_variance", "learning_rate", "n_updates")),
+    "time/fps",
+    "sim/decisions_per_s",
+)
+MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard deviations: beyond, statistics do not fit
+PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
+
+
+class TrainingMonitor(BaseCallback):
+    """Watches one training run.
+
+    root: the experiment's folder; folder: of this run.  suite: what is played every ``eval_freq`` decisions.
+    events: what happened, in words and numbers.
+    Raises DivergedError or EventsError when the first update shows that training would be in vain.
+    """
+
+    def __init__(
+        self, config: ExperimentConfig, root: Path, folder: Path, suite: EvaluationSuite, plan: Plan, uploader, log
+    ):
+        super().__init__()
+        self.config, self.folder, self.suite, self.plan, self.uploader, self.log = (
+            config,
+            folder,
+            suite,
+            plan,
+            uploader,
+            log,
+        )
+        self.events: list[dict] = []
+        self.early = EarlyStopping(config.evaluation)
+        self._periodic = {
+            "evaluation": (config.evaluation.eval_freq, self._evaluate),
+            "checkpoint": (config.save_freq, self._checkpoint),
+            "upload": (config.upload.sync_freq, self._upload),
+        }
+        self._next = {name: period for name, (period, _) in self._periodic.items()}
+        self._stop = False
+        self._bar = None
+        self._printed = 0.0
+        self._checked = False
+        self._first_rollout_began = time.monotonic()
+
+    def _on_training_start(self) -> None:
+        self._updates_before = self.model.updates  # those of an interrupted run that goes on
+        total = self.config.ppo.total_timesteps
+        self._bar = tqdm(total=total, unit="decision", unit_scale=True, desc="PPO", disable=not sys.stderr.isatty())
+
+    def _on_rollout_start(self) -> None:
+        """Between updates (and before the first rollout)."""
+        ppo = self.model
+        if ppo.updates == self._updates_before:
+            return
+        if not self._checked:
+            self._check_first_update()
+        for name, (period, action) in self._periodic.items():
+            if period and self.num_timesteps >= self._next[name]:
+                action()
+                self._next[name] = (self.num_timesteps // period + 1) * period
+        self._tell()
+        if ppo.progress >= 1.0:
+            self._stop = True
+
+    def _on_step(self) -> bool:
+        return not self._stop
+
+    def _on_training_end(self) -> None:
+        self._bar.close()
+
+    def _tell(self) -> None:
+        ppo = self.model
+        self._bar.update(self.num_timesteps - self._bar.n)
+        success = np.mean(ppo.ep_success_buffer) if ppo.ep_success_buffer else 0.0
+        stage = getattr(ppo.sampler, "stage", "")
+        text = f"success {success:.0%}" + (f", stage {stage}" if stage else "")
+        self._bar.set_postfix_str(text)
+        if self._bar.disable and time.monotonic() - self._printed > PRINT_SECONDS:
+            self._printed = time.monotonic()
+            speed = ppo.decisions_played / max(ppo.seconds, 1e-9)
+            self.log(
+                f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}"
+            )
+
+    def _check_first_update(self) -> None:
+        """Scalars are on disk, every trainable tensor has a gradient, inputs of the network look like its statistics."""
+        self._checked = True
+        ppo = self.model
+        ppo.logger.dump(step=self.num_timesteps)
+        require_tags(self.folder / "tensorboard", REQUIRED_TAGS)
+        silent = [name for name, p in ppo.policy.named_parameters() if p.requires_grad and not _learned(p)]
+        if silent and not ppo.critic_only:
+            raise DivergedError(
+                f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be"
+            )
+        normalize = ppo.policy.features_extractor.normalize
+        with torch.no_grad():
+            inputs = normalize({key: ppo.rollout_buffer.flat_obs(key) for key in normalize.float_keys})
+        mean = inputs.mean(dim=0).abs().max().item()
+        if mean > MAX_INPUT_MEAN:
+            raise DivergedError(
+                f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
+                "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"
+            )
+        total = self.config.ppo.total_timesteps
+        rate = ppo.decisions_played / ppo.seconds
+        self.log(
+            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, gradients everywhere, largest input mean {mean:.2f}; "
+            f"{rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
+        )
+
+    def _evaluate(self) -> None:
+        ppo = self.model
+        began = time.monotonic()
+        stats = aggregate(self.suite.run(ppo.policy, deterministic=self.config.evaluation.deterministic))
+        for category, row in stats.items():
+            ppo.logger.record(f"eval/{category}_success", row["success"])
+        ppo.logger.record("eval/seconds", time.monotonic() - began)
+        self.events.append(
+            {"at": self.num_timesteps, "evaluation": {name: row["success"] for name, row in stats.items()}}
+        )
+        self.log(
+            f"evaluation at {self.num_timesteps:,}: "
+            + ", ".join(f"{name} {row['success']:.0%}" for name, row in stats.items())
+        )
+        if self.early.update(stats[ALL]["success"]):
+            self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
+            self._stop = True
+
+    def _checkpoint(self) -> None:
+        self.save(self.model, f"checkpoint_{self.num_timesteps}")
+
+    def _upload(self) -> None:
+        if self.uploader:
+            try:
+                self.uploader.sync(self.root)
+            except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
+                self.log(f"upload failed and will be tried again: {error}")
+
+    def save(self, ppo, name: str) -> Path:
+        """Write a checkpoint with everything that training needs to go on."""
+        path = self.folder / "checkpoints" / f"{name}.pt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.save(
+            path,
+            ppo.policy,
+            frame_skip=self.config.frame_skip,
+            config=self.config.to_dict(),
+            training=ppo.training_state(),
+        )
+        return path
+
+    def resume(self, ppo) -> None:
+        """Continue from the newest checkpoint in the folder."""
+        found = sorted(self.folder.glob("checkpoints/*.pt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
+        data = checkpoint.load(found[-1])
+        ppo.load_training_state(data["policy"], data["training"])
+        self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
+
+
+def _learned(parameter: torch.nn.Parameter) -> bool:
+    return parameter.grad is not None and bool(torch.isfinite(parameter.grad).all()) and bool(parameter.grad.any())

@@ -1,0 +1,132 @@
+"""BatchVecEnv: the batched simulator as a Stable-Baselines3 vector environment, for plain SB3 algorithms.
+
+    env = BatchVecEnv(BatchSimulator(levels, 64), make_sampler(categories, config, seed))
+    PPO("MultiInputPolicy", env).learn(100_000)
+
+Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
+with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
+"TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.batch import BatchSimulator
+from nppsim.decision import WON
+from rl.curriculum import StageCurriculum, UniformSampler
+from rl.judge.evaluation import OUTCOME_NAMES
+from rl.policy.policy import observation_space
+
+
+class BatchVecEnv(VecEnv):
+    """A BatchSimulator whose levels are drawn by a sampler, which in turn learns how episodes ended.
+
+    sim: the simulator.  sampler: its levels are those of ``sim.bank``.
+    Attributes of single environments (``get_attr``): "level" (index in the bank), "spec" and "render_mode" (both None).
+    Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
+    """
+
+    def __init__(self, sim: BatchSimulator, sampler: StageCurriculum | UniformSampler):
+        if len(sampler.stage_of) != len(sim.bank):
+            raise ValueError(f"the sampler knows {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}")
+        self.sim = sim
+        self.sampler = sampler
+        self._actions: np.ndarray | None = None
+        self._no_info: dict[str, Any] = {}
+        self._begin = time.monotonic()
+        super().__init__(sim.num_envs, observation_space(sim.keys), spaces.Discrete(NUM_ACTIONS))
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seed the draws of levels from now on (None: leave them); the simulator itself has no randomness."""
+        if seed is not None:
+            self.sampler.seed(seed)
+        return [seed] * self.num_envs
+
+    def reset(self) -> VecEnvObs:
+        self.sim.reset(self.sampler.draw(self.num_envs))
+        self.sim.next_level[:] = self.sampler.draw(self.num_envs)
+        self.reset_infos = [{} for _ in range(self.num_envs)]
+        return self._observations()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self._actions = np.asarray(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        if self._actions is None:
+            raise RuntimeError("step_wait() without step_async(); call step()")
+        actions, self._actions = self._actions, None
+        sim = self.sim
+        sim.step(actions)
+        if self._no_info:
+            raise RuntimeError(
+                f"somebody wrote {list(self._no_info)} into the info dictionary that all share; copy it first"
+            )
+        infos = [self._no_info] * self.num_envs
+        finished = sim.finished
+        if len(finished):
+            for env in finished.tolist():
+                infos[env] = self._info(env)
+            self.sampler.record(sim.episode["level"][finished], sim.episode["outcome"][finished] == WON)
+            sim.next_level[finished] = self.sampler.draw(len(finished))
+        # Stable-Baselines3 keeps what step returns until after the next step, so the simulator's arrays are copied.
+        return self._observations(), sim.rewards.copy(), sim.terminated | sim.truncated, infos
+
+    def close(self) -> None:
+        """Nothing to close: there are no processes."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        rows = list(self._get_indices(indices))
+        if attr_name == "level":
+            return [int(self.sim.level[row]) for row in rows]
+        if attr_name in ("spec", "render_mode"):
+            return [None] * len(rows)
+        raise AttributeError(f"environments have no attribute {attr_name!r}; they have level, spec and render_mode")
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        raise AttributeError(
+            f"{attr_name!r} cannot be set on single environments: levels come from the sampler, and all else is "
+            "fixed when the simulator is made"
+        )
+
+    def env_method(self, method_name: str, *args, indices: VecEnvIndices = None, **kwargs) -> list[Any]:
+        rows = list(self._get_indices(indices))
+        if method_name == "action_masks":
+            return list(self.sim.action_masks(*args, **kwargs)[rows])
+        if method_name in ("snapshot", "restore"):
+            return [getattr(self.sim, method_name)(row, *args, **kwargs) for row in rows]
+        raise AttributeError(
+            f"environments have no method {method_name!r}; they have action_masks, snapshot and restore"
+        )
+
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
+        """True for Monitor, whose "episode" entries these infos have; there is no other wrapper."""
+        return [wrapper_class is Monitor for _ in self._get_indices(indices)]
+
+    def _info(self, env: int) -> dict[str, Any]:
+        sim = self.sim
+        episode, truncated = sim.episode[env], bool(sim.truncated[env])
+        info = {
+            "episode": {
+                "r": float(episode["ret"]),
+                "l": int(episode["decisions"]),
+                "t": round(time.monotonic() - self._begin, 6),
+            },
+            "is_success": bool(episode["outcome"] == WON),
+            "level": int(episode["level"]),
+            "outcome": OUTCOME_NAMES[int(episode["outcome"])],
+            "TimeLimit.truncated": truncated,
+        }
+        if truncated:
+            info["terminal_observation"] = {key: values[env].copy() for key, values in sim.final_obs.items()}
+        return info
+
+    def _observations(self) -> dict[str, np.ndarray]:
+        return {key: values.copy() for key, values in self.sim.obs.items()}

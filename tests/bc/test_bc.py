@@ -1,0 +1,252 @@
+"""Behavioural cloning: training learns and guards itself; the script goes from replays to a checkpoint."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bc.dataset import BCDataset
+from bc.train import BCConfig, ConfigError, TrainingError, evaluate, pretrain
+from nppsim.levels.level import mirror
+
+from places import ROOT
+from recordings import level, replay_folder
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def toy_dataset(samples=2400, demonstrations=40, separable=True):
+    """The action is the largest of six inputs (or noise); it is often, not always, the one before."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 6, samples)
+    for i in range(1, samples):
+        if rng.random() < 0.8:
+            actions[i] = actions[i - 1]
+    state = rng.normal(size=(samples, 26)).astype(np.float32)
+    if separable:
+        state[np.arange(samples), actions] += 5
+    each = samples // demonstrations
+    previous = np.concatenate([[0], actions[:-1]])
+    previous[::each] = 0
+    return BCDataset(
+        path="toy",
+        key="toy",
+        frame_skip=4,
+        layout_fingerprint="toy",
+        observations={"game_state": state},
+        actions=actions.astype(np.int8),
+        previous_actions=previous.astype(np.int8),
+        demonstration=np.repeat(np.arange(demonstrations, dtype=np.int32), each),
+        categories=("toy",),
+        names=tuple(f"{i}" for i in range(demonstrations)),
+        level_fingerprints=tuple(f"{i}" for i in range(demonstrations)),
+        category=np.zeros(demonstrations, np.int16),
+        validation=np.arange(demonstrations) % 5 == 0,
+        retimed=np.zeros(demonstrations, bool),
+        kept_and_left_out="toy",
+    )
+
+
+class ToyPolicy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = torch.nn.Sequential(torch.nn.Linear(26, 32), torch.nn.ReLU())
+        self.actor, self.critic = torch.nn.Linear(32, 6), torch.nn.Linear(32, 1)
+
+    def logits_and_values(self, observations):
+        features = self.body(observations["game_state"])
+        return self.actor(features), self.critic(features).flatten()
+
+
+class Writer:
+    def __init__(self):
+        self.tags = {}
+
+    def add_scalar(self, tag, value, step):
+        assert np.isfinite(value)
+        self.tags.setdefault(tag, []).append((step, value))
+
+
+def test_training_learns_and_beats_the_trivial_predictors():
+    dataset, policy, writer, improved = toy_dataset(), ToyPolicy(), Writer(), []
+    critic = policy.critic.weight.detach().clone()
+    result = pretrain(
+        policy,
+        dataset,
+        BCConfig(epochs=15, learning_rate=3e-3),
+        writer,
+        simulate_closed_loop=lambda trained: {"success": float(trained is policy)},
+        on_improvement=lambda trained, epoch: improved.append(epoch),
+        log=lambda line: None,
+    )
+    assert result.validation.accuracy > 0.97
+    assert result.validation.change_accuracy > 0.95
+    assert result.baselines["repeat_previous"].accuracy == pytest.approx(0.83, abs=0.05)
+    assert result.baselines["repeat_previous"].change_accuracy == 0
+    assert result.baselines["majority"].accuracy < 0.4
+    assert all(recall > 0.9 for recall in result.validation.recall)
+    assert result.closed_loop == {"success": 1.0}
+    assert improved[-1] == result.best_epoch
+    assert torch.equal(critic, policy.critic.weight)  # imitation teaches nothing about values
+    assert [step for step, _ in writer.tags["bc/validation_loss"]] == list(range(1, result.epochs_run + 1))
+    assert {"bc/train_loss", "bc/train_accuracy", "bc/validation_change_accuracy", "bc/recall/jump"} < set(writer.tags)
+    assert writer.tags["bc/closed_loop/success"] == [(result.best_epoch, 1.0)]
+    assert "repeat_previous" in result.table()
+    json.dumps(result.as_dict(), allow_nan=False)
+
+
+def test_the_best_weights_are_kept_and_patience_ends_training():
+    dataset, policy = toy_dataset(separable=False), ToyPolicy()
+    config = BCConfig(epochs=60, patience=3, learning_rate=1e-2)
+    result = pretrain(policy, dataset, config, log=lambda line: None)
+    losses = [scalars["validation_loss"] for scalars in result.history]
+    assert result.stopped_early
+    assert result.epochs_run == result.best_epoch + 3 < 60
+    assert losses[result.best_epoch - 1] == min(losses) == result.validation.loss
+    assert evaluate(policy, dataset, dataset.rows(validation=True)).loss == result.validation.loss
+
+
+def test_the_same_seed_gives_the_same_weights():
+    def weights(seed):
+        policy = ToyPolicy()
+        pretrain(policy, toy_dataset(), BCConfig(epochs=2, seed=seed), log=lambda line: None)
+        return policy.actor.weight.detach().numpy().tobytes()
+
+    assert weights(0) == weights(0) != weights(1)
+
+
+def test_class_weights_balance_the_training_part():
+    dataset = toy_dataset()
+    rows = dataset.rows(validation=False)
+    histogram = dataset.action_histogram(rows)
+    assert histogram.sum() == len(rows) < len(dataset)
+    assert dataset.class_weights(0).tolist() == [1] * 6
+    weighted = dataset.class_weights(1) * histogram
+    np.testing.assert_allclose(weighted, weighted.mean(), rtol=1e-5)
+    assert weighted.sum() == pytest.approx(len(rows), rel=1e-5)
+
+
+def test_statistics_are_those_of_the_training_part():
+    dataset = toy_dataset()
+    statistics = dataset.statistics(batch=100)
+    part = dataset.observations["game_state"][dataset.rows(validation=False)].astype(float)
+    assert statistics.count == len(part)
+    np.testing.assert_allclose(statistics.mean["game_state"], part.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(statistics.std["game_state"], part.std(axis=0), rtol=1e-6)
+
+
+def test_nan_and_frozen_policies_are_stopped():
+    dataset = toy_dataset()
+    dataset.observations["game_state"][7] = np.nan
+    with pytest.raises(TrainingError, match=r"loss is nan (in|after) epoch 1.*learning rate"):
+        pretrain(ToyPolicy(), dataset, BCConfig(epochs=2), log=lambda line: None)
+
+    class Constant(ToyPolicy):
+        def logits_and_values(self, observations):
+            logits, values = super().logits_and_values(observations)
+            return 0 * logits, values
+
+    with pytest.raises(TrainingError, match="gradient has norm 0"):
+        pretrain(Constant(), toy_dataset(), BCConfig(epochs=2), log=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"epochs": 0}, {"batch_size": 0}, {"patience": 2.5}, {"learning_rate": 0.0}, {"weight_decay": float("nan")}],
+)
+def test_training_settings_are_checked(setting):
+    (name,) = setting
+    with pytest.raises(ConfigError, match=rf"BCConfig\.{name}="):
+        BCConfig(**setting)
+
+
+# --- the script -----------------------------------------------------------------------------------------------------
+
+
+def load_script():
+    path = ROOT / "scripts" / "pretrain_bc.py"
+    specification = importlib.util.spec_from_file_location("pretrain_bc", path)
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    return script
+
+
+def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tmp_path, capsys):
+    folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels" / "simple"
+    levels.mkdir(parents=True)
+    level(50).save(levels / "a.map")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
+    command += ["--mirror-demonstrations", "--max-demonstrations-per-category", "2"]
+    command += ["--epochs", "2", "--test-dataset", str(levels.parent), "--num-eval-episodes", "2"]
+    assert load_script().main(command) == 0
+    (made,) = tmp_path.glob("pretrain_vision_free_*")
+    assert (made / "bc_best.pt").is_file()
+    results = json.loads((made / "results.json").read_text())
+    assert results["suites"]["test"]["BC alone"]["simple"]["episodes"] == 2
+    assert set(results["imitation"]["closed_loop"]) == {"simple"}
+    assert list((made / "tensorboard").glob("events.*"))
+    settings = results["config"]["dataset"]
+    assert (settings["mirror"], settings["max_per_category"]) == (True, 2)
+    printed = capsys.readouterr().out
+    assert "left out, not drawn: 1\n" in printed and "mirror images that finish: 2 of 2" in printed
+    assert "repeat_previous" in printed and "random play" in printed and "bc_best.pt" in printed
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size 0; choose a whole number"),
+        (["--frame-skip", "0"], "frame_skip=0"),
+        (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category"),
+        (["--architecture", "nope"], "unknown architecture 'nope'"),
+        (["--replay-data-dir", "missing"], "missing: not a folder"),
+        (["--test-dataset", "missing"], "missing does not exist"),
+        (["--output-dir", f"{__file__}/out"], f"out cannot be made: {__file__} is a file"),
+    ],
+)
+def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):
+    folder = replay_folder(tmp_path / "replays")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path / "out")]
+    assert load_script().main([*command, *extra]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1
+    assert not list(tmp_path.glob("out/pretrain_*"))
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrored):
+    folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels"
+    levels.mkdir()
+    (mirror(level(40)) if mirrored else level(40)).save(levels / "a.map")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--test-dataset", str(levels)]
+    assert load_script().main([*command, "--output-dir", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr().err
+    assert "error: 1 of 3 demonstrations are of test levels" in printed and "2025_train_simple_1.replay of " in printed
+    assert not list(tmp_path.glob("out/pretrain_*"))
+
+
+def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
+    script = load_script()
+    save = script.checkpoint.save
+
+    def save_then_interrupt(path, policy, **fields):
+        save(path, policy, **fields)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.checkpoint, "save", save_then_interrupt)
+    folder = replay_folder(tmp_path / "replays")
+    command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
+    assert script.main(command) == 130
+    (best,) = tmp_path.glob("pretrain_*/bc_best.pt")
+    assert str(best) in capsys.readouterr().err
+    policy, _ = script.checkpoint.load_policy(best)
+    assert policy.statistics.count > 0

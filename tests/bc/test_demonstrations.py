@@ -1,0 +1,240 @@
+"""Demonstrations: nothing vanishes silently, and what is kept finishes on the grid."""
+
+import json
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+
+import nppsim
+from bc.__main__ import main
+from bc.dataset import split_by_level
+from bc.demonstrations import DemonstrationError, ReplayFile, find_replays, load_demonstrations
+from nppsim.levels.level import mirror
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+
+from recordings import level, replay_folder, winning_inputs
+
+
+def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
+    data = Replay(level(), np.ones(1, np.uint8)).to_bytes()
+    for name in ("20251022_142001_train_very_simple_100001", "simple/a", "b", "deep/c", "deep/d_test_medium_7"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.replay").write_bytes(data)
+    index = {"format": "nppsim demonstrations", "demonstrations": [{"file": "c.replay", "category": "hard"}]}
+    (tmp_path / "deep" / "index.json").write_text(json.dumps(index))
+    (tmp_path / "index.json").write_text('{"format": "nppsim level set", "levels": []}')
+    assert {file.name: file.category for file in find_replays(tmp_path)} == {
+        "20251022_142001_train_very_simple_100001.replay": "very_simple",
+        "simple/a.replay": "simple",
+        "b.replay": "uncategorised",
+        "deep/c.replay": "hard",
+        "deep/d_test_medium_7.replay": "medium",
+    }
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ("{", r"index\.json: JSONDecodeError"),
+        ("[]", r"index\.json: TypeError"),
+        ('{"format": "nppsim demonstrations"}', r"index\.json: KeyError: 'demonstrations'"),
+        ('{"format": "nppsim demonstrations", "demonstrations": [{"file": "a.replay"}]}', "KeyError: 'category'"),
+        (
+            '{"format": "nppsim demonstrations", "demonstrations": [{"file": "x", "category": "y"}]}',
+            "lists x, which is missing",
+        ),
+    ],
+)
+def test_a_broken_index_is_one_clear_error(tmp_path, index, message):
+    (tmp_path / "a.replay").write_bytes(b"")
+    (tmp_path / "index.json").write_text(index)
+    with pytest.raises(DemonstrationError, match=message):
+        find_replays(tmp_path)
+
+
+def test_a_folder_without_replays_is_an_error(tmp_path):
+    with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
+        find_replays(tmp_path)
+    for other in (tmp_path / "missing", tmp_path / "a.map"):
+        with pytest.raises(DemonstrationError, match=f"{other.name}: not a folder, nor"):
+            find_replays(other)
+        (tmp_path / "a.map").write_bytes(b"")
+
+
+def test_replay_sets_are_read_beside_files(tmp_path):
+    won = winning_inputs(level())
+    (tmp_path / "deep").mkdir()
+    with ReplayWriter(tmp_path / "deep" / "more.h5") as writer:
+        writer.append(Replay(level(), won, True, frame_skip=4), category="simple")
+        writer.append(Replay(level(50), winning_inputs(level(50))))
+        writer.append(Replay(level(), [*won[:8], 8], True))
+        writer.append(Replay(level(), won[:8], False), category="simple")
+    Replay(level(30), winning_inputs(level(30))).save(tmp_path / "a_train_medium_1.replay")
+    files = find_replays(tmp_path)
+    assert [(file.name, file.category) for file in files] == [
+        ("a_train_medium_1.replay", "medium"),
+        ("deep/more.h5#0", "simple"),
+        ("deep/more.h5#1", "deep"),
+        ("deep/more.h5#2", "deep"),
+        ("deep/more.h5#3", "simple"),
+    ]
+    found = load_demonstrations(files, 4)
+    assert [d.name for d in found.demonstrations] == [file.name for file in files[:3]]
+    assert found.demonstrations[1].inputs.tolist() == won.tolist()
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("deep/more.h5#2", "recorded as a failure"),  # a self-destruct
+        ("deep/more.h5#3", "recorded as a failure"),
+    ]
+    alone = find_replays(tmp_path / "deep" / "more.h5")
+    assert [file.data for file in alone] == [file.data for file in files[1:]]
+    assert [(file.name, file.category) for file in alone[:2]] == [
+        ("more.h5#0", "simple"),
+        ("more.h5#1", "uncategorised"),
+    ]
+    assert alone[1].path == str(tmp_path / "deep" / "more.h5#1")
+    index = {"format": "nppsim demonstrations", "demonstrations": [{"file": "more.h5", "category": "hard"}]}
+    (tmp_path / "deep" / "index.json").write_text(json.dumps(index))
+    for path in (tmp_path, tmp_path / "deep" / "more.h5"):
+        assert [file.category for file in find_replays(path)][-4:] == ["simple", "hard", "hard", "simple"]
+
+
+def test_an_hdf5_file_that_is_no_replay_set_is_one_clear_error(tmp_path):
+    path = tmp_path / "traces.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+    for place in (tmp_path, path):
+        with pytest.raises(
+            DemonstrationError, match=r"traces\.h5: format another, expected .*; or move it out"
+        ) as error:
+            find_replays(place)
+        assert "\n" not in str(error.value)
+    path.write_bytes(b"no HDF5")
+    with pytest.raises(DemonstrationError, match=r"traces\.h5: cannot be opened as HDF5"):
+        find_replays(tmp_path)
+
+
+def test_the_command_tells_what_becomes_of_every_replay(tmp_path, capsys):
+    replay_folder(tmp_path / "replays")
+    for i in range(12):
+        Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
+    assert main(["check", str(tmp_path / "replays"), "--mirror"]) == 0
+    printed = capsys.readouterr().out
+    assert "mirror images that finish: 3 of 3 (100%)" in printed
+    assert all(f"idle{i:02}.replay: running after {i + 1} of" in printed for i in range(12))  # all of them, by name
+    assert main(["check", str(tmp_path / "missing")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
+    def file(name, category):
+        return ReplayFile(name, name, category, Replay(level(), np.zeros(3, np.uint8)).to_bytes())
+
+    files = [file(f"{category}{i}", category) for category in ("a", "b") for i in range(8)] + [file("c0", "c")]
+    played = {}
+    for seed in range(20):
+        found = load_demonstrations(files, 4, max_per_category=3, seed=seed, progress=lambda drawn: played.update(
+            {len(played): [one.name for one in drawn]}) or drawn)  # fmt: skip
+        assert len(found.left_out) == len(files)
+        assert f"left out, not drawn: {16 - 6}\n" in found.table()
+        names = played[seed]
+        assert names == sorted(names) and [name[0] for name in names] == [*"aaabbbc"]
+        assert {item.name for item in found.left_out if item.reason == "not drawn"} == {
+            one.name for one in files if one.name not in names
+        }
+    assert len({name for names in played.values() for name in names}) == len(files)
+    assert len(set(map(tuple, played.values()))) > 10
+    again = load_demonstrations(files, 4, max_per_category=3, seed=7)
+    assert {item.name for item in again.left_out if item.reason != "not drawn"} == set(played[7])
+    assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
+
+
+def test_what_is_no_demonstration_is_left_out_and_counted():
+    def file(name, inputs, success=True, of=None):
+        return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
+
+    won = winning_inputs(level())
+    off_grid = [0, *won]
+    files = [
+        file("good", won),
+        file("longer than needed", [*won, 4, 4, 4]),
+        file("idle", [0, 0, 0]),
+        file("failed", won, success=False),
+        file("off the grid", off_grid),
+        ReplayFile("broken", "broken", "simple", b"\1"),
+    ]
+
+    found = load_demonstrations(files, 4, retime=lambda replay, frame_skip: None)
+    assert [d.name for d in found.demonstrations] == ["good"]
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("longer than needed", "duplicate"),
+        ("idle", "does not finish"),
+        ("failed", "recorded as a failure"),
+        ("off the grid", "cannot be re-timed"),
+        ("broken", "cannot be read"),
+    ]
+    table = found.table()
+    assert "left out, cannot be re-timed: 1" in table
+    assert "idle: running after 3 of 3 frames" in table
+    nothing = load_demonstrations(files[2:3], 4, folder="demos")
+    with pytest.raises(DemonstrationError, match="demos: none of 1 replays can be used"):
+        nothing.require_some()
+
+
+def test_mirror_images_that_finish_are_added_and_the_others_counted():
+    won = winning_inputs(level())
+
+    def file(name, inputs):
+        return ReplayFile(name, name, "simple", Replay(level(), np.array(inputs, np.uint8), True).to_bytes())
+
+    files = [file("good", won), file("again", [*won, 4, 4]), file("idle", [0, 0, 0])]
+    found = load_demonstrations(files, 4, mirror=True)
+    good, image = found.demonstrations
+    assert (image.name, image.mirrored, good.mirrored) == ("good (mirrored)", True, False)
+    assert image.level == mirror(good.level) and image.level != good.level
+    assert nppsim.simulate(image.level, image.inputs).outcome == "won"
+    assert np.array([0, 2, 1, 3, 5, 4])[image.actions[: len(good.actions)]].tolist() == good.actions.tolist()
+    assert [(item.name, item.reason) for item in found.left_out] == [
+        ("again", "duplicate"),
+        ("idle", "does not finish"),
+    ]
+    total = found.table().splitlines()[2].split()
+    assert total[:6] == ["total", "3", "1", "1", "0", "2"]  # files, kept, mirrored, re-timed, levels
+
+    def finishes_unmirrored_only(played, inputs):
+        return nppsim.simulate(level(), inputs if played == level() else np.zeros(5, np.uint8))
+
+    found = load_demonstrations(files, 4, mirror=True, simulate=finishes_unmirrored_only)
+    assert [d.name for d in found.demonstrations] == ["good"]
+    assert "left out, does not finish mirrored: 1\n  good (mirrored): running after 5 of" in found.table()
+    assert found.table().splitlines()[2].split()[:4] == ["total", "3", "1", "0"]
+
+
+def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
+    levels = [level(distance) for distance in range(20, 32)]
+    both = [SimpleNamespace(level=one, category="simple") for one in [*levels, *map(mirror, levels)]]
+    validation = split_by_level(both, 0.3, seed=0)
+    assert validation[:12].tolist() == validation[12:].tolist() and 0 < validation.sum() < 24
+
+
+def test_a_recording_off_the_grid_is_retimed_and_checked_again():
+    won = winning_inputs(level())
+    recording = ReplayFile("human", "human", "simple", Replay(level(), np.array([0, *won], np.uint8)).to_bytes())
+
+    def retime_to(inputs):
+        return lambda replay, frame_skip: SimpleNamespace(inputs=np.array(inputs, np.uint8), deviation_px=2.5)
+
+    found = load_demonstrations([recording], 4, retime=retime_to([*won, 0, 0, 0, 0, 0]))
+    (demonstration,) = found.demonstrations
+    assert demonstration.retimed and demonstration.deviation_px == 2.5
+    assert demonstration.inputs.tolist() == won.tolist()
+    assert demonstration.actions.tolist() == [2] * -(-len(won) // 4)
+    stray = "re-timed runs stray from the recording by 2.5 px (median), 2.5 px (90th percentile), 2.5 px (worst: human)"
+    assert f"re-timed: 1 of 1 recordings off the grid (100%)\n{stray}" in found.table()
+    failing = load_demonstrations([recording], 4, retime=retime_to([0] * 8))
+    assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
+    assert "re-timed: 0 of 1 recordings off the grid (0%)" in failing.table()
+    # at one decision per frame nothing needs re-timing
+    assert not load_demonstrations([recording], 1).demonstrations[0].retimed

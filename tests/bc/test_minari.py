@@ -1,0 +1,136 @@
+"""Demonstrations written as Minari datasets, loaded by Minari itself, and read back."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import bc.minari
+import nppsim
+from bc.__main__ import main
+from bc.dataset import DatasetError, check_memory
+from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
+from bc.minari import dataset_id, export_minari, import_minari
+from nppsim import NppEnv
+from nppsim.observe import layout
+from nppsim.replays.replay import Replay
+
+from worlds import corridor
+
+minari = pytest.importorskip("minari")
+ABOUT = {"author": "A. Nyone", "author_email": "a@example.org", "code_permalink": "https://example.org/code"}
+RIGHT = 2
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    files = []
+    for k, category in enumerate(("simple", "simple", "simplest")):
+        level = corridor(20, 24 + k, 32)
+        files.append(
+            ReplayFile(f"r{k}", f"r{k}", category, Replay(level, np.full(400, RIGHT, np.uint8), True).to_bytes())
+        )
+    return load_demonstrations(files, 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
+    names = export_minari(found, "planner", **ABOUT)
+    assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
+    dataset = minari.load_dataset("npp/simple/planner-v0")
+    assert dataset.total_episodes == 2
+    assert dataset.storage.metadata["author"] == {"A. Nyone"}
+    assert dataset.storage.metadata["algorithm_name"] == "planner"
+    for episode, demonstration in zip(dataset.iterate_episodes(), found.demonstrations[:2], strict=True):
+        decisions = len(demonstration.actions)
+        np.testing.assert_array_equal(episode.actions, demonstration.actions)
+        assert len(episode.rewards) == len(episode.terminations) == decisions
+        assert episode.terminations[-1] and not episode.terminations[:-1].any() and not episode.truncations.any()
+        env = NppEnv([demonstration.level])
+        observation, _ = env.reset()
+        for t in range(decisions + 1):
+            for key in layout.VISION_FREE:
+                np.testing.assert_array_equal(episode.observations[key][t], observation[key])
+            if t < decisions:
+                observation, reward, *_ = env.step(int(episode.actions[t]))
+                assert episode.rewards[t] == reward
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_it_becomes_the_same_demonstrations_again(found):
+    names = export_minari(found, "human", **ABOUT)
+    files = [file for name in names for file in import_minari(name)]
+    assert [len(Replay.from_bytes(file.data).inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
+    again = load_demonstrations(files, 4)
+    assert [d.level for d in again.demonstrations] == [d.level for d in found.demonstrations]
+    for ours, theirs in zip(found.demonstrations, again.demonstrations, strict=True):
+        assert (ours.name, ours.category) == (theirs.name, theirs.category)
+        np.testing.assert_array_equal(ours.actions, theirs.actions)
+    with pytest.raises(DemonstrationError, match="such a dataset already"):
+        export_minari(found, "human", **ABOUT)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
+    (name, _) = export_minari(found, "planner", observations=("state", "player_frame"), **ABOUT)
+    dataset = minari.load_dataset(name)
+    levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]
+    env = dataset.recover_environment(levels=levels)
+    assert set(env.observation_space) == {"game_state", "player_frame"}
+    for i, episode in enumerate(dataset.iterate_episodes()):
+        observation, _ = env.reset(options={"level": i})
+        for t, action in enumerate(episode.actions):
+            for key, values in episode.observations.items():
+                np.testing.assert_array_equal(values[t], observation[key])
+            observation, reward, terminated, *_ = env.step(int(action))
+            assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
+    with pytest.raises(TypeError, match="levels"):
+        dataset.recover_environment()
+
+
+def test_what_is_not_there_or_has_no_name_is_refused(found):
+    with pytest.raises(DemonstrationError, match="npp/simple/human-v0: no such dataset"):
+        import_minari("npp/simple/human-v0")
+    with pytest.raises(DemonstrationError, match="single words"):
+        dataset_id("simple", "two words")
+    with pytest.raises(DemonstrationError, match="observations: unknown observation 'smell'"):
+        export_minari(found, "planner", observations=("smell",), **ABOUT)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+@pytest.mark.parametrize("damage", [{"level": "no base64"}, {"level": "AAAA"}, {"frame_skip": "four"}, {"frames": 1}])
+def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
+    name, _ = export_minari(found, "planner", **ABOUT)
+    storage = minari.load_dataset(name).storage
+    storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
+    with pytest.raises(DemonstrationError, match="planner-v0, episode 1: no level to play it on .*; export it again"):
+        import_minari(name)
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
+    monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
+    with pytest.raises(DatasetError, match="npp/simple/planner-v0: .* decisions .* use fewer demonstrations"):
+        export_minari(found, "planner", **ABOUT)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, capsys):
+    for k, demonstration in enumerate(found.demonstrations):
+        Replay(demonstration.level, demonstration.inputs, True).save(tmp_path / f"{k}.replay")
+    waiting = np.zeros(4 * (int(nppsim.LevelBank([demonstration.level]).time_limit[0]) // 4), np.uint8)
+    Replay(demonstration.level, np.concatenate([waiting, demonstration.inputs]), True).save(tmp_path / "slow.replay")
+    about = [f"--{name.replace('_', '-')}={value}" for name, value in ABOUT.items()]
+    assert main(["minari-export", str(tmp_path), "--source", "planner", "--observations", "state", *about]) == 0
+    assert list(minari.load_dataset("npp/uncategorised/planner-v0").observation_space) == ["game_state"]
+    printed = capsys.readouterr().out
+    assert "longer than the time limit: 1" in printed and printed.endswith("npp/uncategorised/planner-v0\n")
+    assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
+    assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3
+    assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 2
+    assert "00000.replay: is there already" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "file")]) == 2
+    assert "00000.replay: cannot be written (" in capsys.readouterr().err
+    assert main(["minari-import", "npp/simple/planner-v0", str(tmp_path / "back")]) == 2
+    assert capsys.readouterr().err.startswith("error: npp/simple/planner-v0: no such dataset")

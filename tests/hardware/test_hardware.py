@@ -1,0 +1,428 @@
+"""The plan of environments, rollout and minibatch: it fits, it divides, flags win, and every number says why."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hardware import (
+    ARCHITECTURE_OBSERVATIONS,
+    PROFILES,
+    Gpu,
+    Machine,
+    PlanError,
+    detect,
+    estimate_update,
+    measure_update,
+    plan,
+)
+from hardware.__main__ import main
+from hardware.detect import GB
+from hardware.memory import observation_bytes
+from hardware.plan import DEVICE_SHARE, HOST_SHARE
+from nppsim import workers
+from nppsim.observe import layout
+from nppsim.workers import control_groups
+
+LAPTOP = Machine("Xeon", 2, 25 * GB, 20 * GB, amx=True)
+A100 = Gpu("A100-80GB", 80 * GB, bf16=True)
+V100 = Gpu("V100-32GB", 32 * GB, bf16=False)
+SERVER = Machine("EPYC", 16, 128 * GB, 120 * GB, gpus=(A100,))
+
+machines = st.builds(
+    lambda cores, memory, gpus, gpu_memory: Machine(
+        "any",
+        cores,
+        int(memory * GB),
+        int(memory * GB),
+        gpus=(Gpu("any", int(gpu_memory * GB), True),) * gpus,
+        present=False,
+    ),
+    st.integers(1, 256),
+    st.floats(0.5, 2000),
+    st.sampled_from([0, 0, 1, 2, 8]),
+    st.floats(0.2, 100),
+)
+observations = st.sampled_from([layout.ALL, layout.VISION_FREE, ("game_state",)])
+sizes = st.none() | st.integers(1, 5000) | st.sampled_from([32, 64, 128, 256, 512, 1024, 4096])
+flags = st.fixed_dictionaries({"num_envs": sizes, "rollout_length": sizes, "minibatch_size": sizes})
+
+
+# --- measured facts: these sizes trained best on a 2-core Xeon with AMX ---
+
+
+def test_vision_free_on_two_cores():
+    chosen = plan(layout.VISION_FREE, machine=LAPTOP, total_timesteps=10_000_000)
+    assert (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.epochs) == (512, 64, 4096, 3)
+    assert (chosen.precision, chosen.torch_threads, chosen.simulator_threads, chosen.device) == ("bf16", 1, 2, "cpu")
+    assert chosen.warnings == ()
+
+
+def test_mlp_baseline_on_two_cores():
+    chosen = plan(layout.ALL, machine=LAPTOP, total_timesteps=2_000_000)
+    assert (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.epochs) == (128, 64, 1024, 2)
+    assert (chosen.precision, chosen.torch_threads) == ("bf16", 2)
+    assert chosen.updates == 245
+    assert chosen.warnings == ()
+
+
+def test_short_runs_get_smaller_updates():
+    def batch(steps):
+        return plan(layout.VISION_FREE, machine=LAPTOP, total_timesteps=steps).batch_size
+
+    assert [batch(steps) for steps in (3_000, 100_000, 2_000_000, 4_000_000, 10_000_000)] == [
+        2_048,
+        8_192,
+        8_192,
+        16_384,
+        32_768,
+    ]
+
+
+# --- properties ---
+
+
+@settings(deadline=None)
+@given(machine=machines, observations=observations, flags=flags, steps=st.none() | st.integers(1, 10**9))
+@example(machine=LAPTOP, observations=layout.ALL, flags={"num_envs": 14}, steps=1_000_000)
+def test_a_plan_fits_divides_and_keeps_the_flags_or_is_refused(machine, observations, flags, steps):
+    try:
+        chosen = plan(observations, machine=machine, total_timesteps=steps, **flags)
+    except PlanError:
+        return
+    assert chosen.batch_size % chosen.minibatch_size == 0
+    assert sum(row.bytes for row in chosen.memory if row.where == "host") <= HOST_SHARE * machine.memory_bytes
+    if chosen.gpus:
+        used = sum(row.bytes for row in chosen.memory if row.where == "device")
+        assert used <= DEVICE_SHARE * machine.gpus[0].memory_bytes
+    for name, value in flags.items():
+        if value is None:
+            assert chosen.settings[name].source in {"default", "memory limit"}
+        else:
+            assert chosen.settings[name].value == value
+            assert chosen.settings[name].source == "flag"
+    if flags.get("rollout_length") is None:
+        assert 32 <= chosen.rollout_length <= 256
+    assert all(setting.source for setting in chosen.settings.values())
+
+
+@settings(deadline=None)
+@given(
+    observations=st.sampled_from([layout.ALL, layout.VISION_FREE]),
+    num_envs=st.integers(1, 2048),
+    profile=st.sampled_from(["auto", "cpu-testing"]),
+)
+def test_any_number_of_environments_alone_can_be_planned(observations, num_envs, profile):
+    roomy = Machine("any", 8, 1000 * GB, 1000 * GB)
+    assert plan(observations, machine=roomy, num_envs=num_envs, profile=profile).num_envs == num_envs
+
+
+# --- sources ---
+
+
+def test_a_flag_beats_the_profile_and_says_so():
+    chosen = plan(layout.ALL, machine=SERVER, profile="1xA100-80GB", num_envs=100, learning_rate=1e-3)
+    sources = {name: setting.source for name, setting in chosen.settings.items()}
+    assert (chosen.num_envs, sources["num_envs"]) == (100, "flag")
+    assert (chosen.learning_rate, sources["learning_rate"]) == (1e-3, "flag")
+    assert (chosen.rollout_length, sources["rollout_length"]) == (64, "profile 1xA100-80GB")
+    assert (chosen.minibatch_size, sources["minibatch_size"]) == (800, "default")
+    assert "does not go with the flags" in chosen.settings["minibatch_size"].note
+
+
+def test_every_other_flag_wins_too():
+    wishes = {
+        "epochs": 7,
+        "torch_threads": 3,
+        "simulator_threads": 5,
+        "precision": "float32",
+        "device": "cpu",
+        "learning_rate": 1e-4,
+    }
+    chosen = plan(layout.ALL, machine=SERVER, profile="1xA100-80GB", thread_probe=lambda n: 1.0 / n, **wishes)
+    for name, value in wishes.items():
+        assert getattr(chosen, name) == value
+        assert chosen.settings[name].source == "flag"
+
+
+def test_a_memory_limit_shrinks_what_nobody_asked_for_and_says_so():
+    small = replace(LAPTOP, memory_bytes=int(2.5 * GB), available_bytes=int(2.5 * GB))
+    chosen = plan(layout.ALL, machine=small)
+    assert chosen.settings["num_envs"].source == "memory limit"
+    assert chosen.settings["num_envs"].note == "128 would be better, but does not fit"
+    assert chosen.num_envs < 128
+
+
+def test_a_measured_update_decides_the_minibatch_and_is_named():
+    chosen = plan(layout.VISION_FREE, machine=SERVER, probe=lambda samples: 2 * GB + samples * 20_000_000)
+    assert chosen.minibatch_size == 2048  # (0.9 x 80 - 2) GB / 20 MB = 3500 samples; the estimate would allow 4096
+    assert chosen.settings["minibatch_size"].source == "memory limit"
+    row = next(row for row in chosen.memory if row.where == "device")
+    assert row.how.endswith("measurement")
+    assert row.bytes == 2 * GB + 2048 * 20_000_000
+
+
+def test_without_a_probe_the_update_is_marked_as_an_estimate():
+    assert any(row.how.endswith("estimate") for row in plan(layout.ALL, machine=SERVER).memory if row.where == "device")
+
+
+def test_a_probe_that_sees_no_growth_still_counts_the_samples():
+    update = measure_update(lambda samples: GB, layout.ALL)
+    assert update.bytes_per_sample == 3 * observation_bytes(layout.ALL)
+    assert update.total(64) == GB
+    assert update.total(256) > GB
+
+
+def test_threads_are_measured_where_there_is_a_probe():
+    def contended(threads):
+        return {1: 1.0, 2: 0.7, 4: 0.69, 8: 3.0}[threads]
+
+    chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=8), thread_probe=contended)
+    assert chosen.torch_threads == 2  # 1 % is not worth two more threads
+    assert chosen.settings["torch_threads"].source == "measurement"
+
+
+def test_precision_follows_the_hardware():
+    assert plan(layout.ALL, machine=replace(LAPTOP, amx=False)).precision == "float32"
+    assert plan(layout.ALL, machine=SERVER).precision == "bf16"
+    assert plan(layout.ALL, machine=replace(SERVER, gpus=(V100,))).precision == "float32"
+
+
+# --- the memory model ---
+
+
+def test_host_memory_is_environments_times_decisions_times_bytes():
+    chosen = plan(layout.ALL, machine=LAPTOP, num_envs=128, rollout_length=64)
+    buffer = next(row for row in chosen.memory if row.name == "rollout buffer")
+    pictures = 84 * 84 + 176 * 100
+    assert observation_bytes(layout.ALL) == pictures + observation_bytes(layout.VISION_FREE)
+    assert buffer.bytes == 128 * 64 * (observation_bytes(layout.ALL) + 64)
+
+
+def test_on_a_gpu_the_update_does_not_count_as_host_memory():
+    names = {row.name: row.where for row in plan(layout.ALL, machine=SERVER).memory}
+    assert names["network update"] == "device"
+    assert names["rollout buffer"] == "host"
+
+
+def test_what_the_caller_holds_is_counted():
+    before, after = plan(layout.ALL, machine=LAPTOP), plan(layout.ALL, machine=LAPTOP, other_bytes=GB)
+    assert after.host_bytes == before.host_bytes + GB
+
+
+def test_the_estimate_is_larger_with_images():
+    assert estimate_update(layout.ALL).bytes_per_sample > 5 * estimate_update(layout.VISION_FREE).bytes_per_sample
+
+
+# --- profiles ---
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [  # num_envs, rollout_length, minibatch_size, learning_rate, precision, gpus
+        ("8xA100-80GB", (1024, 64, 8192, 8.49e-4, "bf16", 8)),
+        ("8xA100-40GB", (768, 64, 6144, 8.49e-4, "bf16", 8)),
+        ("1xA100-80GB", (256, 64, 2048, 3e-4, "bf16", 1)),
+        ("8xV100-32GB", (512, 64, 4096, 8.49e-4, "float32", 8)),
+        ("cpu-testing", (64, 32, 256, None, "float32", 0)),
+    ],
+)
+@pytest.mark.parametrize("observations", [layout.ALL, layout.VISION_FREE])
+def test_profiles_on_the_machine_they_are_made_for(name, expected, observations):
+    chosen = plan(observations, profile=name, machine=PROFILES[name].machine())
+    found = (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.learning_rate, chosen.precision)
+    assert (*found, chosen.gpus) == expected
+    for setting in ("num_envs", "rollout_length", "minibatch_size"):
+        assert chosen.settings[setting].source == f"profile {name}"
+
+
+def test_several_gpus_are_refused_for_training_and_allowed_on_paper():
+    eight = replace(SERVER, gpus=(A100,) * 8)
+    with pytest.raises(PlanError, match="several GPUs comes later"):
+        plan(layout.ALL, profile="8xA100-80GB", machine=eight)
+    assert plan(layout.ALL, profile="8xA100-80GB", machine=replace(eight, present=False)).gpus == 8
+
+
+def test_auto_uses_one_of_several_gpus_and_warns():
+    chosen = plan(layout.ALL, machine=replace(SERVER, gpus=(A100,) * 8))
+    assert chosen.gpus == 1
+    assert any("8 GPUs found, one is used" in warning for warning in chosen.warnings)
+
+
+def test_a_gpu_profile_needs_its_gpu():
+    with pytest.raises(PlanError, match="needs 1 GPU.*use 'auto'"):
+        plan(layout.ALL, profile="1xA100-80GB", machine=LAPTOP)
+
+
+# --- errors and warnings ---
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"num_envs": 0}, "num_envs=0: give a whole number of at least 1"),
+        ({"total_timesteps": -5}, "total_timesteps=-5"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'; known: float32, bf16"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+        ({"device": "cuda"}, "use 'cpu'"),
+        ({"profile": "8xA100"}, "did you mean '8xA100-"),
+        ({"num_envs": 128, "rollout_length": 64, "minibatch_size": 1000}, "8192 decisions of an update; try 1024"),
+        ({"num_envs": 10, "minibatch_size": 1009}, "choose a power of two"),
+        ({"num_envs": 10**6}, r"lower --num-envs.*num_envs=1000000.*without images"),
+        ({"minibatch_size": 2**20, "num_envs": 2**15, "rollout_length": 32}, "lower the minibatch size"),
+        ({"other_bytes": 10**12}, "use fewer levels"),
+    ],
+)
+def test_errors_name_the_number_and_the_remedy(wishes, message):
+    with pytest.raises(PlanError, match=message):
+        plan(layout.ALL, machine=LAPTOP, **wishes)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "warning"),
+    [
+        ({"total_timesteps": 1_000_000, "num_envs": 1024, "rollout_length": 128}, "only 8 updates"),
+        ({"num_envs": 14}, "only 14 environments"),
+        ({"rollout_length": 8}, "rollouts of 8 decisions"),
+        ({"num_envs": 128, "rollout_length": 64, "minibatch_size": 8192}, "is the whole update"),
+        ({"num_envs": 128, "rollout_length": 64, "minibatch_size": 32}, "256 minibatches of 32"),
+        ({"machine": replace(LAPTOP, available_bytes=GB)}, "only 1.00 GB are free now"),
+    ],
+)
+def test_unwise_plans_are_warned_about(wishes, warning):
+    chosen = plan(layout.ALL, **{"machine": LAPTOP, **wishes})
+    assert any(warning in text for text in chosen.warnings)
+
+
+def test_the_projection_tells_the_duration_and_refuses_too_long_a_run():
+    chosen = plan(layout.ALL, machine=LAPTOP, total_timesteps=2_000_000)
+    assert chosen.projection(15 * 60.0).endswith("245 updates take 61 h 15 min")
+    with pytest.raises(PlanError, match="more than the 10 h 0 min allowed"):
+        chosen.projection(15 * 60.0, limit_s=36_000)
+
+
+# --- detection ---
+
+
+def test_this_machine_is_detected():
+    machine = detect()
+    assert machine.cores >= 1
+    assert 0 < machine.available_bytes <= machine.memory_bytes
+    assert machine.cpu in machine.name
+    assert machine.present
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cores", "memory"),
+    [
+        ("0::/job/task\n", {"job/cpu.max": "150000 100000", "job/memory.max": "3000000000"}, 1, 3_000_000_000),
+        ("0::/job\n", {"job/cpu.max": "max 100000", "job/memory.max": "max"}, None, None),
+        (
+            "4:memory:/job\n1:cpu,cpuacct:/job\n0::/\n",
+            {
+                "cpu,cpuacct/job/cpu.cfs_quota_us": "200000",
+                "cpu,cpuacct/job/cpu.cfs_period_us": "100000",
+                "memory/job/memory.limit_in_bytes": "2000000000",
+            },
+            2,
+            2_000_000_000,
+        ),
+        (
+            "1:cpu:/job\n0::/\n",
+            {"cpu/job/cpu.cfs_quota_us": "-1", "cpu/job/cpu.cfs_period_us": "100000"},
+            None,
+            None,
+        ),
+    ],
+)
+def test_control_groups_limit_cores_and_memory(tmp_path, monkeypatch, membership, files, cores, memory):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    (tmp_path / "self").write_text(membership)
+
+    def simulated(controller):
+        return control_groups(controller, proc=tmp_path / "self", root=tmp_path)
+
+    module = workers
+    monkeypatch.setattr(module, "control_groups", simulated)
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    monkeypatch.setattr(module.os, "sysconf", lambda name: 10**6)  # a million pages of a million bytes
+    machine = detect()
+    assert machine.cores == (64 if cores is None else cores)
+    assert machine.memory_bytes == (10**12 if memory is None else memory)
+
+
+# --- the command line ---
+
+
+def run(capsys, *arguments):
+    status = main(["plan", *arguments])
+    return status, capsys.readouterr()
+
+
+def test_the_command_prints_a_table_with_sources(capsys):
+    status, printed = run(
+        capsys, "--architecture", "mlp_baseline", "--memory-gb", "16", "--cores", "4", "--num-envs", "96"
+    )
+    assert status == 0
+    assert "described, 4 cores" in printed.out
+    assert [line.split()[:3] for line in printed.out.splitlines() if line.startswith("num_envs")] == [
+        ["num_envs", "96", "flag"]
+    ]
+    assert "12.80 GB" in printed.out
+
+
+def test_the_command_prints_json(capsys):
+    status, printed = run(
+        capsys,
+        "--architecture",
+        "vision_free",
+        "--gpus",
+        "1",
+        "--gpu-memory-gb",
+        "24",
+        "--json",
+        "--total-timesteps",
+        "9000000",
+    )
+    document = json.loads(printed.out)
+    assert status == 0
+    assert document["settings"]["device"]["value"] == "cuda"
+    assert document["device_budget"] == int(0.9 * 24 * GB)
+    assert document["updates"] == -(-9_000_000 // document["batch_size"])
+
+
+def test_the_command_plans_for_a_profile_that_is_not_here(capsys):
+    status, printed = run(capsys, "--architecture", "mlp_baseline", "--profile", "8xA100-80GB")
+    assert status == 0
+    assert "8 x A100-80GB" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--memory-gb", "1"], "error: not enough host memory"),
+        (
+            ["--gpus", "2", "--cores", "4", "--profile", "cpu"],
+            "unknown hardware profile 'cpu'; did you mean 'cpu-testing'",
+        ),
+        (["--cores", "-3"], "--cores -3: give a number above 0"),
+    ],
+)
+def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
+    status, printed = run(capsys, "--architecture", "mlp_baseline", *arguments)
+    assert status == 2
+    assert printed.err.startswith("error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_the_architectures_read_what_the_planner_believes():
+    from rl.policy.architectures import ARCHITECTURES
+
+    for name, observations in ARCHITECTURE_OBSERVATIONS.items():
+        assert layout.resolve(ARCHITECTURES[name].observations) == layout.resolve(observations)
+    assert set(ARCHITECTURE_OBSERVATIONS) == set(ARCHITECTURES)

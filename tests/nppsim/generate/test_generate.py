@@ -1,0 +1,528 @@
+"""Generators: pure, valid, varied; and the level sets made of their levels."""
+
+import contextlib
+import hashlib
+import importlib.util
+import itertools
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nppsim.__main__ import main
+from nppsim.bank import LevelBank
+from nppsim.generate import CATEGORIES, FAMILIES, LESS_IS_HARDER, RECIPES, generate, recipe
+from nppsim.generate import make as dataset_module
+from nppsim.generate.chamber import chamber
+from nppsim.generate.chambers import chambers
+from nppsim.generate.course import course
+from nppsim.generate.make import UNFINISHED, GenerateError, count_unfinished, make_level_set
+from nppsim.generate.minimal import minimal
+from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
+from nppsim.generate.variety import MEASURES, variety
+from nppsim.generate.vertical import vertical
+from nppsim.levels import level_set as levelset_module
+from nppsim.levels.kinds import (
+    BOOST_PAD,
+    BOUNCE_BLOCK,
+    DEATH_BALL,
+    EXIT,
+    EXIT_SWITCH,
+    FLOOR_GUARD,
+    LAUNCH_PAD,
+    LOCKED_DOOR,
+    LOCKED_SWITCH,
+    MINE,
+    MINI_DRONE,
+    ONE_WAY,
+    SHOVE_THWUMP,
+    THWUMP,
+    ZAP_DRONE,
+)
+from nppsim.levels.level import ROWS, Level, mirror, symmetric_fingerprint  # fmt: skip
+from nppsim.levels.level_set import LevelEntry, LevelSet, check_disjoint
+
+from places import ROOT
+
+PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
+MACHINES = {LAUNCH_PAD, ONE_WAY, ZAP_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, BOOST_PAD, MINI_DRONE}
+MACHINES |= {SHOVE_THWUMP, DEATH_BALL}
+FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
+SOLID = 1
+difficulties = st.none() | st.floats(0, 1)
+
+
+def tile_at(level, x, y):
+    """Tile under a position in bytes; the border is solid."""
+    row, column = int(y) // 4 - 1, int(x) // 4 - 1
+    inside = 0 <= row < level.tiles.shape[0] and 0 <= column < level.tiles.shape[1]
+    return int(level.tiles[row, column]) if inside else SOLID
+
+
+def connected(level):
+    """Tiles that are not solid, and how many of them a flood fill from the spawn reaches."""
+    return int((level.tiles != SOLID).sum()), len(reached_tiles(level.tiles, level.records[0].tolist()))
+
+
+def reached_tiles(tiles, record):
+    """Tiles (row, column) that a flood fill from the tile of a record reaches."""
+    passable = tiles != SOLID
+    _, x, y, *_ = record
+    stack, seen = [(y // 4 - 1, x // 4 - 1)], set()
+    while stack:
+        row, column = stack.pop()
+        if (row, column) in seen or not (0 <= row < 23 and 0 <= column < 42) or not passable[row, column]:
+            continue
+        seen.add((row, column))
+        stack += [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+    return seen
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
+@settings(max_examples=300, deadline=None)
+def test_a_generated_level_is_sound(category, seed, difficulty):
+    level, entry = generate(category, seed, difficulty)
+    assert not level.warnings
+    allowed = PLAIN_TYPES | MACHINES if category == "advanced" else PLAIN_TYPES
+    assert {*level.records[:, 0].tolist()} <= allowed
+    assert (level.records[:, 0] == EXIT).sum() == (level.records[:, 0] == EXIT_SWITCH).sum() == 1
+    for kind, x, y, *_ in level.records.tolist():
+        if kind in (0, EXIT, EXIT_SWITCH):
+            assert tile_at(level, x, y) != SOLID, f"type {kind} of {entry.generator} is walled in"
+    passable, reached = connected(level)
+    assert reached == passable, f"{entry.generator} has unconnected parts"
+    positions = level.records[np.isin(level.records[:, 0], (0, EXIT, EXIT_SWITCH)), 1:3]
+    assert len(np.unique(positions // 4, axis=0)) == 3, "spawn, switch and exit stand in different tiles"
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 10**12), difficulty=difficulties)
+@settings(max_examples=100, deadline=None)
+def test_a_level_can_be_made_again_from_its_entry(category, seed, difficulty):
+    level, entry = generate(category, seed, difficulty)
+    assert (entry.category, entry.seed) == (category, seed)
+    np.random.seed(seed % 1000)  # a generator that used the global stream would differ now
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level
+    assert generate(category, seed, difficulty)[0] == level
+
+
+def spans(parameters):
+    """(name, low, high) of each span among the parameters of a recipe, and what is none as (name, value)."""
+    for name, value in parameters.items():
+        if not isinstance(value, tuple) or isinstance(value[0], str):
+            yield name, value
+        else:
+            yield from ((name, *span) for span in (value if isinstance(value[0], tuple) else (value,)))
+
+
+@given(category=st.sampled_from(CATEGORIES), seed=st.integers(0, 1000), easy=st.floats(0, 1), hard=st.floats(0, 1))
+def test_a_difficulty_narrows_spans_towards_their_harder_end(category, seed, easy, hard):
+    easy, hard = sorted((easy, hard))
+    families, parameters = zip(*(recipe(category, seed, d) for d in (None, easy, hard)), strict=True)
+    assert len(set(families)) == 1
+    for whole, low, high in zip(*map(spans, parameters), strict=True):
+        if len(whole) == 2:
+            assert whole == low == high, "what is no span stays as it is"
+            continue
+        name, first, last = whole
+        assert first <= low[1] <= low[2] <= last and first <= high[1] <= high[2] <= last
+        if name in LESS_IS_HARDER:
+            low, high = high, low
+        assert low[1] <= high[1] and low[2] <= high[2], name
+        assert low[2] - low[1] <= max(1, 0.75 * (last - first))
+
+
+def test_each_end_of_a_span_is_reached_by_a_difficulty():
+    assert recipe("medium", 0)[0] != recipe("medium", 1)[0], "the seeds below stand for several families"
+    for seed in range(50):
+        whole, easy, hard = (list(spans(recipe("medium", seed, d)[1])) for d in (None, 0, 1))
+        for (name, *span), (_, *low), (_, *high) in zip(whole, easy, hard, strict=True):
+            if len(span) == 2:
+                least, most = (high, low) if name in LESS_IS_HARDER else (low, high)
+                assert least[0] == span[0] and most[1] == span[1], name
+
+
+@pytest.mark.parametrize("category", ["simplest", "simpler", "simple", "medium", "complex", "exploration"])
+def test_the_way_grows_with_the_difficulty(category):
+    lengths = [
+        LevelBank([generate(category, seed, difficulty)[0] for seed in range(60)]).path_length.mean()
+        for difficulty in (0, 0.5, 1)
+    ]
+    assert lengths[0] < 0.95 * lengths[1] < 0.95**2 * lengths[2], lengths
+
+
+@pytest.mark.parametrize("difficulty", [-0.1, 1.1, float("nan")])
+def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
+    with pytest.raises(ValueError, match=r"difficulty .* must lie between 0 and 1"):
+        generate("simple", 0, difficulty)
+    with pytest.raises(GenerateError, match=r"difficulty .* must lie between 0 and 1"):
+        make_level_set(tmp_path / "set", ["simple"], 1, 0, difficulty=difficulty)
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_levels_of_a_category_are_varied(category):
+    made = [generate(category, seed) for seed in range(300)]
+    assert {entry.generator for _, entry in made} == {family for family, _ in RECIPES[category]}
+    assert len({symmetric_fingerprint(level) for level, _ in made}) > 290
+    assert len({level.spawn for level, _ in made}) > 200
+
+
+@pytest.mark.parametrize(
+    ("category", "digest"),
+    [("simplest", "c7e7fc0fc701fb79"), ("simpler", "2d55d54ca5dbfd95"), ("simple", "914abfa3efcaf673")],
+)
+def test_a_seed_stands_for_the_same_level_as_when_the_shipped_levels_were_made(category, digest):
+    fingerprints = "".join(generate(category, seed)[0].fingerprint for seed in range(200))
+    assert hashlib.sha256(fingerprints.encode()).hexdigest()[:16] == digest
+
+
+def test_no_category_collapses_to_a_few_shapes():
+    measured = variety((category, generate(category, seed)[0]) for category in CATEGORIES for seed in range(100))
+    for category, found in measured.items():
+        assert found.levels == found.distinct_levels == 100, category
+        assert found.distinct_layouts >= FEWEST_LAYOUTS, category
+        assert len(np.unique(found.values[:, 0])) >= 30, f"{category}: lengths of the ways"
+
+
+def test_hazards_follow_the_names_of_the_categories():
+    names = ("simplest", "simplest_few_mines", "simplest_with_mines", "mine_heavy")
+    measured = variety((name, generate(name, seed)[0]) for name in names for seed in range(60))
+    medians = [np.median(measured[name].values[:, MEASURES.index("hazards")]) for name in names]
+    assert medians[0] == 0 and medians == sorted(set(medians)), medians
+
+
+def test_all_machines_occur_in_advanced_levels():
+    kinds = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
+    assert kinds >= MACHINES
+
+
+def test_the_way_of_a_level_is_measured():
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[2, 0:12] = tiles[2:12, 11] = tiles[11, 11:30] = 0  # right, down, right
+    level = Level.build(tiles, (6, 14), exits=[((38, 14), (122, 50))], entities=[(MINE, 60, 50)])
+    found = variety([("mine", level), ("mine", mirror(level))])["mine"]
+    assert (found.levels, found.distinct_levels, found.distinct_layouts) == (2, 1, 1)
+    assert found.values[0, 1:].tolist() == found.values[1, 1:].tolist() == [2, 1, 1]
+    assert 24 * (11 + 9 + 18) - 60 < found.values[0, 0] < 24 * (11 + 9 + 18 + 8)  # a mine makes the way longer
+
+
+def test_beside_a_mine_on_a_wall_there_is_room_to_pass():
+    rng = np.random.default_rng(0)
+    tiles = np.zeros((3, 12), np.uint8)
+    tiles[2, 6:] = 1  # two tiles high at the right, three at the left
+    mines = line_with_mines(rng, tiles, 99, [(2, 10)])
+    assert len(mines) >= 2
+    for _, x, y in mines:
+        assert max(abs(x - 2), abs(y - 10)) >= 4 * 2
+        assert min(x % 4, y % 4) == 1 or max(x % 4, y % 4) == 3, "6 px from the wall"
+    assert all(max(abs(a[1] - b[1]), abs(a[2] - b[2])) >= 9 for a in mines for b in mines if a is not b)
+    assert line_with_mines(rng, np.zeros((1, 30), np.uint8), 99, []) == [], "nobody could pass"
+
+
+def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
+    with_door = 0
+    for seed in range(40):
+        level = chambers(seed, grid=((2, 3), (1, 2)), width=(5, 9), height=(4, 7), doors=(1, 1))
+        tiles = level.tiles.copy()
+        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_DOOR].tolist():
+            tiles[y // 4 - 1, x // 4 - 1] = SOLID  # as if the door filled a tile of its corridor
+        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_SWITCH].tolist():
+            with_door += 1
+            assert (y // 4 - 1, x // 4 - 1) in reached_tiles(tiles, level.records[0].tolist())
+    assert with_door >= 30
+
+
+def test_an_unknown_station_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown stations lift; choose from launch, bounce"):
+        course(0, kinds=("lift",), stations=(1, 1), height=(12, 14))
+
+
+def test_every_family_is_used():
+    assert {family for recipes in RECIPES.values() for family, _ in recipes} == set(FAMILIES)
+
+
+def test_simplest_levels_have_no_mines_and_no_deep_falls():
+    for seed in range(200):
+        level, _ = generate("simplest", seed)
+        assert not np.isin(level.records[:, 0], (1, 21)).any()
+        rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+        assert np.ptp(rows) + 1 <= 7, "a fall of more than 7 tiles can kill"
+
+
+def test_a_cave_turns_heights_into_tiles():
+    ground = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 4), (4, 2), (2, 1), (1, 1), (1, 0)])
+    ceiling = level_ground(9, 1)
+    assert Cave(ground, ceiling, 4).tiles().tolist() == [
+        [2] * 9,
+        [0] * 9,
+        [0, 0, 0, 8, 1, 9, 0, 0, 0],
+        [0, 20, 24, 1, 1, 1, 25, 4, 21],
+    ]
+    upside_down = Cave(level_ground(4), np.array([(0, 2), (2, 1), (1, 0), (0, 1)]), 2)
+    assert upside_down.tiles()[0].tolist() == [7, 22, 18, 19]
+    assert Cave(sections((1, 0), (1, 4)), level_ground(2), 3).tiles()[:, 1].tolist() == [0, 1, 1]
+
+
+def test_standing_is_12_px_above_the_ground():
+    cave = Cave(np.array([(0, 0), (2, 2), (2, 4)]), level_ground(3), 4)
+    assert [cave.standing(column) for column in range(3)] == [(2, 14), (6, 10), (10, 8)]
+    assert cave.flat() == [0, 1]
+
+
+def test_a_shaft_with_platforms_leaves_a_way_past_each_of_them():
+    for seed in range(50):
+        level = vertical(seed, width=(3, 5), height=(8, 14), climb=True, platforms=True)
+        rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+        assert ROWS >= len(rows) >= 8
+        assert (level.tiles[rows] != SOLID).any(axis=1).all()
+
+
+def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
+    level, entry = generate("advanced", 96146)
+    assert entry.generator == "course"
+    rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
+    thwumps = level.records[level.records[:, 0] == THWUMP]
+    assert len(thwumps) and (thwumps[:, 2] // 4 - 1 >= rows.min()).all()
+
+
+def test_an_unknown_category_or_kind_is_an_error_that_lists_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"'hard' has no generators yet; choose from simplest, simplest_few_mines"):
+        generate("hard", 0)
+    with pytest.raises(GenerateError, match="choose from simplest, simplest_few_mines"):
+        make_level_set(tmp_path / "set", ["hard"], 1, 0)
+    with pytest.raises(GenerateError, match="workers=0; give at least 1"):
+        make_level_set(tmp_path / "set", ["simple"], 1, 0, workers=0)
+    with pytest.raises(ValueError, match="kind='round'; use 'flat'"):
+        chamber(0, width=(6, 8), height=(4, 5), kind="round")
+
+
+def test_a_level_set_holds_distinct_levels_of_each_category(tmp_path):
+    level_set = make_level_set(tmp_path / "set", ["simplest", "simple"], 60, seed=3)
+    assert [len(level_set.indices(category)) for category in level_set.categories] == [60, 60]
+    assert level_set.categories == ("simplest", "simple")
+    assert len({symmetric_fingerprint(level) for level in level_set}) == 120
+    assert all(entry.par_frames is None for entry in level_set.entries)
+    entry = level_set.entries[17]  # parameters were written to JSON and read back
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[17]
+
+
+def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_path):
+    def stop_at_20(category, made):
+        if category == "simpler" and made == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0, progress=stop_at_20)
+    assert len(LevelSet.open(tmp_path / "a")) == 50
+    resumed = make_level_set(tmp_path / "a", ["simplest", "simpler"], 30, seed=0)
+    straight = make_level_set(tmp_path / "b", ["simplest", "simpler"], 30, seed=0)
+    assert resumed.entries == straight.entries
+
+
+def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
+    train = make_level_set(tmp_path / "train", ["simplest"], 200, seed=0)
+    test = make_level_set(tmp_path / "test", ["simplest"], 50, seed=1, exclude=[train])
+    check_disjoint(train, test)
+    same = make_level_set(tmp_path / "same", ["simplest"], 50, seed=0, exclude=[train])  # the next levels of the stream
+    check_disjoint(train, same)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_set_begun_without_exclude_is_not_completed_with_it(tmp_path, turned):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0)
+    shared = mirror(level_set[2]) if turned else level_set[2]
+    other = LevelSet.write(tmp_path / "other", [(shared, level_set.entries[2])])
+    with pytest.raises(GenerateError, match=r"level simple/.*map is in .*other too, .* without --exclude"):
+        make_level_set(tmp_path / "set", ["simple"], 4, seed=0, exclude=[other])
+    assert len(LevelSet.open(tmp_path / "set")) == 3
+
+
+def test_a_folder_made_with_another_seed_is_refused(tmp_path):
+    make_level_set(tmp_path / "set", ["simplest"], 2, seed=0)
+    with pytest.raises(GenerateError, match=r"simplest/000000\.map was made with --seed 0, not with --seed 1"):
+        make_level_set(tmp_path / "set", ["simplest"], 2, seed=1)
+
+
+def test_a_folder_made_with_another_difficulty_is_refused(tmp_path):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2)
+    entry = level_set.entries[0]
+    assert FAMILIES[entry.generator](entry.seed, **entry.parameters) == level_set[0]
+    assert make_level_set(tmp_path / "set", ["simple"], 3, seed=0, difficulty=0.2).entries == level_set.entries
+    for other in (None, 0.8):
+        with pytest.raises(
+            GenerateError, match=rf"simple/000000\.map was made by .*; difficulty {other} gives .*use the"
+        ):
+            make_level_set(tmp_path / "set", ["simple"], 4, seed=0, difficulty=other)
+
+
+def test_unfinished_levels_of_another_difficulty_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset_module, "PATIENCE", 5)
+    with pytest.raises(GenerateError, match="nothing new in 5 candidates"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.2, verify=lambda level: None)
+    with pytest.raises(GenerateError, match=r"simple/000000\.map was made by .*; difficulty 0\.8 gives"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0, difficulty=0.8, verify=lambda level: 1)
+
+
+def test_a_folder_with_levels_from_elsewhere_is_refused(tmp_path):
+    LevelSet.write(tmp_path / "set", [(generate("simple", 1)[0], LevelEntry("mine", seed=1))])
+    with pytest.raises(GenerateError, match=r"mine/000000\.map was made by other means, not with --seed 0"):
+        make_level_set(tmp_path / "set", ["simple"], 1, seed=0)
+
+
+def test_levels_that_nobody_finished_are_not_completed_with_verified_ones(tmp_path):
+    main(["generate", "simple", str(tmp_path / "set"), "--count", "2"])
+    with pytest.raises(
+        GenerateError, match=r"simple/000000\.map has no par_frames, .* \(2 such levels\); make verified"
+    ):
+        make_level_set(tmp_path / "set", ["simple"], 2, seed=0, verify=lambda level: 1)
+    assert len(make_level_set(tmp_path / "set", ["simple"], 3, seed=0)) == 3
+
+
+def die(level):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_an_error_and_no_endless_wait(tmp_path):
+    with pytest.raises(GenerateError, match="a worker process died, .* fewer workers"):
+        make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=die, workers=2)
+
+
+def test_a_category_that_runs_out_of_levels_is_an_error_and_what_was_made_stays(tmp_path, monkeypatch):
+    monkeypatch.setitem(RECIPES, "simplest", (("seven", {}),))
+    monkeypatch.setitem(FAMILIES, "seven", lambda seed: minimal(seed % 7, width=(3, 8), height=(1, 2)))
+    monkeypatch.setattr(dataset_module, "PATIENCE", 20)
+    with pytest.raises(GenerateError, match=r"'simplest' gave 7 distinct levels of 10 and then nothing new in 20"):
+        make_level_set(tmp_path / "set", ["simplest"], 10, seed=0)
+    assert len(LevelSet.open(tmp_path / "set")) == 7
+
+
+def frames_of_high_levels(level):
+    """A stand-in for the planner: levels that begin in the lower half cannot be finished."""
+    return int(level.spawn[1]) if level.spawn[1] < 300 else None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_levels_that_cannot_be_finished_are_kept_apart(tmp_path, workers):
+    level_set = make_level_set(tmp_path / "set", ["simple"], 20, seed=5, verify=frames_of_high_levels, workers=workers)
+    assert [entry.par_frames for entry in level_set.entries] == [level.spawn[1] for level in level_set]
+    assert [entry.seed for entry in level_set.entries] == sorted(entry.seed for entry in level_set.entries)
+    assert len(LevelSet.open(tmp_path / "set")) == 20, "the others are no part of the set"
+    unfinished = LevelSet.open(tmp_path / "set" / UNFINISHED)
+    assert all(frames_of_high_levels(level) is None for level in unfinished)
+    assert {entry.par_frames for entry in unfinished.entries} == {None}
+    assert count_unfinished(tmp_path / "set") == {"simple": len(unfinished)}
+    seeds = [entry.seed for entry in (*level_set.entries, *unfinished.entries)]
+    assert sorted(seeds) == list(range(5 * 10**9, max(seeds) + 1)), "no level is lost or counted twice"
+
+
+def test_without_levels_that_cannot_be_finished_there_is_no_folder_for_them(tmp_path):
+    make_level_set(tmp_path / "set", ["simple"], 5, seed=5, verify=lambda level: 1)
+    assert not (tmp_path / "set" / UNFINISHED).exists() and count_unfinished(tmp_path / "set") == {}
+
+
+@given(
+    verified=st.lists(st.integers(1, 40), max_size=3),
+    writes=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=4),
+    save_every=st.sampled_from([0.0, 1e9]),
+)
+@settings(max_examples=20, deadline=None)
+@example(verified=[], writes=[(2, True), (3, True), (4, True)], save_every=1e9)
+def test_interruptions_at_any_moment_leave_no_trace(tmp_path_factory, verified, writes, save_every):
+    """verified: candidates after which a try is interrupted.  writes: the same for indices written, and whether the process
+    is killed, so that nothing is written any more."""
+    folder = tmp_path_factory.mktemp("sets")
+    write_index = levelset_module._write_index
+
+    def make(name, verify=frames_of_high_levels, write=write_index):
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(dataset_module, "SAVE_EVERY_S", save_every)
+            patch.setattr(levelset_module, "_write_index", write)
+            make_level_set(folder / name, ["simplest", "simple"], 4, seed=5, verify=verify)
+
+    def stopping(after, what, killed=False):
+        calls = itertools.count(1)
+
+        def call(*arguments):
+            number = next(calls)
+            if killed and number > after:
+                raise KeyboardInterrupt
+            result = what(*arguments)
+            if number == after:
+                raise KeyboardInterrupt
+            return result
+
+        return call
+
+    def contents(name):
+        sets = [LevelSet.open(folder / name), LevelSet.open(folder / name / UNFINISHED)]
+        return [(level_set.entries, list(level_set)) for level_set in sets]
+
+    for after in verified:
+        make("stopped", verify=stopping(after, frames_of_high_levels))
+    for after, killed in writes:
+        make("stopped", write=stopping(after, write_index, killed))
+    make("stopped")
+    make("straight")
+    assert contents("stopped") == contents("straight")
+
+
+@pytest.fixture
+def script(monkeypatch):
+    path = ROOT / "scripts" / "generate_levels.py"
+    spec = importlib.util.spec_from_file_location("generate_levels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "par_frames", frames_of_high_levels)  # the planner has its own tests
+    return module
+
+
+def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsys):
+    out = str(tmp_path / "set")
+    assert script.main(["--category", "simplest", "--count", "5", "--seed", "0", "--out", out]) == 0
+    assert "5 levels of category simplest" in capsys.readouterr().out
+    assert all(entry.par_frames for entry in LevelSet.open(out).entries)
+    assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 2
+    assert "error: " in capsys.readouterr().err
+    assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 2
+    assert capsys.readouterr().err.startswith("error: workers=0; give at least 1")
+    inside = f"{out}/index.json/inner"
+    assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 2
+    assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
+
+
+def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, capsys):
+    arguments = [
+        "--category",
+        "simple",
+        "--count",
+        "6",
+        "--seed",
+        "5",
+        "--out",
+        str(tmp_path / "set"),
+        "--difficulty",
+        "0.5",
+    ]
+    assert script.main(arguments) == 0
+    lost = len(LevelSet.open(tmp_path / "set" / UNFINISHED))
+    told = f"6 levels of category simple; the planner could not finish {lost} more ({lost / (6 + lost):.1%})"
+    assert told in capsys.readouterr().out
+    assert script.main(arguments) == 0
+    assert told in capsys.readouterr().out, "nothing is made or counted a second time"
+    assert script.main([*arguments[:-1], "0.9"]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys):
+    make_level_set(tmp_path / "set", ["simplest", "medium"], 5, seed=0)
+    assert script.main(["--report", str(tmp_path / "set")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["category", "levels", "distinct", "layouts", *MEASURES]
+    assert [line.split()[:3] for line in lines[1:]] == [["simplest", "5", "5"], ["medium", "5", "5"]]
+    assert script.main(["--report", str(tmp_path / "nowhere")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        script.main(["--count", "5"])

@@ -1,0 +1,257 @@
+"""Level: reading, writing, warnings, errors, and the mirror image."""
+
+import copy
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from nppsim.levels.kinds import EXIT, EXIT_SWITCH
+from nppsim.levels.level import (
+    COUNTS_OFFSET,
+    RECORDS_OFFSET,
+    TILES_OFFSET,
+    Level,
+    LevelError,
+    mirror,
+    symmetric_fingerprint,
+)
+
+from places import SHARED
+
+CONFORMANCE = SHARED / "conformance"
+SPAWN = (0, 40, 50, 0, 0)
+
+
+def open_tiles():
+    return np.zeros((23, 42), dtype=np.uint8)
+
+
+def level_of(*records, **settings):
+    return Level(open_tiles(), np.array([SPAWN, *records]), **settings)
+
+
+@st.composite
+def levels(draw):
+    tiles = draw(hnp.arrays(np.uint8, (23, 42), elements=st.integers(0, 37), fill=st.just(0)))
+    others = draw(hnp.arrays(np.uint8, st.tuples(st.integers(0, 12), st.just(5))))
+    others[:, 0] %= 30
+    counts = draw(st.one_of(st.none(), st.integers(0, 255))), draw(st.one_of(st.none(), st.integers(0, 255)))
+    title = draw(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=128))
+    return Level(tiles, np.vstack([[SPAWN], others]), exit_count=counts[0], ball_count=counts[1], title=title)
+
+
+@given(levels())
+@settings(max_examples=60, deadline=None)
+def test_a_level_written_and_read_is_the_same_level(level):
+    again = Level.from_bytes(level.to_bytes())
+    assert again == level and hash(again) == hash(level)
+    assert (again.tiles == level.tiles).all() and (again.records == level.records).all()
+    assert (again.exit_count, again.ball_count, again.title) == (level.exit_count, level.ball_count, level.title)
+    assert again.to_bytes() == level.to_bytes()
+
+
+@given(levels())
+@settings(max_examples=60, deadline=None)
+def test_the_mirror_image_of_the_mirror_image_is_the_level(level):
+    image = mirror(level)
+    assert mirror(image) == level
+    assert symmetric_fingerprint(image) == symmetric_fingerprint(level)
+    assert image.spawn == (1056 - level.spawn[0], level.spawn[1])
+
+
+@pytest.mark.parametrize("file", ["synthetic.h5", "replays.h5"])
+def test_every_conformance_level_survives_the_round_trip(file):
+    if not (CONFORMANCE / file).exists():
+        pytest.skip(f"needs the conformance traces, {file}, beside the repository")
+    with h5py.File(CONFORMANCE / file) as traces:
+        for theme, cases in traces.items():
+            for case, trace in cases.items():
+                data = trace["map"][:].tobytes()
+                level = Level.from_bytes(data, f"{theme}/{case}")
+                assert Level.from_bytes(level.to_bytes()) == level, level.name
+                assert level.to_bytes()[TILES_OFFSET:COUNTS_OFFSET] == data[TILES_OFFSET:COUNTS_OFFSET], level.name
+                assert level.to_bytes()[RECORDS_OFFSET:] == data[RECORDS_OFFSET : RECORDS_OFFSET + level.records.size]
+                assert level.to_bytes()[COUNTS_OFFSET + 2 * EXIT] == data[COUNTS_OFFSET + 2 * EXIT], level.name
+                if file == "synthetic.h5":  # well-formed; the recorded levels have some damaged ones
+                    assert not level.warnings, level.name
+
+
+def test_load_and_save_use_the_path_as_name(tmp_path):
+    level_of(title="two words").save(tmp_path / "a.map")
+    level = Level.load(tmp_path / "a.map")
+    assert level.name == str(tmp_path / "a.map") and level.title == "two words"
+    assert level.spawn == (240.0, 300.0)
+
+
+def test_build_lays_records_out_as_n_plus_plus_pairs_them():
+    level = Level.build(
+        open_tiles(),
+        (40, 50),
+        exits=[((1, 2), (3, 4)), ((5, 6), (7, 8))],
+        locked_doors=[((9, 10), (11, 12), 2)],
+        trap_doors=[((13, 14), (15, 16), 0)],
+        entities=[(21, 17, 18), (1, 19, 20), (5, 21, 22, 6)],
+    )
+    assert level.records.tolist() == [
+        [0, 40, 50, 0, 0],
+        [1, 19, 20, 0, 0],
+        [3, 3, 4, 0, 0],
+        [3, 7, 8, 0, 0],
+        [4, 1, 2, 0, 0],
+        [4, 5, 6, 0, 0],
+        [5, 21, 22, 6, 0],
+        [6, 11, 12, 2, 0],
+        [7, 9, 10, 0, 0],
+        [8, 15, 16, 0, 0],
+        [9, 13, 14, 0, 0],
+        [21, 17, 18, 0, 0],
+    ]
+    assert level.exit_count == 2 and not level.warnings
+
+
+def test_build_refuses_a_door_among_the_entities():
+    with pytest.raises(LevelError, match="is a locked door; give it as .*locked_doors"):
+        Level.build(open_tiles(), (40, 50), entities=[(6, 1, 2, 0)])
+
+
+def test_a_level_cannot_be_changed():
+    tiles = open_tiles()
+    level = Level(tiles, np.array([SPAWN]))
+    tiles[0, 0] = 1  # the level has its own copy
+    assert level.tiles[0, 0] == 0
+    for same in (level, pickle.loads(pickle.dumps(level)), copy.deepcopy(level)):
+        assert same == level
+        for array in (same.tiles, same.records):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
+        with pytest.raises(AttributeError):
+            same.tiles = tiles
+
+
+def test_equality_is_about_content_not_about_names():
+    assert level_of(name="a", title="b") == level_of(name="c")
+    assert level_of() != level_of((1, 5, 5, 0, 0))
+    assert level_of() != level_of(exit_count=1)
+    assert len({level_of(), level_of(name="a"), level_of((2, 5, 5, 0, 0))}) == 2
+
+
+@pytest.mark.parametrize("length", [0, 183, 1234])
+def test_a_file_that_is_cut_off_is_an_error_that_names_both_lengths(length):
+    with pytest.raises(LevelError, match=rf"short\.map: {length} bytes; .*at least 1235"):
+        Level.from_bytes(bytes(length), "short.map")
+
+
+def test_a_file_that_is_no_level_is_an_error():
+    with pytest.raises(LevelError, match=r"notes\.txt: byte 1230: the first record has type 110.*no N\+\+ map"):
+        Level.from_bytes(b"notes " * 500, "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("tiles", "records", "message"),
+    [
+        (np.zeros((42, 23), int), [SPAWN], r"shape \(42, 23\).*needed is \(23, 42\)"),
+        (np.full((23, 42), 256), [SPAWN], r"tiles of dtype int64 hold 256\.\.256; needed are integers 0\.\.255"),
+        (np.full((23, 42), 0.5), [SPAWN], "tiles of dtype float64"),
+        (open_tiles(), np.zeros((0, 5), int), r"records have shape \(0, 5\)"),
+        (open_tiles(), [SPAWN, (1, 2, -3, 0, 0)], r"records of dtype int64 hold -3\.\.50"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_errors_that_say_what_is_needed(tiles, records, message):
+    with pytest.raises(LevelError, match=f"^mine: .*{message}"):
+        Level(tiles, np.array(records), name="mine")
+
+
+def test_a_title_that_does_not_fit_is_an_error():
+    with pytest.raises(LevelError, match="at most 128 ASCII"):
+        level_of(title="x" * 129)
+
+
+def warning_of(level):
+    assert len(level.warnings) == 1, level.warnings
+    return level.warnings[0]
+
+
+def test_orientations_and_modes_that_do_not_exist_are_masked_with_a_warning():
+    level = level_of((10, 1, 2, 11, 0))
+    assert level.records[1, 3] == 3 and warning_of(level).startswith("byte 1238: orientation 11 of a launch pad")
+    level = level_of((14, 9, 9, 1, 6))
+    assert level.records[1, 4] == 2 and warning_of(level).startswith("byte 1239: mode 6 of a zap drone")
+    level = level_of((1, 1, 2, 200, 200))  # mines have neither
+    assert level.records[1].tolist() == [1, 1, 2, 200, 200] and not level.warnings
+
+
+def test_an_incomplete_last_record_is_ignored_with_a_warning():
+    data = level_of((1, 2, 3, 0, 0)).to_bytes()
+    level = Level.from_bytes(data + b"\1\2")
+    assert len(level.records) == 2 and warning_of(level) == "byte 1240: the last record has 2 of 5 bytes; it is ignored"
+
+
+@pytest.mark.parametrize(
+    ("records", "place"),
+    [
+        ([(EXIT, 5, 5, 0, 0)], "byte 1235: the exit door has its switch record at byte 1240, beyond the end"),
+        ([(6, 5, 5, 0, 0)], "byte 1235: the locked door has its switch record at byte 1240, beyond the end"),
+        ([(8, 5, 5, 0, 0)], "byte 1235: the trap door has its switch record at byte 1240, beyond the end"),
+        ([(EXIT, 5, 5, 0, 0), (2, 5, 5, 0, 0)], "byte 1235: the exit door .* which has type 2 instead of 4"),
+    ],
+)
+def test_a_door_without_switch_record_is_a_warning(records, place):
+    import re
+
+    assert re.match(place, warning_of(level_of(*records)))
+
+
+def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warning():
+    data = bytearray(level_of((EXIT, 5, 5, 0, 0), (EXIT_SWITCH, 6, 6, 0, 0)).to_bytes())
+    data[1156] = 2
+    level = Level.from_bytes(data)
+    assert level.exit_count == 2 and level.to_bytes()[1156] == 2
+    assert level.warnings[0].startswith("byte 1156: the stated number of exit door records (type 3) is 2, found are 1")
+    assert "beyond the end" in level.warnings[1]
+
+
+def test_what_creates_nothing_is_a_warning():
+    assert "byte 1235: entity type 99 (unknown; the first of 2 such records)" in warning_of(
+        level_of((99, 0, 0, 0, 0), (200, 0, 0, 0, 0))
+    )
+    assert "entity type 18 (rocket turret;" in warning_of(level_of((18, 0, 0, 0, 0)))
+    tiles = open_tiles()
+    tiles[2, 3] = tiles[5, 5] = 40
+    assert warning_of(Level(tiles, np.array([SPAWN]))).startswith(
+        f"byte {184 + 2 * 42 + 3}: tile id 40 at column 3, row 2 (the first of 2)"
+    )
+
+
+def test_what_moves_on_the_half_cells_and_stands_in_the_border_is_a_warning():
+    told = warning_of(level_of((20, 100, 97, 0, 0), (20, 1, 1, 0, 0)))
+    assert told.startswith(
+        "byte 1235: a thwump (type 20; the first of 2 such records) stands in the border, at (600, 582) px"
+    )
+    assert not level_of((26, 4, 96, 0, 0), (17, 0, 0, 0, 0)).warnings
+
+
+def test_more_records_than_can_be_used_are_refused():
+    with pytest.raises(LevelError, match="16384 records; at most 16383 can be used"):
+        level_of(*[(1, 9, 9, 0, 0)] * 16383)
+
+
+def test_a_later_record_of_type_0_is_kept_without_a_word():
+    assert not level_of((0, 9, 9, 0, 0)).warnings
+
+
+def test_a_first_record_that_is_no_spawn_is_used_as_one_with_a_warning_if_the_tiles_look_right():
+    level = Level(open_tiles(), np.array([(46, 82, 1, 0, 3)]))
+    assert level.spawn == (492.0, 6.0) and "type 46 instead of 0" in level.warnings[0]
+
+
+def test_the_mirror_image_exchanges_left_and_right():
+    tiles = open_tiles()
+    tiles[3, 0], tiles[4, 1] = 8, 3
+    image = mirror(Level(tiles, np.array([SPAWN, (10, 8, 9, 1, 0), (14, 8, 9, 0, 2), (1, 8, 9, 1, 1)])))
+    assert image.tiles[3, 41] == 9 and image.tiles[4, 40] == 5
+    assert image.records.tolist() == [[0, 136, 50, 0, 0], [10, 168, 9, 3, 0], [14, 168, 9, 4, 3], [1, 168, 9, 1, 1]]

@@ -1,0 +1,207 @@
+"""Level sets: the index, plain folders, what goes wrong with either, and the disjointness of train and test."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nppsim.levels.level import Level, mirror
+from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint
+
+
+def level_with_spawn(x):
+    return Level(np.zeros((23, 42), dtype=np.uint8), np.array([(0, x, 50, 0, 0)]))
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A set of three levels in two categories."""
+    LevelSet.write(
+        tmp_path / "set",
+        [
+            (level_with_spawn(10), LevelEntry("simple", "hills", {"width": [3, 5]}, 7, par_frames=99)),
+            (level_with_spawn(20), LevelEntry("easy")),
+            (level_with_spawn(30), LevelEntry("simple")),
+        ],
+    )
+    return tmp_path / "set"
+
+
+def edit_index(path, change):
+    index = json.loads((path / INDEX).read_text())
+    change(index)
+    (path / INDEX).write_text(json.dumps(index))
+
+
+def test_what_was_written_is_read(path):
+    level_set = LevelSet.open(path)
+    assert len(level_set) == 3
+    assert level_set.categories == ("simple", "easy")
+    assert [level_set.category(i) for i in range(3)] == ["simple", "easy", "simple"]
+    assert level_set.indices("simple").tolist() == [0, 2] and level_set.indices("simple").dtype == np.int64
+    assert list(level_set) == [level_with_spawn(x) for x in (10, 20, 30)]
+    assert level_set[-1] == level_with_spawn(30)
+    assert level_set.entries[0] == LevelEntry(
+        "simple", "hills", {"width": [3, 5]}, 7, 99, "simple/000000.map", level_with_spawn(10).fingerprint
+    )
+    assert level_set[0].name == str(path / "simple" / "000000.map")
+
+
+def test_append_adds_levels_under_free_names(path):
+    level_set = LevelSet.append(path, [(level_with_spawn(40), LevelEntry("simple"))])
+    assert level_set.entries[3].file == "simple/000002.map"
+    assert LevelSet.open(path).entries == level_set.entries
+
+
+def test_an_interrupted_append_changes_nothing(path):
+    def levels():
+        yield level_with_spawn(40), LevelEntry("simple")
+        raise KeyboardInterrupt
+
+    before = (path / INDEX).read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        LevelSet.append(path, levels())
+    assert (path / INDEX).read_bytes() == before
+    assert LevelSet.append(path, [(level_with_spawn(50), LevelEntry("simple"))])[3] == level_with_spawn(50)
+
+
+def test_write_and_append_refuse_to_overwrite(path):
+    with pytest.raises(LevelSetError, match="exists already; choose another folder"):
+        LevelSet.write(path, [])
+    with pytest.raises(LevelSetError, match=r"simple/000000\.map is taken"):
+        LevelSet.append(path, [(level_with_spawn(1), LevelEntry("simple", file="simple/000000.map"))])
+    with pytest.raises(LevelSetError, match=r"has no index\.json"):
+        LevelSet.append(path / "simple", [])
+
+
+def test_a_level_is_read_only_when_it_is_asked_for(path):
+    (path / "easy" / "000000.map").unlink()
+    level_set = LevelSet.open(path)
+    assert level_set[0] == level_with_spawn(10)
+    with pytest.raises(LevelSetError, match=r"easy/000000\.map: No such file.*; restore"):
+        level_set[1]
+
+
+def test_a_level_that_was_changed_or_broken_is_an_error_that_names_the_file(path):
+    level_with_spawn(11).save(path / "simple" / "000000.map")
+    (path / "easy" / "000000.map").write_bytes(b"short")
+    level_set = LevelSet.open(path)
+    with pytest.raises(LevelSetError, match=r"simple/000000\.map has fingerprint .* was changed after it was indexed"):
+        level_set[0]
+    with pytest.raises(LevelSetError, match=r"easy/000000\.map: 5 bytes; .*; remove or replace this file"):
+        level_set[1]
+
+
+def test_a_plain_folder_is_a_level_set(tmp_path):
+    for folder, name, x in (("caves", "b", 20), ("caves", "a.map", 10), ("", "first level", 30)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        level_with_spawn(x).save(tmp_path / folder / name)
+    (tmp_path / "README.md").write_text("three levels")
+    (tmp_path / ".hidden").write_text("")
+    level_set = LevelSet.open(tmp_path)
+    assert [entry.file for entry in level_set.entries] == ["caves/a.map", "caves/b", "first level"]
+    assert level_set.categories == ("caves", "uncategorised")
+    assert list(level_set) == [level_with_spawn(x) for x in (10, 20, 30)]
+    assert level_set.fingerprint(1) == level_with_spawn(20).fingerprint
+
+
+def test_a_level_set_inside_a_plain_folder_is_no_part_of_it(path):
+    with pytest.raises(LevelSetError, match="holds no levels of its own, but the level sets set; open one of them"):
+        LevelSet.open(path.parent)
+    (path.parent / "caves").mkdir()
+    level_with_spawn(40).save(path.parent / "caves" / "a.map")
+    assert [entry.file for entry in LevelSet.open(path.parent).entries] == ["caves/a.map"]
+
+
+def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
+    with pytest.raises(LevelSetError, match="nowhere does not exist; give a folder"):
+        LevelSet.open(tmp_path / "nowhere")
+    with pytest.raises(LevelSetError, match="holds no levels"):
+        LevelSet.open(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LevelSetError, match="is a file; give a folder"):
+        LevelSet.open(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["simple.h5", "a.replay", "B.REPLAY"])
+def test_replays_are_not_read_as_levels(tmp_path, name):
+    level_with_spawn(10).save(tmp_path / "a.map")
+    (tmp_path / name).write_bytes(bytes(2000))
+    with pytest.raises(LevelSetError, match=f"{name} holds replays, no level; give a folder of level files"):
+        LevelSet.open(tmp_path)
+
+
+def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):
+    with pytest.raises(LevelSetError, match="no levels of category 'hard'; it has simple, easy"):
+        LevelSet.open(path).indices("hard")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda index: index.update(format="x"), "is not the index of a level set"),
+        (lambda index: index.update(version=2), r"has version 2; this program reads version 1"),
+        (lambda index: index["levels"][1].pop("seed"), r"level 1 has category, .*; needed are exactly the fields"),
+        (lambda index: index["levels"][1].update(extra=1), "level 1 has category, extra"),
+        (lambda index: index["levels"][2].update(par_frames="9"), "level 2: par_frames is '9'; needed is int or null"),
+        (
+            lambda index: index["levels"][0].update(file="../x"),
+            r"level 0: .*file is '\.\./x'; .*stay inside the folder",
+        ),
+        (lambda index: index["levels"][0].update(file="/x"), "stay inside the folder"),
+        (lambda index: index["levels"][0].update(category="a/../../b"), r"category is 'a/\.\./\.\./b', .*stay inside"),
+        (lambda index: index["levels"][0].update(category=""), "level 0 has an empty category"),
+    ],
+)
+def test_a_broken_index_is_an_error_that_names_file_and_place(path, change, message):
+    edit_index(path, change)
+    with pytest.raises(LevelSetError, match=rf"index\.json.*{message}"):
+        LevelSet.open(path)
+
+
+def test_an_index_that_is_no_json_is_an_error(path):
+    (path / INDEX).write_text((path / INDEX).read_text()[:100])
+    with pytest.raises(LevelSetError, match=r"index\.json is not JSON: .*; restore it, or delete it"):
+        LevelSet.open(path)
+
+
+def test_an_index_that_cannot_be_read_is_an_error(path):
+    (path / INDEX).unlink()
+    (path / INDEX).mkdir()
+    with pytest.raises(LevelSetError, match=r"index\.json: cannot be read \("):
+        LevelSet.open(path)
+
+
+def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(folder):
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(LevelSetError, match=r"closed: cannot be read \(Permission denied\); check its permissions"):
+        LevelSet.open(tmp_path)
+
+
+def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_path):
+    train = LevelSet.open(path)
+    fresh = LevelSet.write(tmp_path / "fresh", [(level_with_spawn(41), LevelEntry("simple"))])
+    check_disjoint(train, fresh)
+    for same in (level_with_spawn(20), mirror(level_with_spawn(20)), replace(level_with_spawn(20), title="disguised")):
+        test = LevelSet.write(tmp_path / f"test{hash(same)}{same.title}", [(same, LevelEntry("simple"))])
+        with pytest.raises(LevelSetError, match=r"1 of 1 levels .* simple/000000\.map = easy/000000\.map"):
+            check_disjoint(train, test)
+
+
+def test_a_large_index_opens_without_reading_a_level(path):
+    def enlarge(index):
+        index["levels"] = [dict(index["levels"][0], file=f"simple/{i}.map") for i in range(20_000)]
+
+    edit_index(path, enlarge)
+    assert len(LevelSet.open(path)) == 20_000

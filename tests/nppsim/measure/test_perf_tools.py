@@ -1,0 +1,582 @@
+"""The performance tools at tiny sizes: statistics, keys, every exit status, profiles, A/B of training."""
+
+import importlib.util
+import itertools
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from nppsim.batch import BatchSimulator
+from nppsim.decision import WON
+from nppsim.files import write_json
+from nppsim.generate import generate
+from nppsim.levels.kinds import ENTITY_NAMES
+from nppsim.levels.level import LevelError
+from nppsim.measure import throughput, timing
+from nppsim.measure.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
+from nppsim.planner.search import plan
+from nppsim.replays.playback import find_files, read_file
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+from rl.config import ConfigError
+from rl.experiment import ab
+from rl.judge.results import ResultsError
+
+from places import ROOT
+
+TINY = Settings(envs=4, iterations=20, rounds=3, warmup=5)
+SMALL = ["--envs", "4", "--iterations", "20", "--rounds", "3", "--warmup", "5"]
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+perf_benchmark, profile_multi_config, ab_compare = map(script, ("perf_benchmark", "profile_multi_config", "ab_compare"))
+
+
+class Clock:
+    """Stands for ``perf_counter``: each round takes the next of ``seconds``, over and over."""
+
+    def __init__(self, *seconds):
+        self.seconds, self.now, self.calls = itertools.cycle(seconds), 0.0, 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls % 2 == 0:  # a round's end
+            self.now += next(self.seconds)
+        return self.now
+
+
+class Checks(SimpleNamespace):
+    """In place of a Shadow: counts 2 comparisons a step."""
+
+    def before(self, actions):
+        self.comparisons += self.each
+        self.mismatches += self.wrong
+
+    def after(self, final):
+        pass
+
+    def after_reset(self, levels):
+        pass
+
+
+class Switched(BatchSimulator):
+    """A simulator whose phases and validation are made up: 3000 ns of "ninja", 1000 of "rewards", 2 comparisons a step."""
+
+    each, mismatches = 2, 0
+
+    def __init__(self, *arguments, profile=False, shadow=False, **keywords):
+        super().__init__(*arguments, profile=False, shadow=False, **keywords)
+        self.profiled = profile
+        self.shadow = Checks(comparisons=0, mismatches=0, each=self.each, wrong=self.mismatches) if shadow else None
+
+    step_timing = property(lambda self: {"ninja": 3000.0, "rewards": 1000.0, "events": 10.0} if self.profiled else {})
+
+
+@pytest.fixture
+def steady(monkeypatch):
+    """Every round takes one second on a machine that never changes."""
+    monkeypatch.setattr(throughput, "perf_counter", Clock(1.0))
+    monkeypatch.setattr(throughput, "calibrate", lambda: {"python": 10.0, "numba": 500.0})
+
+
+def altered(path, out, **changes):
+    """A copy of a stored result with other values at "part.name"."""
+    data = json.loads(Path(path).read_text())
+    for place, value in changes.items():
+        *parts, last = place.split("__")
+        target = data
+        for part in parts:
+            target = target[part]
+        target[last] = value(target[last]) if callable(value) else value
+    write_json(out, data)
+    return str(out)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Statistics, by hand
+
+
+def test_statistics_of_rounds():
+    summary = timing.summarise([1.0, 2.0, 3.0, 4.0])
+    assert (summary.mean, summary.min, summary.max, summary.p50) == (2.5, 1.0, 4.0, 2.5)
+    assert summary.sd == pytest.approx((5 / 3) ** 0.5)
+    assert (summary.p95, summary.p99) == pytest.approx((3.85, 3.97))
+    per_s, sd = summary.rate(100)
+    assert per_s == 40.0
+    assert sd == pytest.approx(40 * (5 / 3) ** 0.5 / 2.5)
+
+
+@pytest.mark.parametrize(("cv", "word"), [(0.01, "excellent"), (0.07, "good"), (0.15, "fair"), (0.25, "poor")])
+def test_stability_in_words(cv, word):
+    spread = cv * 2**0.5 / 2  # of two rounds
+    assert timing.summarise([1 - spread, 1 + spread]).cv == pytest.approx(cv)
+    assert timing.summarise([1 - spread, 1 + spread]).stability == word
+
+
+def test_one_round_says_nothing_about_spread():
+    with pytest.raises(timing.TimingError, match="at least two"):
+        timing.summarise([1.0])
+
+
+def test_ratios_of_constant_times_are_exact():
+    for ratio in (timing.ratio_of_means, timing.mean_of_ratios):
+        found = ratio([4.0, 4.0, 4.0], [2.0, 2.0, 2.0])
+        assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    alone = timing.mean_of_ratios([3.0], [2.0])
+    assert (alone.value, alone.low) == (pytest.approx(1.5), None)
+    assert "no interval" in str(alone)
+
+
+def test_pairs_cancel_what_they_share():
+    """Both sides slow down together: the paired interval stays narrow, the unpaired one cannot."""
+    shared = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    paired, unpaired = timing.mean_of_ratios(1.1 * shared, shared), timing.ratio_of_means(1.1 * shared, shared)
+    assert paired.high - paired.low < 1e-9
+    assert unpaired.high - unpaired.low > 0.3
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        found = timing.ratio_of_means(rng.normal(3.0, 0.3, 20), rng.normal(2.0, 0.2, 20))
+        held += found.low <= 1.5 <= found.high
+    assert 0.88 <= held / 200 <= 0.99
+
+
+def test_amdahl():
+    assert timing.amdahl(0.3, 2) == pytest.approx(1 / 0.85)
+    assert timing.amdahl(0, 10) == timing.amdahl(1, 1) == 1
+    with pytest.raises(timing.TimingError):
+        timing.amdahl(1.2, 2)
+
+
+def test_alternation_goes_a_b_b_a():
+    order = []
+    a, b = timing.alternate(lambda: order.append("a") or 1.0, lambda: order.append("b") or 2.0, 3)
+    assert "".join(order) == "abbaab"
+    assert (a.tolist(), b.tolist()) == ([1.0] * 3, [2.0] * 3)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Workloads
+
+
+def test_recorded_play_is_the_recordings_one_after_another():
+    replays = ROOT / "datasets" / "demonstrations" / "simplest.h5"
+    settings = replace(TINY, envs=70, iterations=30)
+    work = recorded_play(replays, settings)
+    player = throughput.Player(work)
+    wins = 0
+    for _ in range(settings.rows):
+        player.play(1)
+        finished = player.simulator.finished
+        wins += len(finished)
+        assert (player.simulator.episode[finished]["outcome"] == WON).all()
+    player.check_end()
+    assert wins > 70
+
+
+def test_recorded_play_that_goes_astray_is_an_error():
+    work = recorded_play(ROOT / "datasets" / "demonstrations" / "simplest.h5", TINY)
+    player = throughput.Player(replace(work, actions=np.zeros_like(work.actions)))
+    player.play(TINY.rows)
+    with pytest.raises(timing.TimingError, match="astray"):
+        player.check_end()
+
+
+def test_recordings_that_cannot_be_used_are_counted(tmp_path):
+    good = next(read_file(find_files([ROOT / "datasets" / "demonstrations"])[0]))
+    good.save(tmp_path / "good.replay")
+    Replay(good.level, good.inputs[: good.frames // 2 // 4 * 4]).save(tmp_path / "cut.replay")
+    Replay(good.level, np.array([0, 1, 0, 1, 2] * 20, np.uint8)).save(tmp_path / "off_grid.replay")
+    work = recorded_play(tmp_path, TINY)
+    assert work.source == "1 recordings"
+    assert sorted(work.notes) == [
+        "left out: 1 of 3 replays lie off the grid of frame-skip 4",
+        "left out: 1 of 3 replays stop before their episode ends",
+    ]
+    (tmp_path / "good.replay").unlink()
+    with pytest.raises(timing.TimingError, match="no replay can be used"):
+        recorded_play(tmp_path, TINY)
+
+
+def test_a_replay_set_is_played_like_its_replays(tmp_path):
+    levels = [generate("simplest", seed)[0] for seed in range(2)]
+    replays = [Replay(level, plan(level).inputs) for level in levels]
+    (tmp_path / "files").mkdir()
+    with ReplayWriter(tmp_path / "sets.h5") as writer:
+        for i, replay in enumerate(replays):
+            replay.save(tmp_path / "files" / f"{i}.replay")
+            writer.append(replay)
+    one, other = recorded_play(tmp_path / "sets.h5", TINY), recorded_play(tmp_path / "files", TINY)
+    assert one.source == other.source == "2 recordings"
+    assert one.actions.tobytes() == other.actions.tobytes()
+
+
+def test_random_levels_have_the_wanted_densities():
+    levels = random_levels(20, 0, density=0.2, entity_density=0.05)
+    assert np.mean([level.tiles > 0 for level in levels]) == pytest.approx(0.2, abs=0.01)
+    assert {len(level.records) - 1 - 6 for level in levels} == {round(0.05 * 23 * 42)}  # beside exit and two doors
+    work = random_play(levels, TINY, "x")
+    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in KINDS} | {"locked door", "trap door"}
+
+
+def test_the_key_tells_equal_work_from_other_work():
+    def key(first_level=0, **changes):
+        return random_play(generated_levels("simplest", 3, first_level), replace(TINY, **changes), "x").key
+
+    assert key() == key()
+    assert key()["levels"] != key(first_level=1)["levels"]
+    assert key()["actions"] != key(seed=1)["actions"]
+
+
+def test_too_many_actions_are_refused_before_they_are_made():
+    with pytest.raises(timing.TimingError, match="GiB"):
+        Settings(envs=1024, iterations=20_000)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# perf_benchmark.py: every exit status
+
+
+@pytest.fixture
+def stored(steady, tmp_path, capsys):
+    """A stored result of 80 decisions/s."""
+    path = tmp_path / "results" / "before.json"
+    assert perf_benchmark.main([*SMALL, "--phase", "before", "--output", str(path)]) == 0
+    assert "excellent" in capsys.readouterr().out
+    return path
+
+
+def test_a_good_run_is_stored_with_all_that_it_belongs_to(stored):
+    data = throughput.load_result(stored)
+    assert data["decisions_per_s"] == 80.0  # 4 environments, 20 decisions a round, 1 s
+    assert (data["round_s"], data["calibration"]["numba"]) == ([1.0] * 3, [500.0] * 3)
+    assert set(data["machine"]) == {"cpu", "cores", "system"}
+    assert set(data["versions"]) == {"python", "numba", "numpy", "llvmlite"}
+    assert re.fullmatch("[0-9a-f]{16}", data["build"]["source_digest"])
+    assert data["settings"]["envs"] == 4
+    assert data["coverage"]["exit door"] == 40
+    assert not list(stored.parent.glob(".*"))  # no temporary file stays
+
+
+def test_an_unstable_run_ends_with_1_and_is_not_stored(steady, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(throughput, "perf_counter", Clock(1.0, 2.0))
+    flags = [*SMALL, "--output", str(tmp_path / "x.json")]
+    assert perf_benchmark.main(flags) == 1
+    assert "poor" in capsys.readouterr().out
+    monkeypatch.setattr(throughput, "BatchSimulator", type("Checked", (Switched,), {"mismatches": 1}))
+    assert perf_benchmark.main([*flags, "--shadow"]) == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("mismatches", "status"), [(0, 0), (1, 2)])
+def test_validation_is_counted_and_a_mismatch_ends_with_2(steady, monkeypatch, capsys, mismatches, status):
+    monkeypatch.setattr(throughput, "BatchSimulator", type("Checked", (Switched,), {"mismatches": mismatches}))
+    assert perf_benchmark.main([*SMALL, "--shadow"]) == status
+    printed = capsys.readouterr().out
+    steps = TINY.rows
+    assert f"{2 * steps} comparisons, {mismatches * steps} mismatches" in printed
+    assert "time with validation / without: 1.000" in printed
+
+
+def test_a_validation_that_compared_nothing_ends_with_2(steady, monkeypatch, capsys):
+    monkeypatch.setattr(throughput, "BatchSimulator", type("Idle", (Switched,), {"each": 0}))
+    assert perf_benchmark.main([*SMALL, "--shadow"]) == 2
+    assert "nothing was compared" in capsys.readouterr().out
+
+
+def faster(times):
+    return [0.8 * t for t in times]
+
+
+def test_a_regression_ends_with_3(stored, tmp_path, capsys):
+    baseline = altered(stored, tmp_path / "fast.json", round_s=faster)
+    flags = [*SMALL, "--baseline", str(stored), baseline]
+    assert perf_benchmark.main(flags) == 3
+    printed = capsys.readouterr().out
+    assert "more than 10% slower than" in printed
+    assert printed.count("fast.json") == 2 and "0.800 [0.800, 0.800]" in printed
+    assert perf_benchmark.main([*flags, "--threshold", "0.3"]) == 0
+
+
+def test_a_slower_machine_is_no_regression(stored, tmp_path, capsys):
+    """It was 1.25 times as fast then, in our rounds and in the calibration loops alike."""
+    then = altered(stored, tmp_path / "then.json", round_s=faster, calibration__numba=lambda c: [1.25 * x for x in c])
+    assert perf_benchmark.main([*SMALL, "--baseline", then]) == 0
+    assert "1.000 [1.000, 1.000]" in capsys.readouterr().out
+
+
+def test_a_regression_needs_the_whole_interval(stored, tmp_path):
+    noisy = altered(stored, tmp_path / "noisy.json", round_s=[0.5, 0.9, 1.2])  # 13 % faster, but who knows
+    assert perf_benchmark.main([*SMALL, "--baseline", noisy]) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"machine__cpu": "another"}, "machine: cpu is "),
+        ({"versions__numba": "0.1"}, "versions: numba is "),
+        ({"settings__envs": 8}, "settings: envs is 4 here and 8 there"),
+        ({"settings__levels": "0"}, "settings: levels is "),
+        ({"version": 99}, "not a benchmark result of version 1"),
+    ],
+)
+def test_comparison_across_keys_is_refused_with_4_before_anything_runs(stored, tmp_path, capsys, changes, told):
+    other = altered(stored, tmp_path / "other.json", **changes)
+    assert perf_benchmark.main([*SMALL, "--baseline", other]) == 4
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert "decisions/s" not in captured.out
+
+
+def test_another_build_is_what_one_compares(stored, tmp_path):
+    other = altered(stored, tmp_path / "other.json", build={"source_digest": "0" * 16})
+    assert perf_benchmark.main([*SMALL, "--baseline", other]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--no-such-flag"], "unrecognized arguments"),
+        (["--rounds", "1"], "rounds 1: give a whole number of at least 2"),
+        (["--observations", "smell"], "unknown observation"),
+        (["--levels", "no/such/folder"], "does not exist"),
+        (["--baseline", "no/such/file"], "give a file written with --output"),
+        (["--threshold", "0.2"], "no effect without --baseline"),
+        (["--actions", "recorded", "--category", "simple"], "no effect with --actions recorded"),
+        (["--actions", "recorded", "--replays", "docs"], "no *.replay or *.h5 files"),
+        (["--entity-density", "0.1"], "no effect without --density"),
+        (["--density", "1.5"], "density 1.5"),
+        (["--report", "docs", "--phase", "x"], "no effect with --report"),
+        (["--report", "docs"], "holds no benchmark results"),
+    ],
+)
+def test_bad_input_ends_with_4(flags, told, capsys):
+    assert perf_benchmark.main(flags) == 4
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and told in error
+
+
+def test_the_report_groups_what_may_be_compared(stored, capsys):
+    altered(stored, stored.with_name("after.json"), phase="after", date="2999-01-01 00:00:00", round_s=faster)
+    altered(stored, stored.with_name("elsewhere.json"), machine__cpu="another")
+    stored.with_name("notes.json").write_text("{}")
+    assert perf_benchmark.main(["--report", str(stored.parent)]) == 0
+    printed = capsys.readouterr().out
+    assert "# 3 results, 2 kinds of measurement" in printed
+    assert printed.count("\n## ") == 2
+    (after,) = [line for line in printed.splitlines() if line.startswith("| after.json")]
+    assert "1.250 [1.250, 1.250]" in after
+    assert "skipped, 1:" in printed and "notes.json" in printed
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Profiles
+
+
+def test_profile_rows_by_hand():
+    """1000 decisions in 10 ms of wall time, 8 ms of them inside the step."""
+    phases = {"ninja": 6e6, "path": 1.96e6, "events": 0.04e6}
+    rows, left_out = throughput.profile_rows(phases, 1000, 0.01)
+    assert left_out == ["events"]
+    named = {name: figures for name, *figures in rows}
+    assert named["ninja"] == pytest.approx([6.0, 0.75, 0.6])
+    assert named["the step, all phases"] == pytest.approx([8.0, 1.0, 0.8])
+    assert named["outside of the step"] == pytest.approx([2.0, float("nan"), 0.2], nan_ok=True)
+    with pytest.raises(timing.TimingError, match="profile=True"):
+        throughput.profile_rows({}, 1000, 0.01)
+
+
+def test_the_profile_is_of_extra_rounds(steady, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    assert perf_benchmark.main([*SMALL, "--profile", "--output", str(tmp_path / "x.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "| ninja " in printed and "74.8%" in printed  # 3000 of 4010 ns
+    assert "left out: events" in printed and "nan" not in printed
+    assert json.loads((tmp_path / "x.json").read_text())["profile"]["ns"]["ninja"] == 3000 * 60
+
+
+def test_several_configurations_are_profiled(steady, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    out = tmp_path / "profile.json"
+    assert profile_multi_config.main(["--envs", "2", "--warmup", "2", "--steps", "10", "--json", str(out)]) == 0
+    printed = capsys.readouterr().out
+    for name in ("tiny corridor", "maze without entities", "mixed entities", "mixed entities, both images"):
+        assert f"## {name}\n" in printed
+    assert printed.count("time with profiling / without: 1.000") == 4
+    assert "4 of 4 configurations profiled" in printed
+    data = json.loads(out.read_text())
+    assert set(data["configurations"]["maze without entities"]["coverage"]) <= {"gold", "exit door", "exit switch"}
+    (ninja,) = [r for r in data["configurations"]["tiny corridor"]["phases"] if r["phase"] == "ninja"]
+    assert ninja["us_per_decision"] == 3000 / 1e3 / 2
+
+
+def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, capsys):
+    def no_levels(_seed, _count):
+        raise LevelError("random: no room")
+
+    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    configurations = (profile_multi_config.CONFIGURATIONS[0], profile_multi_config.Configuration("none", no_levels))
+    monkeypatch.setattr(profile_multi_config, "CONFIGURATIONS", configurations)
+    flags = ["--envs", "2", "--warmup", "0", "--steps", "10"]
+    assert profile_multi_config.main([*flags, "--strict"]) == 1
+    printed = capsys.readouterr().out
+    assert "skipped: none: random: no room" in printed and "1 of 2 configurations profiled, 1 skipped" in printed
+    assert profile_multi_config.main([*flags, "--steps", "7"]) == 2
+    assert "multiple of 10" in capsys.readouterr().err
+
+
+def test_real_phases_and_real_validation(capsys, monkeypatch):
+    monkeypatch.setattr(throughput, "summarise", lambda seconds: timing.summarise([1.0] * len(seconds)))
+    assert perf_benchmark.main([*SMALL, "--density", "0.2", "--profile", "--shadow"]) == 0
+    printed = capsys.readouterr().out
+    assert "| ninja " in printed
+    assert re.search(r"validation: [1-9][\d,]* comparisons, 0 mismatches", printed)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A/B of training
+
+COMMON = ("--architectures", "vision_free", "--single-level", "datasets/test/simplest/000000.map")
+PLAN = ab.Plan(("--frame-skip", "4"), ("--frame-skip", "2"), COMMON, (1, 2, 3))
+SPEED = {"a": 1000.0, "b": 1200.0}
+
+
+def write_run(folder, arm, seed, at):
+    """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    run = ab.runs_folder(folder) / f"{arm}_seed{seed}_2026010{at}_000000"
+    writer = EventFileWriter(str(run / "vision_free" / "tensorboard"))
+    for step in (100, 200, 300):
+        height = (step - 100) / 200 * (0.8 if arm == "a" else 0.9) + 0.01 * seed
+        for tag, value in (("rollout/success_rate", height), ("rollout/ep_rew_mean", 10 * height)):
+            writer.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)])))
+    writer.close()
+    speed = {"decisions_per_s": SPEED[arm] * seed, "share": {"environment": 0.3, "update": 0.7}}
+    entry = {"suites": {"test": {}}, "speed": speed}
+    config = {"frame_skip": 4 if arm == "a" else 2}
+    write_json(run / "results.json", {
+        "architectures": {"vision_free": {"seeds": {str(seed): entry}}}, "config": config, "machine": "", "versions": {},
+    })  # fmt: skip
+
+
+@pytest.fixture
+def runs(monkeypatch, tmp_path):
+    """``ab._run`` that writes runs by hand; a list of their names, and how many may run before an interruption."""
+    state = SimpleNamespace(names=[], left=99, status=0, folder=tmp_path / "ab")
+
+    def run(command, log_file):
+        log_file.write_text("some output\nerror: no space left\n")
+        if not state.left:
+            raise KeyboardInterrupt
+        state.left -= 1
+        name = command[command.index("--experiment-name") + 1]
+        state.names.append(name)
+        if not state.status:
+            write_run(state.folder, name[0], int(name[-1]), len(state.names))
+        return state.status
+
+    monkeypatch.setattr(ab, "_run", run)
+    return state
+
+
+def quiet(line):
+    pass
+
+
+def test_runs_alternate_and_are_compared(runs):
+    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
+    found = ab.compare(PLAN, runs.folder, share=0.3, speed_up=2.0)
+    rows = {row.quantity: row for row in found.rows}
+    speed = rows["decisions/s"]
+    assert (speed.a, speed.b) == (2000.0, 2400.0)
+    assert (speed.estimate.value, speed.estimate.low, speed.estimate.high) == pytest.approx((1.2, 1.2, 1.2))
+    assert rows["frames/s"].estimate.value == pytest.approx(0.6)
+    assert rows["success, mean over training"].estimate.value == pytest.approx(0.05)
+    assert rows["return, mean over training"].estimate.value == pytest.approx(0.5)
+    assert found.bands["success"]["A"].mean[-1] == pytest.approx(0.82)
+    assert found.bands["success"]["A"].low[-1] == pytest.approx(0.81)
+    assert found.expected == pytest.approx(1 / 0.85)
+    files = ab.write(found, runs.folder)
+    assert [file.name for file in files] == ["comparison.json", "comparison.txt", "success.png", "return.png"]
+    assert json.loads(files[0].read_text())["expected"] == pytest.approx(1 / 0.85)
+    assert "lets expect 1.176; measured 1.200" in files[1].read_text()
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files[2:])
+
+
+def test_an_interrupted_comparison_repeats_nothing(runs):
+    runs.left = 3
+    with pytest.raises(KeyboardInterrupt):
+        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    runs.left = 99
+    (ab.runs_folder(runs.folder) / "a_seed2_20260104_000000").mkdir()  # what an interrupted run leaves
+    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
+
+
+def test_another_comparison_in_the_same_folder_is_refused(runs):
+    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    with pytest.raises(ConfigError, match=r"was begun otherwise: plan: b is .*'3'.* here"):
+        ab.run_all(replace(PLAN, b=("--frame-skip", "3")), runs.folder, Path("unused"), quiet)
+    altered(runs.folder / ab.PLAN, runs.folder / ab.PLAN, machine__cpu="another")
+    with pytest.raises(ConfigError, match="machine: cpu"):
+        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+
+
+def test_a_failed_run_is_named_with_its_last_words(runs):
+    runs.status = 2
+    with pytest.raises(ResultsError, match=r"a_seed1: ended with status 2: error: no space left; see .*\.log"):
+        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    with pytest.raises(ResultsError, match="no finished run a_seed1"):
+        ab.compare(PLAN, runs.folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"b": ("--frame-skip", "4")}, "same flags"),
+        ({"b": ("--seeds", "7")}, "--seeds is set for each run"),
+        ({"b": ("--frame-skip", "0")}, "--frame-skip is 0"),
+        ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
+        ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
+        ({"seeds": (1, 1)}, "none of them twice"),
+    ],
+)
+def test_bad_plans_are_errors_before_anything_starts(changes, told, runs):
+    with pytest.raises(ConfigError, match=told):
+        ab.run_all(replace(PLAN, **changes), runs.folder, Path("unused"), quiet)
+    assert not runs.names and not runs.folder.exists()
+
+
+def test_share_and_speed_up_belong_together(capsys):
+    assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "0.3"]) == 2
+    assert "belong together" in capsys.readouterr().err
+
+
+def test_two_real_runs(tmp_path, capsys, monkeypatch):
+    """A switch of speed alone, one seed, as a user would ask for it."""
+    monkeypatch.chdir(ROOT)
+    flags = ["--total-timesteps", "2000", "--num-envs", "16", "--eval-freq", "0", "--skip-final-eval"]
+    arguments = ["--b=--no-mixed-precision", "--seeds", "5", "--out", str(tmp_path / "ab"), "--", *COMMON, *flags]
+    assert ab_compare.main(arguments) == 0, capsys.readouterr()
+    printed = capsys.readouterr().out
+    assert "no interval: one observation" in printed
+    assert len(list((tmp_path / "ab" / "runs").glob("?_seed5_*/results.json"))) == 2
+    assert (tmp_path / "ab" / "success.png").exists()

@@ -1,0 +1,58 @@
+"""docs/observations.md and the docstring of NppEnv tell every key and component, as the layout has them."""
+
+import re
+
+import pytest
+
+from nppsim.env import NppEnv
+from nppsim.observe import images, layout, vectors
+from nppsim.physics import entities, movers
+from nppsim.physics.state import RADIUS
+
+from places import ROOT
+
+TEXT = (ROOT / "docs" / "observations.md").read_text()
+
+
+def section(key):
+    heading = re.search(rf"^## .*`{key}`.*$", TEXT, re.MULTILINE)
+    assert heading, f"docs/observations.md has no section {key}"
+    return TEXT[heading.end() :].split("\n## ")[0]
+
+
+@pytest.mark.parametrize("spec", layout.SPECS.values(), ids=layout.SPECS.keys())
+def test_every_key_is_in_both_tables(spec):
+    shape = re.escape(str(spec.shape))
+    row = rf"\| `{spec.name}` *\| `{spec.key}` *\| {shape} *\| {spec.dtype} *\|"
+    assert re.search(row + rf" {spec.bytes} \|", TEXT)
+    assert re.search(row, NppEnv.__doc__)
+
+
+@pytest.mark.parametrize("key", [key for key, spec in layout.SPECS.items() if spec.components])
+def test_every_component_has_its_row_at_its_index(key):
+    found = {}
+    for indices, names in re.findall(r"^\| ([\d, ]+?) \| ((?:`\w+` ?)+) \|", section(key), re.MULTILINE):
+        found |= dict(zip(map(int, indices.split(",")), re.findall(r"`(\w+)`", names), strict=True))
+    assert found == dict(enumerate(layout.SPECS[key].components))
+
+
+def test_the_radii_of_the_hazards_that_move_are_those_of_the_program():
+    radii = {}
+    for names, radius in re.findall(r"^\| ([a-z ,]+) \| .* \| ([\d.]+) \|$", section("hazards"), re.MULTILINE):
+        radii |= dict.fromkeys(names.split(", "), float(radius))
+    assert radii == {
+        "zap drone": movers.ZAP_RADIUS, "chaser drone": movers.ZAP_RADIUS, "mini drone": movers.MINI_RADIUS,
+        "floor guard": movers.GUARD_RADIUS, "death ball": movers.BALL_RADIUS, "shove thwump": movers.SHOVE_CORE,
+        "thwump": entities.LETHAL_REACH - RADIUS, "laser": vectors.BEAM_RADIUS,
+    }  # fmt: skip
+
+
+def test_planes_and_greys_are_those_of_the_program():
+    planes = re.findall(r"^\| \d \| `(\w+)` \|", section("surroundings"), re.MULTILINE)
+    assert tuple(planes) == layout.SURROUNDINGS_PLANES
+    greys = {int(number) for number in re.findall(r"\| (\d+) \| ", section("global_view"))}
+    assert greys == {
+        images.EMPTY, images.SOLID, images.DEADLY, images.GOLD_GREY, images.SWITCH, images.EXIT_CLOSED,
+        images.EXIT_OPEN, images.DOOR, images.NINJA, images.ONE_WAY_GREY, images.PAD_GREY, images.BOOST_GREY,
+        images.BLOCK_GREY, images.THWUMP_GREY,
+    }  # fmt: skip

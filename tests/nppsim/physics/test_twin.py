@@ -1,0 +1,62 @@
+"""The compiled physics against the plain-Python twin, bit for bit, on random levels with every entity; also after death."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppsim.levels import tiles
+from nppsim.levels.kinds import COMPLETIONS, EXIT
+
+from naive_simulator import CODE, SHAPES, Simulator
+from worlds import KINDS, Walk, mixed_level
+
+FRAMES = 150
+
+
+def test_half_cell_edges_derived_from_the_shapes_are_those_of_the_table():
+    assert sorted(SHAPES) == list(range(len(tiles.EDGE_SIGNS)))
+    for tile, (horizontal, vertical, *_) in SHAPES.items():
+        assert tiles.HORIZONTAL_CODES[tile].tolist() == [CODE[c] for c in horizontal], tile
+        assert tiles.VERTICAL_CODES[tile].tolist() == [CODE[c] for c in vertical], tile
+
+
+def held_inputs(rng, frames):
+    """Input bytes, each held for some frames; self-destruct now and then, late."""
+    inputs = np.repeat(rng.integers(0, 8, frames), rng.integers(1, 16, frames))[:frames]
+    inputs[frames * 3 // 4 :] |= 8 * (rng.random(frames - frames * 3 // 4) < 0.1)
+    return inputs
+
+
+def compare(level, inputs):
+    """Play both, and compare everything that can be seen after every frame."""
+    twin, walk = Simulator(level, completions=True), Walk(level)
+    placed = walk.bank.world.entity
+    for frame, byte in enumerate(inputs.tolist()):
+        twin.tick(byte)
+        ninja, entities = walk.frame(byte)
+        columns = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor_x", "floor_y", "gold")
+        assert tuple(float(ninja[name]) for name in columns) == tuple(map(float, twin.frame())), f"frame {frame + 1}"
+        assert ninja["win_fraction"] == twin.ninja.win_fraction
+        for k, wanted in enumerate(twin.entities):
+            what = f"frame {frame + 1}: type {wanted.type} number {wanted.number}"
+            assert entities[k]["active"] == wanted.active, what
+            assert entities[k]["closed"] == bool(wanted.closed), what
+            mover = placed[k]["mover"]
+            if mover < 0:
+                assert placed[k]["type"] not in (1, 21) or entities[k]["state"] == wanted.state, what
+                continue
+            mover = walk.movers[0, mover]
+            assert (float(mover["x"]), float(mover["y"])) == (wanted.x, wanted.y), what
+            assert wanted.type in (EXIT, *COMPLETIONS) or mover["state"] == wanted.state, what
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda kinds: "-".join(map(str, kinds)))
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=6, deadline=None)
+def test_every_frame_is_as_in_the_twin(kinds, seed):
+    rng = np.random.default_rng(seed)
+    level = mixed_level(
+        seed, density=float(rng.choice([0.05, 0.1, 0.25])), num_entities=int(rng.choice([10, 40, 80])), kinds=kinds
+    )
+    compare(level, held_inputs(rng, FRAMES))

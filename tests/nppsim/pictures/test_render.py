@@ -1,0 +1,212 @@
+"""Pictures: tile shapes against a naive twin, what is drawn where, cropping, and film frames."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.actions import JUMP, RIGHT
+from nppsim.pictures import render
+from nppsim.pictures.figures import PALETTE, level_entities
+from nppsim.pictures.region import STAGE, tile_masks, used_region, widened
+from nppsim.pictures.render import contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
+
+from worlds import small_room as corridor
+
+
+def open_side(shape, x, y):
+    """Is (x, y) in the open part of a tile?  The naive twin: one inequality per shape, as read off a drawing."""
+    d = {10: (x, y), 11: (24 - x, y), 12: (24 - x, 24 - y), 13: (x, 24 - y)}
+    if shape in d:
+        return np.hypot(*d[shape]) > 24
+    if shape in range(14, 18):
+        return np.hypot(*d[{14: 12, 15: 13, 16: 10, 17: 11}[shape]]) < 24
+    return {
+        0: True, 1: False, 2: y > 12, 3: x < 12, 4: y < 12, 5: x > 12,
+        6: x + y > 24, 7: y > x, 8: x + y < 24, 9: y < x,
+        18: y > 12 - x / 2, 19: y > x / 2, 20: y < 24 - x / 2, 21: y < 12 + x / 2,
+        22: y > 24 - x / 2, 23: y > 12 + x / 2, 24: y < 12 - x / 2, 25: y < x / 2,
+        26: x > 12 - y / 2, 27: x < 12 + y / 2, 28: x < 24 - y / 2, 29: x > y / 2,
+        30: x > 24 - y / 2, 31: x < y / 2, 32: x < 12 - y / 2, 33: x > 12 + y / 2,
+    }.get(shape, False)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", range(38))
+def test_each_tile_shape_is_drawn_solid_where_it_is_solid(shape):
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[10, 10] = shape
+    level = nppsim.Level(tiles, np.array([[0, 8, 8, 0, 0]], np.uint8))
+    picture = np.asarray(draw_level(level, ninja=False))
+    left, top = 11 * 24, 11 * 24
+    probes = 0
+    for y in range(1, 23):
+        for x in range(1, 23):
+            near = {bool(open_side(shape, x + 0.5 + dx, y + 0.5 + dy)) for dx in (-2, 0, 2) for dy in (-2, 0, 2)}
+            if len(near) == 1:  # away from the outline
+                expected = PALETTE.background if near.pop() else PALETTE.tile
+                colour = tuple(picture[top + y, left + x])
+                if expected == PALETTE.background:
+                    assert colour == expected, (x, y)
+                else:
+                    assert colour in (PALETTE.tile, PALETTE.rim), (x, y)
+                probes += 1
+    assert probes > 200
+
+
+def test_masks_cover_the_area_that_geometry_says():
+    share = tile_masks(96).mean(axis=(1, 2))
+    assert share[4] == 0.5 and share[8] == pytest.approx(0.5, abs=0.01)
+    assert share[18] == pytest.approx(0.25, abs=0.01) and share[25] == pytest.approx(0.75, abs=0.01)
+    assert share[12] == pytest.approx(np.pi / 4, abs=0.01) and share[14] == pytest.approx(1 - np.pi / 4, abs=0.01)
+    assert not share[38:].any()
+
+
+def test_the_picture_has_the_size_asked_for():
+    level = corridor()
+    assert draw_level(level).size == (1056, 600)
+    assert draw_level(level, scale=0.5).size == (528, 300)
+    assert draw_level(level, crop=True).size == (12 * 24, 6 * 24)
+    with pytest.raises(ValueError, match="scale=0"):
+        draw_level(level, scale=0)
+
+
+def test_the_used_region_is_the_room_with_its_walls():
+    level = corridor(width=10, height=4)
+    assert used_region(level) == (4, 7, 16, 13)
+    assert used_region(level, [(24.0 * 30, 24.0 * 3)])[1:3] == (1, 32)
+    assert widened((4, 7, 7, 9)) == (0, 6, 12, 11)
+    left, top, right, bottom = widened((41, 22, 44, 25))
+    assert (right, bottom) == STAGE and right - left == 12 and bottom - top == 5
+
+
+def test_the_camera_does_not_leave_through_gaps_smaller_than_the_ninja():
+    level = corridor(width=10, height=4)
+    tiles = level.tiles.copy()
+    tiles[9, 14] = 5  # a 12 px wide slit, left half solid, and a large hall behind it
+    tiles[0:22, 15:41] = 0
+    assert used_region(nppsim.Level(tiles, level.records, "slit"))[2] <= 17
+
+
+def test_things_are_drawn_where_the_records_say():
+    extra = [(1, 50, 40, 0, 0), (2, 44, 40, 0, 0)]
+    picture = np.asarray(draw_level(corridor(extra=extra)))
+    plain = np.asarray(draw_level(corridor()))
+    changed = np.argwhere((picture != plain).any(axis=2))
+    for y, x in changed:
+        assert min(np.hypot(x - 6 * ex, y - 6 * ey) for _, ex, ey, _, _ in extra) < 10
+    reds = picture[6 * 40 - 3 : 6 * 40 + 4, 6 * 50 - 3 : 6 * 50 + 4].reshape(-1, 3)
+    assert (reds == PALETTE.red).all(axis=1).sum() > 15
+    golds = picture[6 * 40 - 4 : 6 * 40 + 5, 6 * 44 - 4 : 6 * 44 + 5].reshape(-1, 3)
+    assert (golds == PALETTE.gold).all(axis=1).sum() > 15
+
+
+def test_switches_are_paired_with_their_doors():
+    records = np.array(
+        [(0, 8, 8, 0, 0), (3, 20, 20, 0, 0), (3, 30, 30, 0, 0), (4, 21, 21, 0, 0), (4, 31, 31, 0, 0),
+         (6, 40, 40, 0, 0), (7, 41, 41, 0, 0)], np.uint8)  # fmt: skip
+    found = {(e.kind, e.index): e for e in level_entities(SimpleNamespace(records=records, exit_count=2))}
+    assert set(found) == {(3, 0), (3, 1), (4, 0), (4, 1), (6, 0)}
+    assert (found[3, 1].switch_x, found[4, 1].y) == (186.0, 186.0)
+    assert (found[6, 0].x, found[6, 0].switch_x) == (240.0, 246.0)
+    with pytest.raises(render.RenderError, match="record 1 .type 3. has no switch record 2; the level has 2 records"):
+        level_entities(SimpleNamespace(records=records[:2], exit_count=1))
+
+
+def test_an_exit_lights_up_when_its_switch_is_taken():
+    level = corridor()
+    run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
+    assert run.outcome == "won"
+    x, y = (6 * level.records[1, 1:3].astype(int)).tolist()
+    before, after = np.asarray(draw_level(level)), np.asarray(draw_route(level, run))
+    assert np.abs(before[y, x + 2].astype(int) - PALETTE.blue).max() > 80
+    assert np.abs(after[y, x + 2].astype(int) - PALETTE.blue).max() < 20
+
+
+def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
+    level = corridor(width=14)
+    run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
+    still = nppsim.simulate(level, np.full(9, 0, np.uint8))
+    picture = np.asarray(draw_two_routes(level, (run, run), ("a", "b" * 200), parted=20)).astype(int)
+    x, y = (round(v) for v in run.position[run.frames // 2])
+    blue, red = render._TWO_COLOURS
+    column = picture[y - 3 : y + 4, x]
+    assert np.abs(column - red).max(axis=1).min() < 60 and np.abs(column - blue).max(axis=1).min() < 60
+    x, y = (round(v) for v in run.position[-1])
+    assert np.abs(picture[y, x] - PALETTE.green).max() < 60
+    assert (picture != np.asarray(draw_two_routes(level, (run, still), ("a", "b")))).any()
+
+
+def test_a_route_shows_start_end_and_jumps():
+    level = corridor(width=14)
+    inputs = np.full(600, RIGHT, np.uint8)
+    inputs[5:25] |= JUMP
+    run = nppsim.simulate(level, inputs)
+    picture = np.asarray(draw_route(level, run, title="a title that is far too long for its place " * 9))
+    assert picture.shape == (600 + render.PANEL_HEIGHT, 1056, 3)
+    jump = run.position[int(np.argmax(run.ninja_state == 3)) - 1]
+    points = {
+        "start": (level.spawn, PALETTE.pale),
+        "end": (run.position[-1], PALETTE.green),
+        "jump": (jump, PALETTE.pale),
+    }
+    for name, ((x, y), colour) in points.items():
+        assert np.abs(picture[round(y), round(x)].astype(int) - colour).max() < 60, name
+
+
+@pytest.mark.parametrize(("count", "fps", "steps"), [
+    (5, 30, [0, 2, 4, 5]), (4, 30, [0, 2, 4]), (3, 60, [0, 1, 2, 3]), (0, 30, [0]), (7, 24, [0, 2, 5, 7]),
+])  # fmt: skip
+def test_films_run_in_real_time_and_end_with_the_last_frame(count, fps, steps):
+    assert film_steps(count, fps) == steps
+
+
+@pytest.mark.parametrize("fps", [0, 61])
+def test_a_rate_beyond_the_physics_is_refused(fps):
+    with pytest.raises(ValueError, match=f"fps={fps} is outside"):
+        film_steps(10, fps)
+
+
+def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
+    level = corridor(switch=9)
+    inputs = np.full(40, RIGHT, np.uint8)
+    film = list(frames(level, inputs, fps=30, title="t", category="c"))
+    assert len(film) == len(film_steps(40, 30)) == 21
+    height, width, _ = film[0].shape
+    assert film[0].dtype == np.uint8 and height % 2 == 0 and width % 2 == 0
+    stage = height - render.PANEL_HEIGHT
+    ppt = width // 12
+    columns = [np.flatnonzero((picture[:stage] == PALETTE.ink).all(axis=2).any(axis=0)).min() for picture in film]
+    assert columns[-1] > columns[0] + ppt  # the figure, the leftmost black thing, has run right
+    above = slice(0, stage // 3)
+    assert (film[0][above] == film[-1][above]).all()
+    gold = [int((picture[stage:] == PALETTE.gold).all(axis=2).sum()) for picture in film]
+    assert gold[0] == 0 and gold[5] > 100  # the key held
+
+
+def test_a_film_ends_as_its_parts_were_drawn_at_once():
+    """Redrawing boxes gives what drawing the whole last picture anew gives, but for the joints of the thin trace."""
+    level = corridor(width=14, extra=[(1, 60, 39, 0, 0), (21, 35, 44, 0, 0), (2, 40, 46, 0, 0)])
+    inputs = np.full(90, RIGHT, np.uint8)
+    inputs[30:50] |= JUMP
+    run = nppsim.simulate(level, inputs)
+    *_, last = frames(level, inputs, run=run)
+    region = widened(used_region(level, run.position))
+    scene = render._Scene(level, render._film_tile(region, 1.0), region)
+    ninja = render._ninja_looks(level, run, inputs)[-1]
+    whole = scene.picture(scene.looks, None)
+    scene.repaint(
+        whole, (0, 0, 1056, 600), scene.looks_at(run, run.frames), np.vstack([[level.spawn], run.position]), ninja
+    )
+    difference = np.abs(np.asarray(whole).astype(int) - last[: scene.height]).max(axis=2)
+    assert (difference > 0).mean() < 1e-3 and difference.max() < 40
+
+
+def test_a_contact_sheet_places_one_picture_per_level():
+    levels = [corridor(width=w) for w in (6, 8, 10)]
+    page = contact_sheet(levels, ["a", "b", "c" * 200], columns=2)
+    assert page.size == (2 * 364 + 12, 2 * 234 + 12)
+    with pytest.raises(ValueError, match="3 levels but 1 labels"):
+        contact_sheet(levels, ["a"])
+    with pytest.raises(ValueError, match="columns=0"):
+        contact_sheet(levels, "abc", columns=0)

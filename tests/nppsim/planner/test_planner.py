@@ -1,0 +1,193 @@
+"""Search in the simulator: runs that finish, and recordings on the decision grid."""
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.__main__ import main
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.decision import WON
+from nppsim.generate import generate
+from nppsim.generate.course import STATIONS, course
+from nppsim.levels.kinds import LOCKED_DOOR, THWUMP, ZAP_DRONE
+from nppsim.levels.level import Level
+from nppsim.planner import search as planner
+from nppsim.planner.search import Moment, Plan, par_frames, plan, polish, retime
+from nppsim.replays.replay import Replay, on_grid
+
+import worlds
+
+
+@pytest.mark.parametrize(("category", "seed"), [("simplest", 1), ("simpler", 2), ("simple", 3)])
+def test_a_plan_wins_on_its_last_frame_and_is_a_pure_function(category, seed):
+    level = generate(category, seed)[0]
+    found = plan(level, seed=7)
+    run = nppsim.simulate(level, found.inputs)
+    assert run.outcome == "won"
+    assert run.frames == len(found.inputs) == found.frames
+    assert on_grid(found.inputs, 4)
+    again = plan(level, seed=7)
+    assert again.inputs.tobytes() == found.inputs.tobytes()
+
+
+def test_a_plan_acts_every_frame_skip_frames():
+    level = generate("simplest", 1)[0]
+    for frame_skip in (1, 3):
+        assert on_grid(plan(level, frame_skip).inputs, frame_skip)
+
+
+def test_no_way_and_no_budget_give_no_plan():
+    walled_in = np.ones((23, 42), np.uint8)
+    walled_in[5:8, 5:8] = walled_in[5:8, 20:23] = 0
+    level = Level.build(walled_in, (28, 30), exits=[((88, 30), (84, 30))])
+    assert plan(level) is None
+    assert par_frames(level) is None
+    assert plan(generate("simple", 3)[0], budget=10) is None
+
+
+def test_a_state_anywhere_along_an_episode_can_be_planned_from():
+    level = generate("simple", 3)[0]
+    padded = LevelBank([worlds.random_level(1), level])  # other levels need more room per row
+    simulator = BatchSimulator(padded, 1)
+    simulator.reset(np.array([1]))
+    for played, action in enumerate(plan(level).actions[:20]):
+        simulator.next_level[:] = 1
+        simulator.step(np.array([action if played % 5 else worlds.LEFT]))  # strays from the plan now and then
+        if played % 6:
+            continue
+        moment = Moment.of(simulator, 0)
+        onward = plan(level, start=moment)
+        assert onward.frames == len(onward.inputs) < plan(level).frames + 60
+        assert polish(level, onward, start=moment, budget=100_000).frames <= onward.frames
+        other = BatchSimulator(padded, 1)
+        other.reset(np.array([1]))
+        other.restore(0, simulator.snapshot(0))
+        for i, decision in enumerate(onward.actions):
+            assert not other.terminated[0], i
+            other.step(np.array([decision]))
+        assert other.terminated[0]
+        assert other.episode["outcome"][0] == WON
+
+
+def test_a_start_that_cannot_be_planned_from_is_refused():
+    level = generate("simplest", 1)[0]
+    simulator = BatchSimulator([level], 1)
+    simulator.reset()
+    other = worlds.random_level(1)
+    with pytest.raises(ValueError, match="another level"):
+        plan(other, start=Moment.of(simulator, 0))
+    simulator.state.ninja[0]["state"] = planner.DEAD
+    with pytest.raises(ValueError, match="end of an episode"):
+        plan(level, start=Moment.of(simulator, 0))
+
+
+def test_no_time_left_gives_no_plan():
+    level = generate("simplest", 1)[0]
+    simulator = BatchSimulator([level], 1)
+    simulator.reset()
+    simulator.state.ninja[0]["frame"] = simulator.bank.time_limit[0]
+    assert plan(level, start=Moment.of(simulator, 0)) is None
+
+
+@pytest.mark.parametrize("min_hold", [2, 4])
+def test_actions_are_held(min_hold):
+    for beam in (384, 1):  # a beam of one state fails: the best-first search holds actions, too
+        actions = plan(generate("simple", 5)[0], beam=beam, min_hold=min_hold).actions
+        changes = np.flatnonzero(np.diff(actions)) + 1
+        assert (np.diff([0, *changes]) >= min_hold).all()
+
+
+def test_a_thwump_that_comes_down_into_the_way_is_got_past():
+    grid = np.ones((23, 42), np.uint8)
+    grid[10, 3:40] = grid[5:10, 20] = 0  # a corridor one tile high, and a shaft above it
+    level = Level.build(grid, (20, 46), exits=[((120, 46), (130, 46))], entities=[(THWUMP, 86, 38, 2, 0)])
+    assert plan(level).frames < 400
+
+
+def test_seeds_and_noise_give_other_runs_that_finish():
+    level = generate("simple", 3)[0]
+    assert len({plan(level, seed=seed, noise=40.0).inputs.tobytes() for seed in range(4)}) == 4
+
+
+def test_numbers_out_of_range_are_refused():
+    level = generate("simplest", 1)[0]
+    for wrong in ({"min_hold": 0}, {"noise": -1.0}, {"noise": np.inf}, {"frame_skip": 0}, {"beam": 0}):
+        with pytest.raises(ValueError, match="at least"):
+            plan(level, **wrong)
+
+
+def test_polish_shortens_a_run_and_never_lengthens_it():
+    level = generate("simple", 5)[0]
+    slow = plan(level, beam=4)
+    fast = polish(level, slow, beam=48, budget=300_000)
+    assert fast.frames == len(fast.inputs) < slow.frames
+    assert nppsim.simulate(level, fast.inputs).frames == fast.frames
+    assert fast.inputs.tobytes() == polish(level, slow, beam=48, budget=300_000).inputs.tobytes()
+    assert polish(level, slow, budget=0).inputs.tobytes() == slow.inputs.tobytes()
+    assert polish(level, fast, budget=50_000, seed=3).frames <= fast.frames
+
+
+def test_polish_refuses_a_run_that_does_not_finish():
+    level = generate("simple", 5)[0]
+    with pytest.raises(ValueError, match="does not finish"):
+        polish(level, Plan(np.zeros(5, np.int64), np.zeros(20, np.uint8), 20, 0))
+
+
+def cell(states, bank):
+    with np.errstate(over="ignore"):
+        return planner._cell(states.ninja[0], states.entities[0], states.movers[0], bank.world, 4)
+
+
+def test_cells_tell_many_doors_and_movers_nearby_apart():
+    doors = [((20 + 4 * i, worlds.FLOOR), (20 + 4 * i, 30), 0) for i in range(30)]
+    drones = [(ZAP_DRONE, 88, 44, 0, 0), (ZAP_DRONE, 160, 44, 0, 0)]
+    bank = LevelBank([worlds.room(locked_doors=doors, entities=drones)])
+    _, states = planner._first_state(bank, None)
+    locked = np.flatnonzero(bank.compiled[0].entity_type == LOCKED_DOOR)
+    assert len(locked) == 30
+    first = cell(states, bank)
+    seen = {first}
+    for door in locked:
+        states.entities[0, door]["closed"] = 0
+        seen.add(cell(states, bank))
+        states.entities[0, door]["closed"] = 1
+    assert len(seen) == 31
+    states.movers[0, 1]["x"] += 4 * planner.MOVER_CELL  # too far away to matter
+    assert cell(states, bank) == first
+    states.movers[0, 0]["x"] += planner.MOVER_CELL
+    assert cell(states, bank) != first
+
+
+def test_a_recording_off_the_grid_is_moved_onto_it_and_still_finishes():
+    level = generate("simpler", 2)[0]
+    recorded = Replay(level, plan(level, 3).inputs)
+    assert not on_grid(recorded.inputs, 4)
+    moved = retime(recorded, 4)
+    assert on_grid(moved.inputs, 4)
+    assert nppsim.simulate(level, moved.inputs).outcome == "won"
+    assert 0 <= moved.deviation_px < 30
+
+
+def test_a_recording_that_does_not_finish_is_not_retimed():
+    assert retime(Replay(generate("simple", 3)[0], np.zeros(20, np.uint8)), 4) is None
+
+
+def test_the_command_writes_a_replay_or_says_why_not(tmp_path, capsys):
+    generate("simplest", 1)[0].save(tmp_path / "level.map")
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "run.replay")]) == 0
+    assert Replay.load(tmp_path / "run.replay").success
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--budget", "10"]) == 2
+    assert "raise --budget" in capsys.readouterr().err
+    varied = ["--min-hold", "2", "--noise", "20", "--polish", "50000"]
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "held.replay"), *varied]) == 0
+    assert Replay.load(tmp_path / "held.replay").success
+    assert main(["plan", str(tmp_path / "level.map"), str(tmp_path / "none.replay"), "--min-hold", "0"]) == 2
+    assert "min_hold must be at least 1" in capsys.readouterr().err
+    assert not (tmp_path / "none.replay").exists()
+
+
+@pytest.mark.parametrize("kind", STATIONS)
+def test_every_kind_of_station_is_finished(kind):
+    courses = [course(seed, kinds=(kind,), stations=(1, 1), height=(14, 14)) for seed in range(3)]
+    assert sum(plan(level) is not None for level in courses) >= 2

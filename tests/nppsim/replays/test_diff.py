@@ -1,0 +1,109 @@
+"""python -m nppsim diff: where two runs of a level part, and where frames are gained and lost."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.__main__ import main
+from nppsim.bank import LevelBank
+from nppsim.replays.diff import compare, remaining_path, report
+from nppsim.replays.replay import Replay, ReplayError
+
+from worlds import FLOOR, corridor, tiles
+
+LEVEL = corridor()
+FAST = Replay(LEVEL, np.full(200, 2), name="fast")
+SLOW = Replay(LEVEL, np.array([2] * 20 + [0] * 15 + [2] * 200), name="slow")
+STOPS = Replay(LEVEL, np.full(30, 2), name="stops")
+
+
+def test_a_run_equals_itself():
+    difference, *_ = compare(FAST, FAST)
+    assert difference.inputs_part is difference.positions_part is None
+    assert difference.total == 0
+    assert {mark.lead for mark in difference.marks} == {0}
+    assert "never" in report(difference) and report(difference).endswith("total: equally fast")
+
+
+def test_a_pause_is_found_where_it_was_made():
+    difference, fast, slow = compare(FAST, SLOW, sections=40)
+    assert difference.inputs_part == 21
+    assert difference.positions_part > 21
+    gap = np.hypot(*(fast.position[:40] - slow.position[:40]).T)
+    assert gap[difference.positions_part - 1] > 1 >= gap[difference.positions_part - 2]
+    assert difference.total == slow.frames - fast.frames > 0
+    leads = [mark.lead for mark in difference.marks]
+    assert leads[0] == 0 and leads[-1] == difference.total
+    assert np.diff(leads).min() >= -1  # whole frames: one may be lost by rounding
+    other, *_ = compare(SLOW, FAST, sections=40)
+    assert [mark.lead for mark in other.marks] == [-lead for lead in leads]
+    assert "B is faster by" in report(other) and "A is faster by" in report(difference)
+
+
+def test_inputs_after_the_end_do_not_count_and_shorter_ones_part_at_their_end():
+    assert compare(FAST, Replay(LEVEL, np.array([2] * 200 + [4])))[0].inputs_part is None
+    assert compare(FAST, STOPS)[0].inputs_part == 31
+
+
+def test_a_run_that_does_not_finish_has_no_total():
+    difference, *_ = compare(STOPS, FAST)
+    assert difference.outcomes == ("running", "won") and difference.total is None
+    assert difference.marks[-1].frame_a is None and difference.marks[-1].lead is None
+    assert difference.marks[0].lead == 0
+    assert "not both finish" in report(difference)
+
+
+def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
+    run = nppsim.simulate(LEVEL, FAST.inputs)
+    bank = LevelBank([LEVEL])
+    left = remaining_path(bank, run)
+    assert left[0] == pytest.approx(bank.path_length[0], abs=3)
+    assert (np.diff(left) <= 3).all() and left[-1] < 30
+
+
+def test_the_remaining_path_follows_doors_as_they_open():
+    # the way to the switch on the right is free; the locked door bars the exit on the left until its switch is taken
+    grid = tiles()
+    grid[:9] = 1
+    level = nppsim.Level.build(
+        grid, (60, FLOOR), exits=[((66, FLOOR), (20, FLOOR))], locked_doors=[((72, FLOOR), (40, FLOOR), 0)]
+    )
+    run = nppsim.simulate(level, np.array([2] * 60))
+    bank = LevelBank([level])
+    left = remaining_path(bank, run)
+    assert left[0] == pytest.approx(bank.path_length[0], abs=3)
+    door = np.flatnonzero(run.entities[:, 0] == 6)[0]
+    opened = int(np.argmax((run.entity_state[:, door] >> 4 & 1) == 0))
+    assert opened > 0
+    assert left[:opened].min() >= left[opened] - 20  # it never was nearer than when the door opened
+    assert left[opened] == pytest.approx(run.position[opened, 0] - 6 * 20, abs=45)
+
+
+def test_other_levels_and_no_sections_are_refused():
+    with pytest.raises(ReplayError, match="fast and B were recorded on different levels"):
+        compare(FAST, Replay(corridor(spawn=22), FAST.inputs))
+    with pytest.raises(ReplayError, match="sections=0"):
+        compare(FAST, SLOW, sections=0)
+
+
+def test_a_level_without_a_way_has_no_marks():
+    level = nppsim.Level.build(tiles(), (60, FLOOR))
+    assert compare(Replay(level, np.full(9, 2)), Replay(level, np.full(9, 4)))[0].marks == ()
+
+
+def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):
+    FAST.save(tmp_path / "a.replay")
+    SLOW.save(tmp_path / "b.replay")
+    arguments = ["diff", str(tmp_path / "a.replay"), str(tmp_path / "b.replay")]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "inputs part     in frame 21\n" in text and len(text.splitlines()) == 16
+    assert main([*arguments, "--json", "--sections", "3"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["inputs_part"] == 21 and len(told["marks"]) == 3 and told["outcomes"] == ["won", "won"]
+    image = pytest.importorskip("PIL.Image")
+    assert main([*arguments, "--out", str(tmp_path / "both.png")]) == 0
+    assert image.open(tmp_path / "both.png").size == (1056, 644)
+    assert main([*arguments, "--out", str(tmp_path / "both.unknown")]) == 2

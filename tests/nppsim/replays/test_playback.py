@@ -1,0 +1,96 @@
+"""python -m nppsim replays: how many replays end, in a table and as JSON."""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nppsim.__main__ import main
+from nppsim.levels.level import Level
+from nppsim.replays.playback import find_files, play_files
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+
+from places import SHARED
+from worlds import FLOOR, corridor
+
+LEVEL = corridor()  # to the right over the switch into the exit
+MINES = corridor(entities=[(1, 24, FLOOR)])
+WON = Replay(LEVEL, np.full(200, 2), success=True)
+WALKED, BLOWN_UP = Replay(LEVEL, np.full(9, 4)), Replay(MINES, np.full(200, 2), success=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    WON.save(tmp_path / "a.replay")
+    WALKED.save(tmp_path / "sub" / "b.replay", format="attract")
+    BLOWN_UP.save(tmp_path / "c.replay")
+    return tmp_path
+
+
+def test_the_table_tells_how_each_replay_ends(folder, capsys):
+    assert main(["replays", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["ending", "frame", "inputs", "gold", "file"]
+    assert lines[1].split()[0] == "finished" and lines[1].endswith("a.replay") and " 200 " in lines[1]
+    assert lines[2].startswith("died") and lines[2].endswith("c.replay")
+    assert lines[3].strip() == "the file says that the level was finished"
+    assert lines[4].startswith("ran out") and " 9 " in lines[4] and lines[4].endswith("b.replay")
+    assert lines[5] == "3 replays: 1 finished, 1 died, 1 ran out"
+
+
+def test_json_tells_the_same(folder, capsys):
+    assert main(["replays", str(folder / "c.replay"), str(folder / "a.replay"), "--json"]) == 0
+    died, won = json.loads(capsys.readouterr().out)
+    assert (died["ending"], won["ending"]) == ("died", "finished")
+    assert won["file"].endswith("a.replay") and won["inputs"] == 200 > won["frame"] > 0 == won["gold"]
+    assert won["warnings"] == []
+
+
+def test_an_unreadable_file_is_told_and_the_others_are_played(folder, capsys):
+    (folder / "b.replay").write_bytes(b"short")
+    assert main(["replays", str(folder)]) == 1
+    text = capsys.readouterr().out
+    assert "unreadable" in text and "the file ends at byte 5" in text
+    assert text.endswith("4 replays: 1 finished, 1 unreadable, 1 died, 1 ran out\n")
+
+
+def test_a_map_that_lacks_its_exit_gets_a_clear_answer(folder):
+    records = np.array([record for record in LEVEL.records if record[0] != 3])
+    data = Level(LEVEL.tiles, records, exit_count=1).to_bytes()
+    inputs = WON.inputs.tobytes()
+    (folder / "a.replay").write_bytes(struct.pack("<IIIB", 1, len(data), len(inputs), 1) + data + inputs)
+    (one,) = play_files([folder / "a.replay"])
+    assert one.ending == "ran out"
+    assert one.warnings[0] == (
+        "the map has no exit door, so nobody can finish it; its record is lost, repair the file or record it again"
+    )
+
+
+def test_replay_sets_are_played_one_by_one(tmp_path):
+    with ReplayWriter(tmp_path / "set.h5") as writer:
+        writer.append(WON)
+        writer.append(BLOWN_UP)
+    (tmp_path / "other.h5").write_bytes(b"other")
+    played = list(play_files(find_files([tmp_path])))
+    assert [one.ending for one in played] == ["unreadable", "finished", "died"]
+    assert played[2].file.endswith("set.h5#1")
+
+
+def test_no_replays_is_an_error(tmp_path, capsys):
+    assert main(["replays", str(tmp_path)]) == 2
+    assert "no *.replay or *.h5 files in it" in capsys.readouterr().err
+
+
+def test_the_shared_recordings_play_back_as_their_makers_saw_them():
+    folder = SHARED / "replays"
+    if not folder.is_dir():
+        pytest.skip("no recorded replays beside the project")
+    played = list(play_files(find_files([folder])))
+    assert len(played) == 61
+    assert sum(one.ending == "finished" for one in played) >= 57
+    lacking = [one for one in played if one.warnings and "its record is lost" in one.warnings[0]]
+    assert {Path(one.file).stem[9:15] for one in lacking} >= {"153053", "153108"}

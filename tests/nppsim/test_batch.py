@@ -1,0 +1,389 @@
+"""BatchSimulator: nothing depends on threads, batching, snapshots or observations; restarts; episode records."""
+
+import hashlib
+import time
+
+import numpy as np
+import pytest
+from numba import config
+
+import nppsim
+from nppsim import bank, batch, decision
+from nppsim._phases import PHASES
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.decision import DIED, TIMEOUT, WON
+from nppsim.observe import layout
+from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.simulate import _run as simulate_kernel
+
+from worlds import corridor, mixed_level, random_level, room
+
+WINNABLE = corridor(20, 24, 32)
+DEADLY = corridor(20, 40, 60, entities=[(1, 26, 46)])
+LOCKED = corridor(40, 120, 140, locked_doors=[((44, 46), (80, 44), 0)], trap_doors=[((30, 46), (20, 44), 0)])
+LEVELS = [WINNABLE, DEADLY, LOCKED, random_level(1, 0.2, 40), random_level(2, 0.3, 40), room(entities=[(21, 92, 46)])]
+LEVELS += [mixed_level(3), mixed_level(4, kinds=(10, 11, 17, 20, 24, 28))]
+
+
+def short_bank(levels=LEVELS, time_limit=60):
+    """A bank whose episodes end soon."""
+    out = LevelBank(levels)
+    out.time_limit[:] = time_limit
+    return out
+
+
+def held_actions(rng, steps, n):
+    """int64[steps, n]: random actions, each held for four decisions, mostly to the right."""
+    actions = rng.choice(6, p=[0.05, 0.1, 0.4, 0.1, 0.05, 0.3], size=(-(-steps // 4), n))
+    return np.repeat(actions, 4, axis=0)[:steps]
+
+
+def step_record(sim):
+    """Everything that a step gives, as bytes of environment i."""
+    out = []
+    for i in range(sim.num_envs):
+        parts = [sim.obs[key][i] for key in sim.keys]
+        parts += [sim.rewards[i], sim.terminated[i], sim.truncated[i], sim.level[i]]
+        if sim.truncated[i]:
+            parts += [sim.final_obs[key][i] for key in sim.keys]
+        if i in sim.finished:
+            parts += [sim.episode[name][i] for name in sim.episode.dtype.names]
+        out.append(b"".join(np.ascontiguousarray(p).tobytes() for p in parts))
+    return out
+
+
+def play(sim, actions):
+    """Step records [steps][environments]."""
+    records = []
+    for row in actions:
+        sim.step(row)
+        records.append(step_record(sim))
+    return records
+
+
+def columns(records, first, last):
+    return [row[first:last] for row in records]
+
+
+@pytest.mark.parametrize("observations", [layout.VISION_FREE, ("player_frame", "global_view")])
+def test_results_do_not_depend_on_the_number_of_threads(observations):
+    n = 2 * batch.MIN_ENVS_TO_SPREAD + 3
+    actions = held_actions(np.random.default_rng(0), 40, n)
+    records = []
+    for threads in (1, 2, 5):
+        sim = BatchSimulator(short_bank(), n, observations=observations, threads=threads)
+        sim.reset()
+        records.append(play(sim, actions))
+    assert records[0] == records[1] == records[2]
+
+
+def test_results_do_not_depend_on_what_else_is_in_the_batch():
+    n = 7
+    actions = held_actions(np.random.default_rng(1), 60, n)
+    together = BatchSimulator(short_bank(), n, threads=1)
+    together.reset()
+    records = play(together, actions)
+    for i in range(n):
+        alone = BatchSimulator(together.bank, 1, threads=1)
+        alone.next_level[:] = together.next_level[i]
+        alone.reset()
+        assert play(alone, actions[:, i : i + 1]) == columns(records, i, i + 1)
+
+
+def test_snapshots_in_between_and_observations_change_nothing():
+    n = 6
+    actions = held_actions(np.random.default_rng(2), 60, n)
+    records = []
+    for observations, snapshots, profile in (
+        (layout.ALL, 0, False),
+        (layout.ALL, n, False),
+        (("state",), 0, False),
+        (layout.ALL, 0, True),
+    ):
+        sim = BatchSimulator(short_bank(), n, observations=observations, threads=1, profile=profile)
+        sim.reset()
+        records.append([])
+        for row in actions:
+            sim.step(row)
+            for i in range(snapshots):
+                sim.snapshot(i)
+            records[-1].append(sim.rewards.tobytes() + sim.obs["game_state"].tobytes())
+    assert all(record == records[0] for record in records)
+
+
+def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
+    sim = BatchSimulator(short_bank(), 40, observations=layout.ALL, threads=1, profile=True)
+    sim.reset()
+    assert sim.step_timing["reset"] > 0 and sim.step_timing["ninja"] == 0
+    sim.step(np.zeros(40, int))
+    timing = sim.step_timing
+    assert tuple(timing) == PHASES
+    assert timing["ninja"] > 0 and timing["movers_move"] > 0 and timing["global_view"] > 0
+    assert timing["reset"] == 0
+    alone = BatchSimulator(sim.bank, 1, observations=layout.ALL, threads=1, profile=True)
+    alone.reset()
+    begin = time.perf_counter_ns()
+    alone.step(np.zeros(1, int))
+    passed = time.perf_counter_ns() - begin
+    assert 0 < sum(alone.step_timing.values()) <= passed
+    assert BatchSimulator(sim.bank, 1, threads=1, profile=False).step_timing == {}
+    for value, on in (("1", True), ("0", False)):
+        monkeypatch.setenv("NPPSIM_PROFILING", value)
+        assert BatchSimulator(sim.bank, 1, threads=1).profile is on
+
+
+def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
+    actions = held_actions(np.random.default_rng(3), 80, 6)
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward="october")
+    sim.reset()
+    play(sim, actions[:20])
+    before = [sim.snapshot(i) for i in range(6)]
+    first = play(sim, actions[20:])
+    for i in range(6):
+        sim.restore(i, before[i])
+    assert play(sim, actions[20:]) == first
+    # The other way round in another simulator; what comes next is the caller's.
+    other = BatchSimulator(sim.bank, 6, threads=1, reward="october")
+    other.reset()
+    other.next_level[:] = sim.next_level[::-1]
+    for i in range(6):
+        other.restore(i, before[5 - i])
+    assert [r[::-1] for r in play(other, actions[20:, ::-1])] == first
+
+
+def test_observe_after_restore_gives_the_observations_of_that_moment():
+    sim = BatchSimulator(short_bank(), 6, observations=layout.ALL, threads=1)
+    sim.reset()
+    play(sim, held_actions(np.random.default_rng(4), 10, 6))
+    before, wanted = [sim.snapshot(i) for i in range(6)], {k: v.copy() for k, v in sim.obs.items()}
+    play(sim, held_actions(np.random.default_rng(5), 10, 6))
+    for i in range(6):
+        sim.restore(i, before[i])
+    for key, value in sim.observe().items():
+        np.testing.assert_array_equal(value, wanted[key])
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=range(len(LEVELS)))
+def test_simulate_and_the_batch_agree_frame_by_frame(level):
+    actions = held_actions(np.random.default_rng(6), 200, 1)[:, 0]
+    run = nppsim.simulate(level, ACTION_INPUT[actions])
+    sim = BatchSimulator([level], 1, frame_skip=1, observations=("state",))
+    sim.reset()
+    for f in range(run.frames):
+        sim.step(actions[f : f + 1])
+        if sim.finished.size:
+            assert f == run.frames - 1
+            assert run.outcome == {WON: "won", DIED: "died"}[int(sim.episode["outcome"][0])]
+            assert sim.episode["frames"][0] == run.frames
+            assert sim.episode["gold"][0] == run.gold[-1]
+            break
+        ninja = sim.state.ninja[0]
+        assert (ninja["x"], ninja["y"]) == tuple(run.position[f])
+        assert (ninja["vx"], ninja["vy"]) == tuple(run.velocity[f])
+        assert ninja["state"] == run.ninja_state[f]
+        count = run.entity_state.shape[1]
+        np.testing.assert_array_equal(sim.state.entities["active"][0, :count], run.entity_state[f] & 1)
+        np.testing.assert_array_equal(sim.state.entities["closed"][0, :count], run.entity_state[f] >> 4)
+
+
+@pytest.mark.parametrize("frame_skip", [1, 2, 4, 7])
+def test_a_decision_is_frame_skip_frames_of_the_same_input(frame_skip):
+    sim = BatchSimulator([room()], 1, frame_skip=frame_skip, observations=("state",))
+    sim.reset()
+    actions = held_actions(np.random.default_rng(7), 20, 1)
+    for k, action in enumerate(actions):
+        sim.step(action)
+        assert sim.state.ninja["frame"][0] == frame_skip * (k + 1)
+    run = nppsim.simulate(room(), np.repeat(ACTION_INPUT[actions[:, 0]], frame_skip))
+    assert (sim.state.ninja["x"][0], sim.state.ninja["y"][0]) == tuple(run.position[-1])
+
+
+def run_to_end(sim, action):
+    """Step until the first episode ends."""
+    while True:
+        sim.step(np.full(sim.num_envs, action))
+        if sim.finished.size:
+            return
+
+
+def test_a_time_out_is_a_truncation_and_its_last_observation_is_kept():
+    sim = BatchSimulator(short_bank([room(), room((40, 46))], 10), 1, observations=layout.ALL)
+    endless = BatchSimulator([room()], 1, observations=layout.ALL)
+    for s in (sim, endless):
+        s.reset()
+    sim.next_level[0] = 1
+    for _ in range(3):
+        assert not sim.truncated[0]
+        sim.step(np.array([2]))
+        endless.step(np.array([2]))
+    assert (sim.terminated[0], sim.truncated[0], sim.finished.tolist()) == (False, True, [0])
+    assert (sim.episode["outcome"][0], sim.episode["frames"][0], sim.episode["decisions"][0]) == (TIMEOUT, 12, 3)
+    fresh = BatchSimulator([room((40, 46))], 1, observations=layout.ALL)
+    fresh.reset()
+    for key in layout.ALL:
+        np.testing.assert_array_equal(sim.final_obs[key], endless.obs[key])
+        np.testing.assert_array_equal(sim.obs[key], fresh.obs[key])
+    sim.step(np.array([0]))
+    assert sim.finished.size == 0 and not sim.truncated[0]
+
+
+@pytest.mark.parametrize(("level", "outcome"), [(WINNABLE, WON), (DEADLY, DIED)])
+def test_death_and_win_are_terminations_also_in_the_last_frame_of_the_time(level, outcome):
+    sim = BatchSimulator([level], 1)
+    sim.reset()
+    run_to_end(sim, 2)
+    frames = int(sim.episode["frames"][0])
+    for limit in (4 * (int(sim.episode["decisions"][0]) - 1) + 1, frames):  # both within the last decision
+        sim = BatchSimulator(short_bank([level], limit), 1)
+        sim.reset()
+        sim.final_obs["game_state"][:] = -1
+        run_to_end(sim, 2)
+        assert (sim.terminated[0], sim.truncated[0]) == (True, False)
+        assert sim.episode["outcome"][0] == outcome
+        assert (sim.final_obs["game_state"] == -1).all()  # only written where cut off
+        assert sim.obs["game_state"][0, 0] == level.spawn[0]
+
+
+def test_each_environment_restarts_on_the_level_that_the_caller_chose():
+    sim = BatchSimulator(short_bank(), 4)
+    sim.reset(np.array([0, 1, 2, 3]))
+    assert sim.level.tolist() == [0, 1, 2, 3]
+    sim.next_level[:] = [5, 4, 3, 2]
+    played = set()
+    for _ in range(15):
+        before = sim.level.copy()
+        sim.step(np.full(4, 2))
+        for i in range(4):
+            if i in sim.finished:
+                played.add(i)
+                assert sim.episode["level"][i] == before[i]
+                assert sim.level[i] == sim.next_level[i]
+                np.testing.assert_array_equal(sim.obs["game_state"][i, :2], LEVELS[sim.next_level[i]].spawn)
+            else:
+                assert sim.level[i] == before[i]
+    assert played == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("reward", ["default", "october", "recommended"])
+def test_episode_records_sum_up_what_the_steps_gave(reward):
+    n, rng = 6, np.random.default_rng(8)
+    sim = BatchSimulator(short_bank(time_limit=90), n, reward=reward)
+    sim.reset()
+    total, decisions, outcomes = np.zeros(n), np.zeros(n, int), []
+    for row in held_actions(rng, 150, n):
+        sim.step(row)
+        total += sim.rewards
+        decisions += 1
+        np.testing.assert_array_equal(sim.finished, np.flatnonzero(sim.terminated | sim.truncated))
+        for i in sim.finished:
+            record = sim.episode[i]
+            assert record["ret"] == pytest.approx(total[i], abs=1e-5)
+            assert record["terms"].sum() == pytest.approx(record["ret"], abs=1e-12)
+            assert record["decisions"] == decisions[i]
+            assert 4 * (decisions[i] - 1) < record["frames"] <= 4 * decisions[i]
+            outcomes.append(int(record["outcome"]))
+            assert sim.terminated[i] == (record["outcome"] in (WON, DIED))
+            total[i], decisions[i] = 0.0, 0
+            sim.next_level[i] = rng.integers(len(LEVELS))
+    assert set(outcomes) == {TIMEOUT, WON, DIED}
+
+
+def test_the_way_of_one_level_is_never_used_for_another():
+    """Regression: two levels whose doors gave the same number as key of the cached way."""
+    two = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0), ((50, 46), (90, 44), 0)])
+    one = corridor(40, 60, 70, locked_doors=[((44, 46), (80, 44), 0)])
+    sim = BatchSimulator(short_bank([two, one], 10_000), 1)
+
+    def open_all(levels):
+        sim.reset(levels)
+        while sim.state.entities["closed"][0].any():
+            sim.step(np.array([2]))
+        return sim.obs["reachability_features"][0].copy()
+
+    first = open_all(np.array([1]))
+    open_all(np.array([0]))
+    again = open_all(np.array([1]))
+    np.testing.assert_array_equal(again, first)
+
+
+def test_opening_a_door_changes_the_way():
+    sim = BatchSimulator([corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0)])], 1)
+    sim.reset()
+    assert sim.obs["reachability_features"][0, 2] > 0
+    lengths = [sim.obs["reachability_features"][0, 1]]
+    while sim.state.entities["closed"][0].any():
+        sim.step(np.array([2]))
+        lengths.append(sim.obs["reachability_features"][0, 1])
+    assert (np.diff(lengths) < 8).all()  # on the way to the door's switch it only gets shorter
+    assert lengths[-1] == pytest.approx(600 - (sim.state.ninja["x"][0] - 240), abs=40)
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+def test_each_kernel_is_compiled_once_for_any_simulator():
+    for n, observations, reward, levels in (
+        (1, layout.ALL, "default", LEVELS),
+        (3, ("state",), "october", [room()]),
+        (40, layout.VISION_FREE, "default", [nppsim.Level.build(np.zeros((23, 42), np.uint8), (20, 20))]),
+    ):
+        sim = BatchSimulator(levels, n, observations=observations, reward=reward)
+        sim.reset()
+        sim.step(np.zeros(n, int))
+        sim.action_masks()
+    nppsim.simulate(room(), np.zeros(3, np.uint8))
+    kernels = (decision.advance, decision.masks, decision.prepare_static, bank._compute_paths, simulate_kernel)
+    assert {kernel.__name__: len(kernel.signatures) for kernel in kernels} == {k.__name__: 1 for k in kernels}
+
+
+# Of every state along the scripted run below.  Changes only with the physics, never with the machine.
+GOLDEN = "2a105d30cf79fa2fe7b727c80e57fdddc8471e9b2b5e1fee9a10363c615750c7"
+
+
+def test_the_scripted_run_goes_through_the_golden_states():
+    n = len(LEVELS)
+    sim = BatchSimulator(short_bank(time_limit=400), n, observations=("state",), threads=1)
+    sim.reset()
+    digest = hashlib.sha256()
+    for row in held_actions(np.random.default_rng(10), 300, n):
+        sim.step(row)
+        for name in NINJA.names:
+            digest.update(np.ascontiguousarray(sim.state.ninja[name][:n]).tobytes())
+        for i, level in enumerate(sim.level):
+            used = len(sim.bank.compiled[level].entity_type)
+            for name in ENTITY.names:
+                digest.update(np.ascontiguousarray(sim.state.entities[name][i, :used]).tobytes())
+            moving = len(sim.bank.compiled[level].movers)
+            for name in MOVER.names:
+                digest.update(np.ascontiguousarray(sim.state.movers[name][i, :moving]).tobytes())
+    assert digest.hexdigest() == GOLDEN
+
+
+def test_misuse_is_refused_with_what_was_expected():
+    sim = BatchSimulator([room(), WINNABLE], 2)
+    with pytest.raises(RuntimeError, match="call reset"):
+        sim.step(np.zeros(2, int))
+    with pytest.raises(ValueError, match="first reset must start every environment"):
+        sim.reset(np.array([0, -1]))
+    with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2"):
+        sim.reset(np.array([0, 2]))
+    sim.next_level[1] = 2
+    with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2"):
+        sim.reset()
+    sim.next_level[:] = [0, 1]
+    sim.reset()
+    for actions in ([0, 6], [-1, 0], [0]):
+        with pytest.raises(ValueError, match=r"actions must be int\[2\] in 0\.\.5"):
+            sim.step(np.array(actions))
+    for level in (-1, 2):
+        sim.next_level[1] = level
+        with pytest.raises(ValueError, match="level"):
+            sim.step(np.zeros(2, int))
+    with pytest.raises(ValueError, match="snapshot has 3 bytes"):
+        sim.restore(0, np.zeros(3, np.uint8))
+    with pytest.raises(ValueError, match="gamma"):
+        BatchSimulator([room()], 1, gamma=1.5)
+    with pytest.raises(ValueError, match="at least 1"):
+        BatchSimulator([room()], 1, frame_skip=0)
+    with pytest.raises(ValueError, match="at least one level"):
+        LevelBank([])

@@ -1,0 +1,136 @@
+"""python -m nppsim: what it prints, and that every failure is one line and exit status 2."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.__main__ import main
+from nppsim.generate import generate
+from nppsim.pictures import render
+
+from places import ROOT
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A level, and a replay that goes right and jumps on it."""
+    level = generate("simple", 3)[0]
+    level.save(tmp_path / "level.map")
+    inputs = np.array([2] * 30 + [3] * 20 + [4] * 10, np.uint8)
+    nppsim.Replay(level, inputs).save(tmp_path / "play.replay")
+    return tmp_path
+
+
+def test_simulate_prints_what_the_simulator_says(files, capsys):
+    run = nppsim.simulate(nppsim.Level.load(files / "level.map"), nppsim.Replay.load(files / "play.replay").inputs)
+    assert main(["simulate", str(files / "play.replay"), "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main(["simulate", str(files / "level.map"), "--replay", str(files / "play.replay"), "--json"]) == 0
+    with_level = json.loads(capsys.readouterr().out)
+    assert {**alone, "level": ""} == {**with_level, "level": ""}
+    assert alone["outcome"] == run.outcome and alone["frames"] == run.frames
+    assert alone["position"] == run.position[-1].tolist()
+    assert alone["gold"] == run.gold[-1] and alone["win_fraction"] == run.win_fraction
+    assert main(["simulate", str(files / "play.replay")]) == 0
+    text = capsys.readouterr().out
+    assert f"outcome       {run.outcome}\n" in text and repr(float(run.position[-1, 0])) in text
+
+
+def test_a_replay_of_another_level_is_played_with_a_note(files, capsys):
+    generate("simplest", 0)[0].save(files / "other.map")
+    assert main(["simulate", str(files / "other.map"), "--replay", str(files / "play.replay")]) == 0
+    assert "recorded on another level" in capsys.readouterr().err
+
+
+def test_generate_makes_a_level_or_a_level_set(tmp_path, capsys):
+    assert main(["generate", "simplest", str(tmp_path / "one.map"), "--seed", "5"]) == 0
+    assert nppsim.Level.load(tmp_path / "one.map") == generate("simplest", 5)[0]
+    assert main(["generate", "simple", str(tmp_path / "hard.map"), "--seed", "5", "--difficulty", "1"]) == 0
+    assert nppsim.Level.load(tmp_path / "hard.map") == generate("simple", 5, 1.0)[0]
+    assert main(["generate", "simpler", str(tmp_path / "many"), "--seed", "5", "--count", "3"]) == 0
+    levels = nppsim.levels.level_set.LevelSet.open(tmp_path / "many")
+    assert list(levels) == [generate("simpler", seed)[0] for seed in (5, 6, 7)]
+
+
+def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
+    image = pytest.importorskip("PIL.Image")
+    level, out = str(files / "level.map"), str(tmp_path / "out.png")
+    assert main(["render", level, out, "--scale", "0.5"]) == 0
+    assert image.open(out).size == (528, 300)
+    assert main(["render", level, out, "--replay", str(files / "play.replay"), "--scale", "0.5"]) == 0
+    folder = tmp_path / "set"
+    main(["generate", "simplest", str(folder), "--count", "2"])
+    assert main(["render", "--sheet", str(folder), out]) == 0
+    (folder / "index.json").unlink()
+    assert main(["render", "--sheet", str(folder), out]) == 0, "a plain folder of map files"
+
+
+def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
+    folder, shown = tmp_path / "set", []
+    main(["generate", "simplest", str(folder), "--count", "5"])
+    pytest.importorskip("PIL.Image")
+    draw = render.contact_sheet
+    monkeypatch.setattr(render, "contact_sheet", lambda levels, labels: shown.extend(labels) or draw(levels, labels))
+    assert main(["render", "--sheet", str(folder), str(tmp_path / "out.png"), "--count", "2"]) == 0
+    assert shown == ["simplest/000000.map", "simplest/000002.map"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["simulate", "absent"], "absent: cannot be read"),
+        (["simulate", "absent.map", "--replay", "{play}"], "absent.map: No such file"),
+        (["simulate", "{level}"], "level.map"),
+        (["render", "{level}"], "give LEVEL and OUT.png"),
+        (["render", "absent.map", "out.png"], "absent.map"),
+        (
+            ["render", "{level}", "{folder}/out.unknown"],
+            "out.unknown: the picture is a PNG file; give a name that ends in .png",
+        ),
+        (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0 must be at least 1"),
+        (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
+        (["diff", "{play}", "{play}", "--out", "out.gif"], "out.gif: the picture is a PNG file"),
+        (["plan", "{play}", "out.replay", "--budget", "100"], "play.replay holds replays, no level"),
+        (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no way leads over an exit switch to its"),
+        (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
+        (["generate", "impossible", "out.map"], "category 'impossible'"),
+        (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
+        (["generate", "simple", "out.map", "--difficulty", "2"], "difficulty 2.0 must lie between 0 and 1"),
+        (["generate", "simple", "{folder}", "--count", "1"], "exists already"),
+    ],
+)
+def test_failures_are_one_line(files, capsys, arguments, told):
+    names = {"level": files / "level.map", "play": files / "play.replay", "odd": files / "odd.map", "folder": files}
+    names["odd"].write_bytes(names["play"].read_bytes())
+    names["walled"] = files / "walled.map"
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[5:8, 5:8] = tiles[5:8, 20:23] = 0
+    nppsim.Level.build(tiles, (28, 30), exits=[((88, 30), (84, 30))]).save(names["walled"])
+    assert main([argument.format(**names) for argument in arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert told in printed.err
+
+
+def test_the_module_runs_and_lists_its_commands():
+    done = subprocess.run([sys.executable, "-m", "nppsim", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("verify", "simulate", "bench", "render", "generate"))
+
+
+def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
+    place = [str(files / "level.map"), str(files / "out.replay")]
+    for flags, told in (
+        (["--budget", "0"], "--budget 0 must be at least 1"),
+        (["--polish", "-1"], "--polish -1 must be at least 0"),
+        (["--seed", "-1"], "--seed -1 must be at least 0"),
+        (["--min-hold", "0"], "min_hold must be at least 1"),
+        (["--noise", "-1"], "noise must be at least 0"),
+    ):
+        assert main(["plan", *place, *flags]) == 2
+        assert told in capsys.readouterr().err
+    assert not (files / "out.replay").exists()

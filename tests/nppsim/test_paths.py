@@ -1,0 +1,230 @@
+"""Ways through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppsim import paths
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.levels.level import Level
+from nppsim.observe.layout import MAX_PATH
+from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.paths import NO_HOP, follow
+
+from worlds import corridor, random_level, tiles
+
+
+def compiled_fields(bank, closed=None, index=0):
+    """(distance, hop, units from switch to exit); closed: indices of the closed doors, None: as at the start."""
+    level = bank.world.level[index]
+    if closed is None:
+        return bank.distance[index], bank.hop[index], int(level["switch_to_exit"])
+    rows = range(level["switches_first"], level["switches_end"])
+    flags = np.array([k - level["entity_first"] in closed for k in rows], np.uint8)
+    distance, hop = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
+    opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
+    units = paths.compute_fields(bank.world, bank.nodes[index], index, flags, opened, distance, hop)
+    return distance, hop, int(units)
+
+
+def switched(level):
+    """Indices of the doors with switches."""
+    return [e.index for e in LevelTwin(level).doors]
+
+
+@given(seed=st.integers(0, 2**32 - 1), density=st.sampled_from([0.1, 0.3, 0.45]), exits=st.integers(0, 3))
+@settings(max_examples=16, deadline=None)
+def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed, density, exits):
+    level = random_level(seed, density, exits=exits)
+    bank, twin = LevelBank([level]), LevelTwin(level)
+    rng = np.random.default_rng(seed)
+    for closed in (None, tuple(e.index for e in twin.doors if rng.integers(2))):
+        distance, hop, units = compiled_fields(bank, closed)
+        ways = twin.ways_for(*(twin.at_start if closed is None else (closed, ())))
+        np.testing.assert_array_equal(distance, ways.distances)
+        assert len(ways.wrong_hops(hop)) == 0
+        assert units == (paths.UNREACHABLE if ways.onward is None else ways.onward)
+    assert bank.path_length[0] == twin.path_start
+    assert bool(bank.reachable[0]) == (twin.path_start < MAX_PATH)
+
+
+def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
+    level = corridor(20, 60, 120)
+    ways = LevelTwin(level).ways_for((), ())
+    hop = LevelBank([level]).hop[0].copy()
+    assert len(ways.wrong_hops(hop)) == 0
+    goal = next(point for point, length in ways.to_switch.seeds.items() if ways.to_switch.distance[point] == length)
+    beside = (15, 23)  # in the corridor, 180 px left of the switch
+    for (column, row), wrong in ((beside, 1), (beside, 7), (beside, NO_HOP), (goal, 0), ((5, 5), 0)):
+        broken = hop.copy()
+        broken[0, column * paths.NODES_Y + row] = wrong
+        assert ways.wrong_hops(broken).tolist() == [[0, column, row]]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_hops_and_the_way_from_a_place_are_followed_alike(seed):
+    level = random_level(seed, 0.3)
+    bank, twin = LevelBank([level]), LevelTwin(level)
+    distance, hop, _ = compiled_fields(bank)
+    ways = twin.ways_for(*twin.at_start)
+    rng = np.random.default_rng(seed)
+    for x, y in rng.uniform((24, 24), (1032, 576), (100, 2)).tolist():
+        for phase, field in enumerate((ways.to_switch, ways.to_exit)):
+            length, node = paths.nearest_node(distance[phase], x, y)
+            way, point = field.way(x, y)
+            assert (length, node) == (way, -1 if point is None else point[0] * paths.NODES_Y + point[1])
+            for steps in (0, 1, 3, 10) if point else ():
+                got = divmod(int(paths.waypoint(hop[phase], node, steps)), paths.NODES_Y)
+                assert got == follow(hop[phase].reshape(paths.NODES_X, paths.NODES_Y), point, steps)
+
+
+def test_the_way_along_a_corridor_is_its_length():
+    bank = LevelBank([corridor(spawn=20, switch=60, door=120)])
+    # 40 steps of 6 px to the switch and 60 on to the exit; they are touched from 16 and 22 px.
+    assert bank.path_length[0] == pytest.approx(240 + 360, abs=24)
+    assert bank.time_limit[0] == int(300 + 2 * bank.path_length[0])
+
+
+def test_a_switch_behind_the_ninja_makes_the_way_go_there_and_back():
+    ahead, behind = LevelBank([corridor(60, 60, 120), corridor(60, 30, 120)]).path_length
+    assert behind - ahead == pytest.approx(2 * 180, abs=15)
+
+
+def wall_with_door(kind, switch, door_x=80, **more):
+    """A corridor with a closed or closing door in the middle; exit switch and exit are beyond it."""
+    doors = {f"{kind}_doors": [(switch, (door_x, 44), 0)]}
+    return corridor(spawn=40, switch=120, door=140, **doors, **more)
+
+
+def test_a_closed_locked_door_leads_the_way_to_its_switch_first():
+    bank = LevelBank([wall_with_door("locked", (20, 46))])
+    ways = {}
+    for name, closed in (("shut", None), ("open", [])):
+        distance, hop, _ = compiled_fields(bank, closed)
+        ways[name], node = paths.nearest_node(distance[0], 240.0, 276.0)
+        waypoint = 12 * (paths.waypoint(hop[0], node, 3) // paths.NODES_Y)
+        assert waypoint < 240 if name == "shut" else waypoint > 240
+    # To the door's switch, on to the exit switch and to the exit; touched from 15, 16 and 22 px.
+    assert ways["shut"] == pytest.approx(120 + 600 + 120, abs=60)
+    assert ways["open"] == pytest.approx(480 + 120, abs=40)
+
+
+def test_an_exit_switch_and_its_exit_may_be_behind_doors_of_their_own():
+    """Exit switch, door, spawn with both doors' switches, door, exit: behind the first door lies no door's switch."""
+    doors = [((70, 46), (50, 44), 0), ((80, 46), (100, 44), 0)]
+    bank = LevelBank([corridor(spawn=75, switch=30, door=130, locked_doors=doors)])
+    assert bank.reachable[0]
+    # To a door's switch, to the exit switch, and to the exit; touched from 15, 16 and 22 px.
+    assert bank.path_length[0] == pytest.approx(6 * (5 + 40 + 100), abs=60)
+
+
+@pytest.mark.parametrize("steps", range(-4, 5))
+def test_a_switch_close_to_its_door_opens_the_way_where_it_can_be_touched(steps):
+    """6 px a step; the ninja's centre comes within 10 px of the door, and touches the switch from 15 px."""
+    bank = LevelBank([wall_with_door("locked", (80 + steps, 46))])
+    assert bool(bank.reachable[0]) == (steps <= 0)
+
+
+@pytest.mark.parametrize("gap", [10.0, 10.5, 12.0, 18.0])
+@pytest.mark.parametrize("door_x", [80, 81])
+def test_a_ninja_that_touches_a_shut_door_is_not_beyond_it(gap, door_x):
+    level = wall_with_door("trap", (20, 46), door_x)
+    bank = LevelBank([level])
+    assert bank.reachable[0]
+    distance, _, _ = compiled_fields(bank, closed=switched(level))
+    assert paths.nearest_node(distance[0], 6.0 * door_x - gap, 276.0) == (MAX_PATH, -1)
+    assert paths.nearest_node(distance[0], 6.0 * door_x + gap, 276.0)[0] < MAX_PATH
+
+
+def test_a_locked_door_whose_switch_is_beyond_it_cannot_be_opened():
+    bank = LevelBank([wall_with_door("locked", (100, 46))])
+    assert not bank.reachable[0]
+    assert bank.path_length[0] == MAX_PATH
+
+
+def test_two_locked_doors_are_opened_one_after_the_other():
+    level = corridor(60, 120, 140, locked_doors=[((20, 46), (80, 44), 0), ((90, 46), (100, 44), 0)])
+    bank = LevelBank([level])
+    first, second = switched(level)
+    way = {}
+    for name, closed in (("both", [first, second]), ("second", [second]), ("none", [])):
+        distance, _, _ = compiled_fields(bank, closed)
+        way[name] = paths.nearest_node(distance[0], 360.0, 276.0)[0]
+    assert way["both"] == bank.path_length[0]
+    # The way back to the first switch is gone after the first; the second switch is on the way.
+    assert way["both"] - way["second"] == pytest.approx(2 * 240, abs=40)
+    assert way["second"] == pytest.approx(way["none"], abs=40)
+
+
+def test_an_armed_mine_makes_a_way_longer_but_does_not_block_it():
+    mine = Level.build(corridor().tiles, (20, 46), exits=[((60, 46), (120, 46))], entities=[(1, 40, 46)])
+    plain, mined = LevelBank([corridor(20, 60, 120), mine]).path_length
+    assert plain + 10 < mined < plain + 300
+
+
+def test_a_gap_of_one_tile_is_wide_enough_and_one_of_half_a_tile_is_not():
+    grids = [np.ones((23, 42), np.uint8) for _ in range(2)]
+    for grid in grids:
+        grid[10] = 0
+        grid[10, 20] = 4  # the lower half is solid
+    grids[0][9, 17:24] = 0
+    grids[0][9, 20] = 2  # the upper half is solid
+    levels = [Level.build(grid, (20, 46), exits=[((120, 46), (140, 46))]) for grid in grids]
+    assert LevelBank(levels).reachable.tolist() == [True, False]
+
+
+def test_a_level_without_an_exit_has_no_way():
+    bank = LevelBank([Level.build(tiles(), (20, 46))])
+    assert bank.path_length[0] == MAX_PATH
+    assert bank.time_limit[0] == 6000
+
+
+def test_with_several_exits_the_way_leads_over_a_switch_to_its_own_exit_and_then_to_the_open_one():
+    """A corridor: exit B, spawn, switch A, switch B, exit A, from left to right."""
+    tiles = np.ones((23, 42), np.uint8)
+    tiles[10, 2:40] = 0
+    y = 46  # 276 px, in the middle of the corridor
+    exits = [((60, y), (140, y)), ((100, y), (20, y))]  # (switch, exit door), in steps of 6 px
+    level = Level.build(tiles, (40, y), exits=exits)
+    sim = BatchSimulator([level], 2, observations=("reachability",))
+    sim.reset(np.zeros(2, int))
+    spawn, switch_a, exit_a = 240.0, 360.0, 840.0
+    assert sim.obs["reachability_features"][0, 1] == pytest.approx(exit_a - spawn, abs=12)
+    while not sim.state.ninja["switch_taken"][0]:
+        before = sim.obs["reachability_features"][0, 1]
+        sim.step(np.array([2, 0]))
+    after, x = sim.obs["reachability_features"][0, 1], sim.state.ninja["x"][0]
+    assert x < switch_a
+    assert after == pytest.approx(exit_a - x, abs=12)  # not back to exit B, which is nearer and closed
+    assert before > after
+
+
+def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exit():
+    """A wall with a door in its only gap, and switches all over the other side, those far from the door first."""
+    grid = np.zeros((23, 42), np.uint8)
+    grid[1:, 40] = 1
+    near = sorted((max(164 - x, y - 6), x, y) for x in range(6, 160, 2) for y in range(6, 95))
+    doors = [((x, y), (164, 6), 0) for _, x, y in reversed(near)]
+    assert len(doors) > paths.NUM_NODES
+    level = Level.build(grid, (20, 50), exits=[((172, 90), (172, 60))], locked_doors=doors)
+    bank, twin = LevelBank([level]), LevelTwin(level)
+    ways = twin.ways_for(*twin.at_start)
+    np.testing.assert_array_equal(bank.distance[0], ways.distances)
+    assert len(ways.wrong_hops(bank.hop[0])) == 0
+
+
+def test_each_of_many_exits_that_opens_changes_the_way():
+    """Two switches near the ninja: that of an exit behind it, then that of one ahead; the other 28 are out of reach."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10] = 0
+    exits = [((40, 46), (8, 46)), ((45, 46), (160, 46))] + [((166, 46), (10, 46))] * 28
+    level = Level.build(grid, (30, 46), exits=exits)
+    sim = BatchSimulator([level], 1, observations=("reachability",), shadow=True)
+    sim.reset()
+    for _ in range(40):
+        sim.step(np.array([2]))
+    assert (sim.state.entities["clock"][0] > 0).sum() == 2
+    assert sim.shadow.kinds == {}

@@ -1,0 +1,221 @@
+"""Rewards: each term against a slow ledger, shaping that telescopes, and the audit that names bad presets."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppsim import reward
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.decision import DIED, TIMEOUT, WON
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.reward import PATH, STRAIGHT_LINE, RewardConfig, audit
+from nppsim.shadow.level_twin import LevelTwin
+from nppsim.shadow.rewards import Ledger, sum_in_order
+
+from worlds import Walk, corridor, random_level, room
+
+GAMMA = 0.97
+ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH, closest=0.01, proximity=0.3, exploration=0.05)
+ONLY_SHAPING = RewardConfig(0.0, 0.0, 0.0, 0.0, 2.0)
+LOCKED = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0)])
+WORLDS = {
+    "win": corridor(20, 30, 44),
+    "win far away": corridor(20, 60, 100),
+    "behind": corridor(40, 30, 60),
+    "death": corridor(20, 60, 80, entities=[(1, 34, 46)]),
+    "door": LOCKED,
+    "no exit": room(),
+    "random": random_level(4, 0.2, 30),
+}
+
+
+def twin_of(level, config, sim):
+    twin = LevelTwin(level)
+    return Ledger(config, sim.gamma, twin, twin.moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0]))
+
+
+def biased_actions(rng, steps):
+    """Mostly to the right, each action held for some decisions."""
+    return np.repeat(rng.choice(6, steps, p=[0.05, 0.15, 0.5, 0.05, 0.05, 0.2]), rng.integers(1, 6, steps))[:steps]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    world=st.sampled_from(sorted(WORLDS)),
+    potential=st.sampled_from([PATH, STRAIGHT_LINE]),
+    frame_skip=st.sampled_from([1, 4]),
+)
+@settings(max_examples=25, deadline=None)
+def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip):
+    config = RewardConfig(**{**vars(ALL_TERMS), "potential": potential})
+    bank = LevelBank([WORLDS[world]])
+    bank.time_limit[:] = 160
+    sim = BatchSimulator(bank, 1, frame_skip=frame_skip, reward=config, gamma=GAMMA, observations=("state",))
+    sim.reset()
+    walk, twin = Walk(WORLDS[world]), twin_of(WORLDS[world], config, sim)
+    for action in biased_actions(np.random.default_rng(seed), 160):
+        sim.step(np.array([action]))
+        frames = []
+        while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
+            frames.append(twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
+        assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
+        if sim.finished.size:
+            assert sim.episode["terms"][0].tolist() == twin.terms
+            assert sim.episode["ret"][0] == sum_in_order(twin.terms)
+            return
+        assert sim.state.terms[0].tolist() == twin.terms
+
+
+def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
+    """(discounted sum of a run's shaping, decisions, first and last potential, outcome), the potentials by the twin."""
+    bank = LevelBank([level])
+    bank.time_limit[:] = time_limit
+    sim = BatchSimulator(bank, 1, reward=config, gamma=GAMMA, observations=("state",))
+    sim.reset()
+    twin, walk = twin_of(level, config, sim), Walk(level)
+    first, total = twin.potential, 0.0
+    for t, action in enumerate(actions):
+        sim.step(np.array([action]))
+        total += GAMMA**t * float(sim.rewards[0])
+        twin.decide([twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
+        if sim.finished.size:
+            outcome = int(sim.episode["outcome"][0])
+            return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome
+    return total, len(actions), first, twin.potential, None
+
+
+RIGHT = [2] * 120
+SHAPED = [
+    ("win", RIGHT, WON),
+    ("win far away", RIGHT, WON),
+    ("behind", [1] * 25 + RIGHT, WON),
+    ("death", RIGHT, DIED),
+    ("win far away", RIGHT[:35], None),
+    ("door", RIGHT[:25], None),
+    ("door", RIGHT, WON),
+    ("random", [5, 2, 2, 4, 1, 1] * 8, None),
+]
+
+
+@pytest.mark.parametrize(("world", "actions", "outcome"), SHAPED)
+@pytest.mark.parametrize("potential", [PATH, STRAIGHT_LINE])
+def test_discounted_shaping_telescopes_to_the_potentials_at_both_ends(world, actions, outcome, potential):
+    """Across the switch and across opening doors; the potential of a terminal state is 0."""
+    config = RewardConfig(**{**vars(ONLY_SHAPING), "potential": potential})
+    total, decisions, first, last, got = shaped_run(WORLDS[world], actions, config=config)
+    assert got == outcome
+    assert total == pytest.approx(GAMMA**decisions * last - first, abs=1e-4)
+
+
+def test_shaping_telescopes_up_to_a_time_out_which_is_no_terminal_state():
+    total, decisions, first, last, outcome = shaped_run(WORLDS["win far away"], RIGHT, time_limit=100)
+    assert (outcome, decisions) == (TIMEOUT, 25)
+    assert last > 0.2
+    assert total == pytest.approx(GAMMA**decisions * last - first, abs=1e-4)
+
+
+def test_the_potential_grows_from_0_at_the_start_to_its_full_size_at_the_exit():
+    level = WORLDS["win far away"]
+    _, _, first, _, _ = shaped_run(level, [])
+    assert first == pytest.approx(0.0, abs=1e-4)
+    _, decisions, _, _, outcome = shaped_run(level, RIGHT)
+    assert outcome == WON
+    assert 1.7 < shaped_run(level, RIGHT[: decisions - 1])[3] < 2.0
+
+
+def test_running_at_the_goal_is_rewarded_in_every_decision():
+    config = RewardConfig(win=0.0)
+    sim = BatchSimulator([WORLDS["win far away"]], 1, reward=config)
+    sim.reset()
+    sim.step(np.array([2])), sim.step(np.array([2]))  # from rest, the first decisions are slow
+    while True:
+        sim.step(np.array([2]))
+        if sim.finished.size:
+            break
+        assert sim.rewards[0] > 0
+
+
+def test_the_switch_is_paid_once_and_proximity_once_for_each_objective():
+    config = RewardConfig(0.0, 0.0, 0.5, 0.0, 0.0, proximity=0.25)
+    sim = BatchSimulator([WORLDS["win far away"]], 1, reward=config)
+    sim.reset()
+    gains = []
+    while not sim.finished.size:
+        sim.step(np.array([2]))
+        gains.append(float(sim.rewards[0]))
+    assert sorted(g for g in gains if g) == [0.25, 0.25, 0.5]
+    assert sim.episode["terms"][0].tolist() == [0, 0, 0.5, 0, 0, 0, 0.5, 0]
+
+
+def test_each_cell_and_block_is_new_once():
+    sim = BatchSimulator([room((44, 46))], 1, reward=RewardConfig(0.0, 0.0, 0.0, 0.0, 0.0, exploration=1.0))
+    sim.reset()
+    gains = []
+    for action in [2] * 12 + [1] * 40:
+        sim.step(np.array([action]))
+        gains.append(float(sim.rewards[0]))
+    assert sum(gains[:12]) > 0
+    assert sum(gains[20:30]) == 0.0  # back over known ground
+    assert sum(gains[30:]) > 0  # and on to the left of the start
+
+
+def test_an_unknown_preset_or_a_weight_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="unknown reward preset 'octobre'; known: default, october, recommended"):
+        reward.resolve("octobre")
+    with pytest.raises(ValueError, match="finite"):
+        RewardConfig(win=float("nan"))
+    with pytest.raises(ValueError, match="potential must be"):
+        RewardConfig(potential=2)
+
+
+# ---------------------------------------------------------------------------------------------------------------- audit
+PATHS = {"simplest": [120.0, 200.0, 300.0], "simple": [400.0, 700.0, 900.0]}
+
+
+def problems(config, gamma=0.995, frame_skip=4, paths=PATHS):
+    return [p for row in audit(config, gamma, frame_skip, paths) for p in row.problems]
+
+
+def test_the_default_rewards_pass_their_audit():
+    assert problems(reward.PRESETS["default"]) == []
+
+
+def test_the_audit_flags_what_was_wrong_in_october():
+    """The time penalty cancels shaping (F98), and death is better than going on (F99)."""
+    for row in audit(reward.PRESETS["october"], 0.99, 4, PATHS):
+        assert any("running at the goal at top speed can cost" in p for p in row.problems)
+        assert any("dying at once returns" in p and "more than staying alive" in p for p in row.problems)
+        assert any("the time of a plain win costs" in p for p in row.problems)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (RewardConfig(win=-1.0), "waiting for the time-out"),
+        (RewardConfig(win=-2.0), "dying at once"),
+        (RewardConfig(death=0.5), "more than staying alive"),
+        (RewardConfig(shaping=0.01), "running at the goal"),
+        (RewardConfig(time=-0.01), "the time of a plain win"),
+    ],
+)
+def test_the_audit_names_each_fault(config, words):
+    assert any(words in p for p in problems(config))
+
+
+def test_the_arithmetic_of_the_audit_agrees_with_playing():
+    """A death at once, standing still to the end, and a run at top speed, discounted by hand."""
+    gamma, config = 0.99, RewardConfig(shaping=0.0)
+    level = WORLDS["no exit"]
+    sim = BatchSimulator([level], 1, reward=config, gamma=gamma, observations=("state",))
+    (row,) = audit(config, gamma, 4, {"any": [float(sim.bank.path_length[0])]})
+    sim.reset()
+    total, t = 0.0, 0
+    while not sim.finished.size:
+        sim.step(np.array([0]))
+        total += gamma**t * float(sim.rewards[0])
+        t += 1
+    assert sim.episode["outcome"][0] == TIMEOUT
+    assert total == pytest.approx(row.timeout_return, abs=1e-4)

@@ -1,0 +1,197 @@
+"""The whole path, end to end, at tiny size and on real levels: what the README promises, run as a user would run it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bc.demonstrations import find_replays
+from nppsim.generate import generate
+from nppsim.levels.level_set import LevelSet
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+from rl.config import resolve
+from rl.experiment.run import load_data
+from rl.judge.results import load_results
+from rl.policy import checkpoint
+
+from places import ROOT
+
+CATEGORIES = ("simplest", "simple", "advanced")
+
+
+def command(script, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        check=False,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A few shipped levels of some categories, with their demonstrations."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, count in (("train", 4), ("test", 2)):
+        levels = LevelSet.open(ROOT / "datasets" / name)
+        chosen = [i for category in CATEGORIES for i in levels.indices(category)[:count]]
+        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
+    (folder / "demonstrations").mkdir()
+    for category in CATEGORIES:
+        files = find_replays(ROOT / "datasets" / "demonstrations" / f"{category}.h5")[:4]
+        with ReplayWriter(folder / "demonstrations" / f"{category}.h5") as writer:
+            for file in files:
+                writer.append(Replay.from_bytes(file.data), category=category)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def experiment(data, tmp_path_factory):
+    """A finished experiment with both architectures."""
+    out = tmp_path_factory.mktemp("experiments")
+    done = command(
+        "train_and_compare.py", "--experiment-name", "tiny", "--architectures", "mlp_baseline", "vision_free",
+        "--train-dataset", data / "train", "--test-dataset", data / "test", "--replay-data-dir", data / "demonstrations",
+        "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
+        "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
+        "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
+        "--num-eval-episodes", "6", "--record-eval-videos", "--max-videos-per-category", "1", "--output-dir", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = out.glob("tiny_*")
+    return folder, done.stdout
+
+
+def test_the_main_job_ends_with_table_report_and_films(experiment):
+    folder, printed = experiment
+    assert "after PPO" in printed
+    assert "random play" in printed
+    assert "left out, not drawn: 3\n" in printed and "mirror images that finish: 9 of 9" in printed
+    assert str(folder / "report.html") in printed
+    assert "mlp_baseline" in (folder / "report.html").read_text()
+    for name in ("mlp_baseline", "vision_free"):
+        assert len(list((folder / name).rglob("*.mp4"))) == 3
+        assert len(list((folder / name / "route_visualizations").rglob("*.png"))) == 3
+
+
+def test_results_name_every_category_and_baseline(experiment):
+    results = load_results(experiment[0] / "results.json")
+    for name in ("mlp_baseline", "vision_free"):
+        entry = results["architectures"][name]["seeds"]["0"]
+        assert set(entry["suites"]["test"]) == {*CATEGORIES, "all"}
+        assert set(entry["baselines"]) == {"random", "bc"}
+        assert sum(entry["speed"]["share"].values()) == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_run_folder_describes_itself(experiment):
+    config = json.loads((experiment[0] / "config.json").read_text())
+    assert config["curriculum"]["threshold"] == 0.6
+    assert config["hardware"]["num_envs"] == 16
+    assert {"machine", "versions", "data"} <= set(config)
+
+
+def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):
+    from stable_baselines3 import PPO
+
+    folder = experiment[0] / "vision_free"
+    model = PPO.load(folder / "final_model.zip")
+    ours, _ = checkpoint.load_policy(folder / "checkpoints" / "final.pt", precision="float32")
+    obs = {key: space.sample()[None] for key, space in model.observation_space.spaces.items()}
+    obs = {key: np.nan_to_num(value) for key, value in obs.items()}
+    model.policy.precision = "float32"
+    assert model.predict(obs, deterministic=True)[0].tolist() == ours.act(obs, deterministic=True).tolist()
+
+
+def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path):
+    done = command(
+        "evaluate.py", experiment[0] / "vision_free" / "checkpoints" / "final.pt", "--levels", data / "test",
+        "--record-videos", "--max-videos-per-category", "1", "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "simplest" in done.stdout
+    assert len(list(tmp_path.rglob("*.mp4"))) == 3
+
+
+def test_plain_folders_of_map_files_are_datasets(tmp_path):
+    for name, first in (("train", 0), ("test", 100)):
+        for i, place in enumerate(("first level", "caves/one.map", "caves/deep/two.map")):
+            (tmp_path / name / place).parent.mkdir(parents=True, exist_ok=True)
+            generate("simple", first + i)[0].save(tmp_path / name / place)
+    flags = ["--train-dataset", tmp_path / "train", "--test-dataset", tmp_path / "test", "--output-dir", tmp_path]
+    config = resolve(["--experiment-name", "x", "--architectures", "vision_free", *map(str, flags)])
+    data = load_data(config, log=lambda line: None)
+    assert data.train_categories == ["caves/deep", "caves", "uncategorised"]
+    assert [level for level, _ in data.test] == [generate("simple", 100 + i)[0] for i in (2, 1, 0)]
+
+
+def test_pretraining_alone(data, tmp_path):
+    done = command(
+        "pretrain_bc.py", "--architecture", "vision_free", "--replay-data-dir", data / "demonstrations",
+        "--epochs", "2", "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.rglob("bc_best.pt"))
+
+
+def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
+    flags = [
+        "--experiment-name", "stopped", "--architectures", "vision_free", "--train-dataset", data / "train",
+        "--test-dataset", data / "test", "--num-envs", "16", "--eval-freq", "0", "--num-eval-episodes", "3",
+        "--output-dir", tmp_path,
+    ]  # fmt: skip
+    script = str(ROOT / "scripts" / "train_and_compare.py")
+    process = subprocess.Popen(
+        [sys.executable, "-u", script, *map(str, flags), "--total-timesteps", "100000000"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    for line in process.stdout:
+        if "first update checked" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[0]
+    assert process.returncode == 130, rest
+    (found,) = tmp_path.rglob("interrupted.pt")
+    assert str(found) in rest
+    done = checkpoint.load(found)["training"]["num_timesteps"]
+    again = command("train_and_compare.py", *flags, "--total-timesteps", done + 2000, "--resume-from", found.parents[2])
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"at {done:,} decisions" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--train-dataset", "no/such/folder"], "--train-dataset"),
+        (["--use-hierarchical-ppo"], "comes later"),
+        (["--num-gpus", "2"], "several GPUs"),
+        (["--no-such-flag"], "no-such-flag"),
+        (["--architectures", "full_hgt"], "later"),
+        (["--train-dataset", "datasets/test"], "are also in"),
+    ],
+)
+def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path):
+    done = command(
+        "train_and_compare.py",
+        "--experiment-name",
+        "x",
+        "--architectures",
+        "vision_free",
+        "--output-dir",
+        tmp_path,
+        *flags,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,136 @@
+"""The report holds the numbers it was given and says "not run" for the rest; event files are read back and checked."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch.utils.tensorboard import SummaryWriter
+
+from rl.events import EventsError, read_scalars, require_tags
+from rl.experiment.curves import CHARTS
+from rl.experiment.report import verdict, write_report
+from rl.judge.results import wilson
+
+
+def stats(wins, episodes):
+    return {
+        "episodes": episodes, "wins": wins, "success": wins / episodes, "ci95": list(wilson(wins, episodes)),
+        "median_frames": 123.0 if wins else None, "deaths": episodes - wins, "timeouts": 0,
+    }  # fmt: skip
+
+
+def table(wins, episodes):
+    return {"simple": stats(wins, episodes), "all": stats(wins, episodes)}
+
+
+def write_events(folder, tags=("rollout/success_rate", "train/approx_kl"), steps=(0, 100, 200)):
+    with SummaryWriter(folder) as writer:
+        for tag in tags:
+            for step in steps:
+                writer.add_scalar(tag, step / 200, step)
+    return folder
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    write_events(tmp_path / "mlp" / "tensorboard", ("rollout/success_rate", "time/fps", "reward/win", "reward/time"))
+    (tmp_path / "mlp" / "videos").mkdir()
+    (tmp_path / "mlp" / "videos" / "a b.mp4").write_bytes(b"film")
+    Image.new("RGB", (800, 400), "red").save(tmp_path / "mlp" / "a.png")
+    film = {"category": "simple", "level_name": "l <1>", "outcome": "won", "frames": 90}
+    scores = {"loss": 0.41, "accuracy": 0.876, "change_accuracy": 0.654, "recall": [0.5, None]}
+    mlp = {
+        "results": {"random": table(1, 100), "bc": table(52, 100), "ppo": table(93, 100)},
+        "bc": {
+            "validation": scores, "training": scores, "baselines": {"repeat": scores | {"accuracy": 0.815}},
+            "closed_loop": {"success": 0.52}, "best_epoch": 17,
+            "history": [{"train_loss": 1.0 / (i + 1), "validation_accuracy": i / 9} for i in range(9)],
+        },
+        "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
+        "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
+        "wall_time_s": 611.5, "audit": [{"term": "win", "per episode": 3.0}], "plan": "setting  value\nnum_envs 512",
+        "paths": {"tensorboard": "mlp/tensorboard", "run": "mlp", "films": [
+            film | {"video": "videos/a b.mp4", "route": "a.png"}, film | {"video": "gone.mp4", "route": "gone.png"},
+        ]},
+    }  # fmt: skip
+    return {
+        "name": "first <try>", "config": {"ppo": {"gamma": 0.995}}, "machine": {"name": "two cores"},
+        "versions": {"numpy": "2.4.6"}, "architectures": {"mlp_baseline": mlp, "vision_free": {}},
+    }  # fmt: skip
+
+
+def test_the_report_holds_the_numbers(tmp_path, experiment):
+    page = write_report(experiment, tmp_path / "report.html").read_text()
+    for text in (
+        "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 ep · 7 died", "123 frames", "87.6 %",
+        "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "num_envs 512", "41",
+        "value_head.bias", "0.995", "two cores", "2.4.6", "per episode",
+        "l &lt;1&gt;", "1.50 s", "film missing: gone.mp4",
+    ):  # fmt: skip
+        assert text in page, text
+    assert 'src="mlp/videos/a%20b.mp4"' in page
+    assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, ledger, cloning, route picture
+    assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
+    assert "mlp_baseline finishes 93.0 % of 100 held-out episodes" in page
+    assert "vision_free: not evaluated after PPO." in page
+
+
+def test_missing_sections_say_so(tmp_path):
+    page = write_report({}, tmp_path / "report.html").read_text()
+    assert "Nothing was run." in page
+    assert page.count("not run") >= 9
+    page = write_report({"architectures": {"a": {"paths": {"tensorboard": "none"}}}}, tmp_path / "r.html").read_text()
+    assert "no TensorBoard event files" in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html", "report.html"]
+
+
+def test_paths_may_be_those_of_the_working_directory(tmp_path, experiment, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    paths = experiment["architectures"]["mlp_baseline"]["paths"]
+    paths |= {key: f"{tmp_path.name}/{paths[key]}" for key in ("tensorboard", "run")}
+    experiment["machine"] = "two cores"
+    page = write_report(experiment, f"{tmp_path.name}/report.html").read_text()
+    assert 'src="mlp/videos/a%20b.mp4"' in page and 'alt="Success"' in page and "two cores" in page
+
+
+def test_charts_without_data_name_their_tags(tmp_path, experiment):
+    page = write_report(experiment, tmp_path / "report.html").read_text()
+    assert "Explained variance of the critic: not logged (train/explained_variance)" in page
+    shown = sum(f'alt="{chart.title}"' in page for chart in CHARTS)
+    assert shown == 2
+
+
+def test_the_verdict_claims_only_what_the_intervals_allow():
+    better = {"random": table(1, 100), "bc": table(40, 100), "ppo": table(93, 100)}
+    assert verdict("a", better).count("clearly more than") == 2
+    close = {"bc": table(88, 100), "ppo": table(93, 100)}
+    assert "not clearly different from BC alone (88.0 %)" in verdict("a", close)
+    worse = {"bc": table(93, 100), "ppo": table(50, 100)}
+    assert "clearly LESS than BC alone" in verdict("a", worse)
+
+
+def test_scalars_are_read_back(tmp_path):
+    scalars = read_scalars(write_events(tmp_path / "tb"))
+    assert set(scalars) == {"rollout/success_rate", "train/approx_kl"}
+    assert scalars["train/approx_kl"].steps.tolist() == [0, 100, 200]
+    assert scalars["train/approx_kl"].values == pytest.approx([0, 0.5, 1])
+    assert (np.diff(scalars["train/approx_kl"].wall_times) >= 0).all()
+
+
+def test_a_resumed_run_in_the_same_folder_is_one_curve(tmp_path):
+    write_events(tmp_path, steps=(0, 100))
+    write_events(tmp_path, steps=(200, 300))
+    assert read_scalars(tmp_path)["train/approx_kl"].steps.tolist() == [0, 100, 200, 300]
+
+
+def test_missing_tags_and_second_trees_are_found(tmp_path):
+    with pytest.raises(EventsError, match="no TensorBoard event files"):
+        require_tags(tmp_path, ["a"])
+    write_events(tmp_path / "PPO_1")
+    assert "train/approx_kl" in require_tags(tmp_path, ["train/approx_kl"])
+    with pytest.raises(EventsError, match="2 tags that must be on disk are not: time/fps, train/loss"):
+        require_tags(tmp_path, ["train/loss", "train/approx_kl", "time/fps"])
+    SummaryWriter(tmp_path / "training").close()  # opened, never written to
+    with pytest.raises(EventsError, match=r"2 event trees \(PPO_1, training\)"):
+        require_tags(tmp_path, ["train/approx_kl"])

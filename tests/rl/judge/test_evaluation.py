@@ -1,0 +1,243 @@
+"""Evaluation on corridors that some policies finish, some die in, and some never leave."""
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import nppsim
+from nppsim.batch import BatchSimulator
+from nppsim.levels.kinds import MINE
+from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import ConfigError, EvaluationConfig
+from rl.judge.evaluation import EarlyStopping, EvaluationSuite, NoOpPolicy, RandomPolicy, evaluate
+from rl.policy import checkpoint
+from rl.policy.policy import build_policy
+
+from places import ROOT
+from worlds import FLOOR, RIGHT, corridor
+
+STATE = ("game_state",)
+
+
+class Right:
+    """Runs to the right."""
+
+    def act(self, obs, *, deterministic, rng):
+        return np.full(len(obs["game_state"]), RIGHT)
+
+
+LEVELS = [
+    (corridor(door=40, name="a"), "simplest"),
+    (corridor(door=60, name="b"), "simplest"),
+    (corridor(door=80, name="c"), "simplest"),
+    (corridor(entities=[(MINE, 26, FLOOR)], name="d"), "mined"),
+]
+
+
+def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, **options):
+    return evaluate(
+        policy,
+        levels,
+        episodes_per_category=episodes,
+        seed=seed,
+        deterministic=False,
+        frame_skip=options.pop("frame_skip", 4),
+        observations=STATE,
+        num_envs=num_envs,
+        threads=1,
+        **options,
+    )
+
+
+def test_each_category_gets_its_episodes_and_each_level_its_share():
+    records = play(Right(), episodes=5)
+    assert [r.category for r in records] == ["simplest"] * 5 + ["mined"] * 5
+    counts = np.bincount([r.level_index for r in records])
+    assert sorted(counts[:3]) == [1, 2, 2]
+    assert counts[3] == 5
+    assert all(LEVELS[r.level_index][0] == r.level and r.level_name == r.level.name for r in records)
+
+
+def test_without_a_number_every_level_is_played_once():
+    assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
+    twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
+    assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_outcomes_are_told_apart():
+    outcomes = {r.category: r.outcome for r in play(Right())}
+    assert outcomes == {"simplest": "won", "mined": "died"}
+    assert {r.outcome for r in play(NoOpPolicy(), episodes=1)} == {"timeout"}
+
+
+@pytest.mark.parametrize("frame_skip", [1, 3, 4])
+@pytest.mark.parametrize("policy", [RandomPolicy(), Right()])
+def test_every_episode_plays_back_exactly_from_its_inputs(policy, frame_skip):
+    for record in play(policy, episodes=4, frame_skip=frame_skip):
+        run = nppsim.simulate(record.level, record.inputs)
+        assert run.frames == record.frames == len(record.inputs)
+        assert run.outcome == {"timeout": "running"}.get(record.outcome, record.outcome)
+        assert -(-record.frames // frame_skip) == record.decisions
+        assert record.path_length > 0
+
+
+def test_a_run_can_be_repeated_and_does_not_depend_on_what_ran_before():
+    suite = EvaluationSuite(LEVELS, episodes_per_category=4, seed=3, frame_skip=4, observations=STATE, threads=1)
+    first = suite.run(RandomPolicy(), deterministic=False)
+    suite.run(Right(), deterministic=True)
+    again = suite.run(RandomPolicy(), deterministic=False)
+    assert len(suite) == len(first) == 8
+    for a, b in zip(first, again, strict=True):
+        assert a.inputs.tobytes() == b.inputs.tobytes()
+        assert (a.ret, a.outcome) == (b.ret, b.outcome)
+
+
+def test_a_policy_without_chance_does_the_same_whatever_the_number_of_environments():
+    few, many = play(Right(), num_envs=2), play(Right(), num_envs=64)
+    assert [(r.level_index, r.frames, r.outcome) for r in few] == [(r.level_index, r.frames, r.outcome) for r in many]
+
+
+def test_long_episodes_are_not_lost():
+    """Environments whose episodes are done do not end the run while others still play."""
+
+    class OneWaits:
+        def act(self, obs, *, deterministic, rng):
+            return np.where(np.arange(len(obs["game_state"])) == 0, 0, RIGHT)
+
+    records = play(OneWaits(), episodes=6, num_envs=4)
+    assert len(records) == 12
+    assert {"timeout", "won"} <= {r.outcome for r in records}
+
+
+def test_the_policy_gets_the_observations_it_reads_and_a_seeded_generator():
+    seen = []
+
+    class Curious:
+        def act(self, obs, *, deterministic, rng):
+            assert deterministic is True
+            seen.append((tuple(obs), rng.initial_seed()))
+            assert obs["game_state"].shape[1:] == layout.SPECS["game_state"].shape
+            return np.full(len(obs["game_state"]), RIGHT)
+
+    suite = EvaluationSuite(LEVELS, episodes_per_category=1, seed=7, frame_skip=4, observations=STATE, threads=1)
+    suite.run(Curious(), deterministic=True)
+    assert set(seen) == {(STATE, 7)}
+
+
+def test_progress_counts_every_episode():
+    counts = []
+    play(Right(), progress=counts.append)
+    assert sum(counts) == 10
+
+
+def test_only_the_levels_played_are_read_from_a_level_set(tmp_path):
+    rows = [(level, LevelEntry(category)) for level, category in LEVELS]
+    level_set = LevelSet.write(tmp_path / "set", rows)
+    first = play(Right(), episodes=1, levels=level_set)
+    assert [r.category for r in first] == ["simplest", "mined"]
+    unused = next(i for i in range(3) if i != first[0].level_index)
+    (tmp_path / "set" / level_set.entries[unused].file).unlink()
+    again = play(Right(), episodes=1, levels=LevelSet.open(tmp_path / "set"))
+    assert [r.level_index for r in again] == [r.level_index for r in first]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ConfigError, match="no levels to evaluate on"):
+        play(Right(), levels=[])
+    with pytest.raises(ConfigError, match="episodes_per_category=0"):
+        play(Right(), episodes=0)
+    with pytest.raises(ConfigError, match="episodes_per_level=0"):
+        EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=0, seed=1, frame_skip=4)
+
+
+def test_random_play_is_uniform_and_seeded():
+    rows = {"game_state": np.zeros((6000, 1))}
+    actions = RandomPolicy().act(rows, deterministic=False, rng=torch.Generator().manual_seed(0))
+    assert actions.dtype == np.int64
+    assert np.bincount(actions, minlength=6) == pytest.approx(np.full(6, 1000), abs=150)
+    assert (actions == RandomPolicy().act(rows, deterministic=True, rng=torch.Generator().manual_seed(0))).all()
+
+
+def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
+    config = EvaluationConfig(early_stopping=True, early_stopping_patience=3)
+    stopping = EarlyStopping(config)
+    assert [stopping.update(success) for success in (0.5, 0.505, 0.5, 0.5, 0.5)] == [False] * 4 + [True]
+    improving = EarlyStopping(config)
+    assert not any(improving.update(n / 20) for n in range(20))
+    off = EarlyStopping(EvaluationConfig())
+    assert not any(off.update(0.0) for _ in range(50))
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/evaluate.py as a module."""
+    path = ROOT / "scripts" / "evaluate.py"
+    spec = importlib.util.spec_from_file_location("evaluate_script", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def untrained(tmp_path):
+    """A checkpoint of a network that has not learned anything, and a folder of levels."""
+    policy = build_policy("vision_free")
+    keys = policy.observations
+    statistics = ObservationStatistics(keys)
+    sim = BatchSimulator([level for level, _ in LEVELS], 4, observations=keys, threads=1)
+    sim.reset(np.arange(4))
+    for _ in range(5):
+        sim.step(np.arange(4))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    policy.set_statistics(statistics)
+    checkpoint.save(tmp_path / "a.pt", policy, frame_skip=4)
+    LevelSet.write(tmp_path / "levels", [(level, LevelEntry(category)) for level, category in LEVELS])
+    return tmp_path
+
+
+def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(script, untrained, capsys):
+    command = [untrained / "a.pt", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
+    assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^simplest +3 .*%.*\[", text, re.MULTILINE)
+    assert re.search(r"^category +episodes +a.pt +random play +doing nothing", text)
+    folder = next((untrained / "out").iterdir())
+    results = json.loads((folder / "results.json").read_text())
+    assert len(results["episodes"]) == 4
+    assert results["suites"]["a.pt"]["mined"]["episodes"] == 1
+    assert results["settings"]["frame_skip"] == 4
+    assert len(list(folder.glob("videos/*/*.mp4"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.pt", "--levels", "levels"], "error: nothing.pt: no such checkpoint"),
+        (["a.pt", "--levels", "nowhere"], "error: nowhere does not exist"),
+        (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
+        (["a.pt", "--levels", "a.pt"], "error: a.pt"),
+        (["a.pt", "--levels", "levels", "--output-dir", "a.pt/x"], "error: --output-dir a.pt/x cannot be made: "),
+    ],
+)
+def test_the_evaluation_script_says_what_is_wrong_in_one_line(
+    script, untrained, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(untrained)
+    assert script.main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(message)
+    assert printed.count("\n") == 1
+    assert not (untrained / "experiments").exists()
+
+
+def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
+    with pytest.raises(SystemExit) as stop:
+        script.main(["a.pt", "--levels", "levels", "--video-fps", "0"])
+    assert stop.value.code == 2
+    assert "--video-fps 0: give a whole number of at least 1, at most 60" in capsys.readouterr().err

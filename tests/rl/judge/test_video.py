@@ -1,0 +1,83 @@
+"""Films: what is on disk is decoded again and compared with what was asked for."""
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+import nppsim
+from nppsim.actions import RIGHT
+from nppsim.pictures.render import film_steps, frames
+from rl.judge.results import EpisodeRecord
+from rl.judge.video import HOLD_S, VideoError, record, record_evaluation
+
+from worlds import small_room as corridor
+
+
+def decoded(path):
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        return stream.codec_context.name, stream.codec_context.pix_fmt, float(stream.average_rate), pictures
+
+
+def episode(outcome, category="simplest", frames_played=None, name="corridor"):
+    level = corridor()
+    if outcome == "won":
+        inputs = np.full(600, RIGHT, np.uint8)[: nppsim.simulate(level, np.full(600, RIGHT, np.uint8)).frames]
+    else:
+        inputs = np.zeros(frames_played or 12, np.uint8)
+    return EpisodeRecord(0, name, category, level, inputs, outcome, len(inputs), len(inputs) // 4, 1.0, 0, 200.0)
+
+
+@pytest.mark.parametrize("fps", [30, 60])
+def test_a_film_is_h264_with_the_asked_rate_size_and_length(tmp_path, fps):
+    level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
+    path = record(tmp_path / "films" / "a.mp4", level, inputs, fps=fps, title="corridor")
+    codec, pixels, rate, pictures = decoded(path)
+    assert codec == "h264" and pixels == "yuv420p" and rate == fps
+    assert len(pictures) == len(film_steps(20, fps)) + round(HOLD_S * fps)
+    first = next(frames(level, inputs, fps))
+    assert pictures[0].shape == first.shape
+    assert [p.name for p in path.parent.iterdir()] == ["a.mp4"]  # nothing half-written left
+    content = path.read_bytes()
+    assert content.index(b"moov") < content.index(b"mdat")  # starts to play before it is loaded
+
+
+def test_the_decoded_pictures_are_those_drawn(tmp_path):
+    level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
+    *_, pictures = decoded(record(tmp_path / "a.mp4", level, inputs))
+    films = list(frames(level, inputs))
+    for drawn, seen in zip(films, pictures[: len(films)], strict=True):
+        assert np.abs(drawn.astype(int) - seen).mean() < 4
+
+
+def test_a_failure_leaves_no_file(tmp_path):
+    with pytest.raises(ValueError, match="fps=90"):
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), fps=90)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_evaluation_shows_both_outcomes_under_their_names(tmp_path):
+    episodes = [episode("won")] * 3 + [episode("timeout"), episode("timeout", "odd/name")]
+    for _ in range(2):  # a second evaluation replaces the films of the first
+        films = record_evaluation(episodes, tmp_path, max_per_category=2)
+    assert [film.video for film in films] == [
+        "videos/simplest/simplest_000_success.mp4",
+        "videos/simplest/simplest_001_failure.mp4",
+        "videos/odd_name/odd_name_000_failure.mp4",
+    ]
+    assert films[1].outcome == "timeout" and films[1].level_name == "corridor"
+    for film in films:
+        assert len(decoded(tmp_path / film.video)[-1]) > 30
+        with Image.open(tmp_path / film.route) as picture:
+            assert picture.width >= 576
+    assert len(list(tmp_path.rglob("*.mp4"))) == len(list(tmp_path.rglob("*.png"))) == 3
+
+
+def test_an_episode_that_does_not_play_back_is_not_filmed(tmp_path):
+    lost = episode("timeout")
+    wrong = EpisodeRecord(0, "corridor", "c", lost.level, lost.inputs, "won", lost.frames, 3, 0.0, 0, 0.0)
+    with pytest.raises(VideoError, match="play back to 'running' after 12 frames, recorded were 'won' and 12"):
+        record_evaluation([wrong], tmp_path)
+    assert not list(tmp_path.rglob("*.mp4"))

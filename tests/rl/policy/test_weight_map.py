@@ -1,0 +1,141 @@
+"""Strict transfer: everything arrives, or an error names what does not."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl.policy.policy import build_policy
+from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def observations(size, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        spec.key: rng.integers(0, 256, (size, *spec.shape), dtype=np.uint8)
+        if spec.dtype == "uint8"
+        else (rng.normal(size=(size, *spec.shape)) * spec.scale).astype(np.float32)
+        for spec in (layout.SPECS[key] for key in layout.VISION_FREE)
+    }
+
+
+def make_policy(seed):
+    statistics = ObservationStatistics(layout.VISION_FREE)
+    statistics.update(observations(50, seed))
+    torch.manual_seed(seed)
+    policy = build_policy("vision_free", statistics)
+    with torch.no_grad():  # an untrained actor is nearly indifferent: agreement would mean nothing
+        policy.action_net.weight *= 100
+    return policy
+
+
+def small(**sizes):
+    return nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()})
+
+
+def test_a_whole_policy_is_transferred_normaliser_included():
+    source, target = make_policy(1), make_policy(2)
+    probe = observations(300, seed=5)
+    with pytest.raises(WeightTransferError, match="features of the two policies differ"):
+        check_same_policy(source, target, probe)
+    report = transfer(source.state_dict(), target)
+    assert report.used == report.source == report.filled == report.target == len(source.state_dict())
+    assert report.fresh == report.skipped == ()
+    assert f"{report.used} of {report.source} source tensors" in str(report)
+    assert check_same_policy(source, target, probe) == 1.0
+    # a copy, not a view: training the target leaves the source alone
+    assert target.action_net.weight.data_ptr() != source.action_net.weight.data_ptr()
+
+
+def test_a_fresh_value_head_keeps_its_values():
+    source, target = make_policy(1), make_policy(2)
+    kept = target.value_net.weight.clone()
+    critic = ("value_net.", "mlp_extractor.value_net.")
+    report = transfer(source.state_dict(), target, fresh=critic, skipped=critic)
+    assert torch.equal(target.value_net.weight, kept)
+    assert set(report.fresh) == {name for name in target.state_dict() if "value_net" in name}
+    assert report.used == report.source - len(report.skipped)
+    assert check_same_policy(source, target, observations(100)) == 1.0
+
+
+def test_a_fresh_actor_is_compared_by_its_features_only():
+    source, target = make_policy(1), make_policy(2)
+    heads = ("action_net.", "mlp_extractor.policy_net.")
+    transfer(source.state_dict(), target, fresh=heads, skipped=heads)
+    check_same_policy(source, target, observations(100), heads=False)
+    with pytest.raises(WeightTransferError, match="logits of the two policies differ"):
+        check_same_policy(source, target, observations(100))
+
+
+def test_tensors_may_be_renamed_by_a_table():
+    source, target = small(body=(3, 4)), small(trunk=(3, 4), head=(4, 2))
+    mapping = {"body.weight": "trunk.weight", "body.bias": "trunk.bias"}
+    report = transfer(source.state_dict(), target, mapping=mapping, fresh=["head."])
+    assert (report.used, report.filled, report.values) == (2, 2, 16)
+    assert torch.equal(target["trunk"].weight, source["body"].weight)
+
+
+WHOLE = {"body.weight": "trunk.weight", "body.bias": "trunk.bias"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "arguments", "message"),
+    [
+        (small(a=(2, 2), b=(2, 2)), small(a=(2, 2)), {}, "not in the target: b.weight, b.bias"),
+        (small(a=(2, 2)), small(a=(2, 2), b=(2, 2)), {}, "neither filled nor fresh: b.weight, b.bias"),
+        (small(a=(2, 3)), small(a=(3, 2)), {}, r"a.weight -> a.weight: \(3, 2\) torch.float32 does not fit \(2, 3\)"),
+        (small(a=(2, 2)).double(), small(a=(2, 2)), {}, "torch.float64 does not fit"),
+        (small(a=(2, 2)), small(a=(2, 2)), {"fresh": ["b."]}, "fresh names 'b.', which does not exist"),
+        (small(a=(2, 2)), small(a=(2, 2)), {"skipped": ["a.weights"]}, "skipped names 'a.weights'"),
+        (small(a=(2, 2)), small(a=(2, 2)), {"fresh": ["a.bias"]}, "filled and fresh: a.bias"),
+        (small(body=(2, 2), x=(2, 2)), small(trunk=(2, 2)), {"mapping": WHOLE}, "neither mapped nor skipped: x.weight"),
+        (small(body=(2, 2)), small(trunk=(2, 2)), {"mapping": WHOLE | {"y": "trunk.bias"}}, "not in the source: y"),
+        (small(body=(2, 2)), small(trunk=(2, 2)), {"mapping": WHOLE, "skipped": ["body.bias"]}, "mapped and skipped"),
+        (
+            small(a=(2, 2), b=(2, 2)),
+            small(a=(2, 2)),
+            {"mapping": {f"{m}.{t}": f"a.{t}" for m in "ab" for t in ("weight", "bias")}},
+            "filled twice: a.bias, a.weight",
+        ),
+    ],
+)
+def test_any_deviation_is_an_error_that_lists_the_tensors_and_changes_nothing(source, target, arguments, message):
+    before = {name: tensor.clone() for name, tensor in target.state_dict().items()}
+    with pytest.raises(WeightTransferError, match=message):
+        transfer(source.state_dict(), target, **arguments)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in target.state_dict().items())
+
+
+def test_weights_that_are_not_finite_are_refused():
+    source = small(a=(2, 2))
+    with torch.no_grad():
+        source["a"].bias[0] = torch.nan
+    with pytest.raises(WeightTransferError, match=r"a\.bias: values are not finite"):
+        transfer(source.state_dict(), small(a=(2, 2)))
+
+
+def test_other_statistics_alone_are_noticed_by_the_probe():
+    """The fault of training on one normalisation and acting on another: same weights, other normaliser."""
+    source, target = make_policy(1), make_policy(1)
+    shifted = observations(50, seed=1)
+    shifted["game_state"] += 100.0
+    statistics = ObservationStatistics(layout.VISION_FREE)
+    statistics.update(shifted)
+    target.set_statistics(statistics)
+    with pytest.raises(WeightTransferError, match="normaliser's statistics"):
+        check_same_policy(source, target, observations(100))
+
+
+def test_policies_of_different_architectures_are_not_compared():
+    with pytest.raises(WeightTransferError, match="architectures differ: vision_free and mlp_baseline"):
+        check_same_policy(make_policy(1), build_policy("mlp_baseline"), observations(2))

@@ -1,0 +1,425 @@
+"""Flags: every one works or is refused, none is accepted and ignored; and what is wrong is said before training."""
+
+import importlib.util
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import rl.config
+from hardware import ARCHITECTURE_OBSERVATIONS, plan
+from nppsim.errors import redact
+from nppsim.levels.level import LevelError
+from rl.config import (
+    BASE_LEARNING_RATE,
+    ConfigError,
+    CurriculumConfig,
+    EvaluationConfig,
+    PPOConfig,
+    UploadConfig,
+    resolve,
+)
+from rl.flags import FLAGS, STAGES
+
+from places import ROOT, SHARED
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to work in, with datasets and replays where the defaults expect them; nothing in them is read here."""
+    for name in ("datasets/train/a.map", "datasets/test/b.map", "other/c.map", "replays/d.replay", "old/config.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+REQUIRED = ["--experiment-name", "first", "--architectures", "mlp_baseline"]
+
+# Every flag with a value that is not its default, and what it needs besides.
+EXAMPLES = {
+    "experiment-name": ["second"],
+    "architectures": ["vision_free"],
+    "train-dataset": ["other"],
+    "test-dataset": ["other"],
+    "single-level": ["other/c.map"],
+    "output-dir": ["elsewhere"],
+    "seeds": ["1", "2"],
+    "resume-from": ["old"],
+    "save-freq": ["1000"],
+    "frame-skip": ["1"],
+    "reward-preset": ["october"],
+    "debug": [],
+    "replay-data-dir": ["replays"],
+    "mirror-demonstrations": [],
+    "max-demonstrations-per-category": ["100"],
+    "no-pretraining": [],
+    "test-pretraining": [],
+    "bc-epochs": ["3"],
+    "bc-batch-size": ["32"],
+    "bc-num-workers": ["4"],
+    "total-timesteps": ["2000000"],
+    "time-budget-minutes": ["1.5"],
+    "gamma": ["0.99"],
+    "pbrs-gamma": ["0.99"],
+    "initial-lr": ["1e-4"],
+    "enable-lr-annealing": ["--no-enable-lr-annealing"],
+    "mixed-precision": [],
+    "use-hierarchical-ppo": [],
+    "high-level-update-freq": ["10"],
+    "use-deep-resnet-policy": [],
+    "deep-resnet-use-residual": ["--no-deep-resnet-use-residual"],
+    "deep-resnet-use-layer-norm": ["--no-deep-resnet-use-layer-norm"],
+    "deep-resnet-dropout": ["0"],
+    "enable-visual-frame-stacking": [],
+    "visual-stack-size": ["2"],
+    "enable-state-stacking": [],
+    "state-stack-size": ["2"],
+    "frame-stack-padding": ["repeat"],
+    "use-curriculum": [],
+    "curriculum-start-stage": ["simple"],
+    "curriculum-threshold": ["0.6"],
+    "curriculum-min-episodes": ["50"],
+    "disable-trend-advancement": [],
+    "disable-early-advancement": [],
+    "enable-auto-curriculum-adjustment": ["--no-enable-auto-curriculum-adjustment"],
+    "curriculum-adjustment-freq": ["500"],
+    "curriculum-min-threshold": ["0.3"],
+    "eval-freq": ["0"],
+    "num-eval-episodes": ["10"],
+    "deterministic-eval": [],
+    "skip-final-eval": [],
+    "enable-early-stopping": [],
+    "early-stopping-patience": ["3"],
+    "record-eval-videos": [],
+    "max-videos-per-category": ["5"],
+    "video-fps": ["60"],
+    "visualize-training": [],
+    "vis-render-freq": ["10"],
+    "vis-env-idx": ["1"],
+    "vis-fps": ["30"],
+    "hardware-profile": ["cpu-testing"],
+    "num-envs": ["128"],
+    "rollout-length": ["32"],
+    "minibatch-size": ["256"],
+    "device": ["cpu"],
+    "num-gpus": ["0"],
+    "distributed-backend": ["gloo"],
+    "enable-profiling": [],
+    "enable-pytorch-profiler": [],
+    "profiler-wait": ["2"],
+    "profiler-warmup": ["2"],
+    "profiler-active": ["2"],
+    "profiler-repeat": ["2"],
+    "enable-memory-profiling": [],
+    "memory-snapshot-freq": ["100"],
+    "s3-bucket": ["bucket"],
+    "s3-prefix": ["elsewhere/"],
+    "s3-sync-freq": ["1000"],
+}
+NEEDED = {
+    "replay-data-dir": ["--replay-data-dir", "replays"],
+    "use-curriculum": ["--use-curriculum"],
+    "record-eval-videos": ["--record-eval-videos"],
+    "enable-early-stopping": ["--enable-early-stopping"],
+    "s3-bucket": ["--s3-bucket", "bucket"],
+}
+
+
+def arguments(name):
+    """What the flag needs besides, and the flag itself with its value."""
+    values = EXAMPLES[name]
+    own = values if values and values[0].startswith("--") else [FLAGS[name].option, *values]
+    gamma = ["--gamma", "0.99"] if name == "pbrs-gamma" else []
+    return REQUIRED + NEEDED.get(FLAGS[name].needs, []) + gamma, own
+
+
+def test_every_flag_of_the_specification_exists():
+    specification = SHARED / "spec" / "PIPELINE.md"
+    if not specification.exists():
+        pytest.skip("the pipeline specification is not beside this checkout")
+    section = specification.read_text().split("### 6.1 ")[1].split("### 6.2 ")[0]
+    named = set()
+    for row in re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE):
+        for name in re.findall(r"`--([a-z0-9-]+)(?:/-[^`]*)?`", row):
+            named.add(name)
+        for base, more in re.findall(r"`--profiler-(wait)((?:/-[a-z]+)*)`", row):
+            named |= {f"profiler-{part}" for part in (base, *more.replace("-", "").split("/")[1:])}
+    assert len(named) > 60
+    assert named <= set(FLAGS)
+
+
+def test_the_examples_cover_every_flag():
+    assert set(EXAMPLES) == set(FLAGS)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_every_flag_changes_the_configuration_or_is_refused(name, folder):
+    others, own = arguments(name)
+    if FLAGS[name].refusal:
+        with pytest.raises(ConfigError, match=re.escape(f"--{name}: {FLAGS[name].refusal}")):
+            resolve(others + own)
+        return
+    without, changed = resolve(others), resolve(others + own)
+    section, _, field = FLAGS[name].target.rpartition(".")
+    before, after = (getattr(getattr(config, section) if section else config, field) for config in (without, changed))
+    assert before != after
+
+
+@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.refusal])
+def test_a_refused_flag_may_be_given_with_its_default(name, folder):
+    flag, default = FLAGS[name], FLAGS[name].default
+    if flag.kind == "on":
+        return  # giving it is already not the default
+    given = [flag.option if default else f"--no-{name}"] if flag.kind == "switch" else [flag.option, str(default)]
+    assert resolve(REQUIRED + given) == resolve(REQUIRED)
+
+
+@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.needs])
+def test_a_flag_that_would_have_no_effect_is_an_error(name, folder):
+    _, own = arguments(name)
+    message = (
+        "needs|--test-pretraining compares"
+        if name == "test-pretraining"
+        else f"no effect without --{FLAGS[name].needs}"
+    )
+    with pytest.raises(ConfigError, match=message):
+        resolve(REQUIRED + own)
+
+
+def test_the_documents_command_works(folder):
+    command = """
+        --experiment-name mlp_baseline_fix_v1 --architectures mlp_baseline --train-dataset datasets/train
+        --test-dataset datasets/test --use-curriculum --curriculum-threshold 0.6 --curriculum-min-episodes 50
+        --replay-data-dir replays --bc-epochs 50 --bc-batch-size 128 --hardware-profile auto --total-timesteps 2000000
+        --num-envs 128 --eval-freq 100000 --record-eval-videos --max-videos-per-category 5 --num-eval-episodes 10
+        --video-fps 30 --s3-bucket bucket --s3-prefix some/where --output-dir out"""
+    config = resolve(shlex.split(command))
+    assert config.conditions == ("with_pretrain",)
+    assert config.hardware.plan_flags()["num_envs"] == 128
+    assert config.curriculum == replace(CurriculumConfig(), use_curriculum=True, threshold=0.6, min_episodes=50)
+    assert json.loads(json.dumps(config.to_dict()))["upload"]["bucket"] == "bucket"
+
+
+def test_the_makefiles_command_is_understood(folder):
+    text = (ROOT / "Makefile").read_text()
+    command = re.search(r"^ARGS \?= (.*?[^\\])$", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
+    (folder / "datasets" / "demonstrations").mkdir()
+    (folder / "datasets" / "demonstrations" / "a.replay").write_bytes(b"")
+    assert resolve(command).architectures == ("mlp_baseline",)
+
+
+def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
+    assert (ROOT / "docs" / "flags.md").read_text() == rl.config.flags_document(), "python -m rl.config > docs/flags.md"
+
+
+def test_defaults_without_a_flag_change_only_on_purpose():
+    ppo = PPOConfig()
+    assert (ppo.gae_lambda, ppo.clip_range, ppo.vf_coef, ppo.max_grad_norm) == (0.95, 0.2, 0.5, 0.5)
+    assert (EvaluationConfig().early_stopping_improvement, EvaluationConfig().early_stopping_min_evaluations) == (
+        0.01,
+        5,
+    )
+    assert (CurriculumConfig().early_success, CurriculumConfig().trend_rise) == (0.9, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "required: --experiment-name, --architectures"),
+        (["--experimant-name", "x", *REQUIRED], "unknown flag --experimant-name; did you mean --experiment-name?"),
+        ([*REQUIRED, "--xyz"], "unknown flag --xyz; --help lists"),
+        ([*REQUIRED, "--use-curric"], "unknown flag --use-curric; did you mean --use-curriculum"),
+        ([*REQUIRED, "--s3-secret-key=hunter2hunter2"], r"unknown flag --s3-secret-key(?!.*hunter2)"),
+        ([*REQUIRED, "--bc-epochs"], "--bc-epochs: expected one argument"),
+        ([*REQUIRED, "--num-envs", "many"], "--num-envs: invalid int value: 'many'"),
+        ([*REQUIRED, "--num-envs", "0"], "--num-envs is 0; give a number at least 1"),
+        ([*REQUIRED, "--gamma", "nan"], "--gamma is nan"),
+        ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes is inf"),
+        ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0 differs .* 0.995"),
+        (
+            [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "60"],
+            "--curriculum-threshold is 60.0; .* at most 1",
+        ),
+        ([*REQUIRED, "--use-curriculum", "--curriculum-threshold", "0.3"], "--curriculum-min-threshold 0.4 is above"),
+        ([*REQUIRED, "--use-curriculum", "--curriculum-start-stage", "hard"], "invalid choice: 'hard'"),
+        ([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "0"], "--bc-epochs 0"),
+        ([*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-epochs", "2"], "with --no-pretraining"),
+        ([*REQUIRED, "--test-pretraining"], "give --replay-data-dir"),
+        ([*REQUIRED, "--mirror-demonstrations"], "no effect without --replay-data-dir"),
+        (
+            [*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--mirror-demonstrations"],
+            "--mirror-demonstrations has no effect with --no-pretraining",
+        ),
+        (
+            [*REQUIRED, "--replay-data-dir", "replays", "--max-demonstrations-per-category", "0"],
+            "--max-demonstrations-per-category is 0; give a number at least 1",
+        ),
+        ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
+        ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
+        ([*REQUIRED, "--num-gpus", "8"], "--num-gpus 8: training on several GPUs comes later"),
+        ([*REQUIRED, "--num-gpus", "0", "--device", "cuda"], "contradict"),
+        ([*REQUIRED, "--hardware-profile", "8xA100"], "--hardware-profile: .*did you mean"),
+        ([*REQUIRED, "--reward-preset", "november"], "known: default, october, recommended"),
+        ([*REQUIRED, "--seeds", "1", "1"], "--seeds 1 1: .* none of them twice"),
+        ([*REQUIRED, "--seed", "-1"], "--seeds -1"),
+        ([*REQUIRED, "--single-level", "other/c.map", "--train-dataset", "other"], "stands for both datasets"),
+        (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
+        (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean mlp_baseline"),
+        (["--experiment-name", "x", "--architectures", "gat"], "graph networks and frame stacking come later"),
+        ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
+        ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix '/' is empty"),
+    ],
+)
+def test_bad_flags_get_one_clear_error(argv, message, folder):
+    with pytest.raises(ConfigError, match=message) as error:
+        resolve(argv)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "message"),
+    [
+        ("--train-dataset", "nowhere", "is no folder; make one with"),
+        ("--test-dataset", "empty", "holds no levels; make one with"),
+        ("--replay-data-dir", "nowhere", r"is no folder, nor a \*.replay or \*.h5 file"),
+        ("--replay-data-dir", "other/c.map", "is no folder, nor"),
+        ("--replay-data-dir", "other", r"holds no \*.replay or \*.h5 files"),
+        ("--single-level", "other", "is no file"),
+        ("--resume-from", "other", "holds no config.json"),
+        ("--output-dir", "other/c.map/below", "cannot be made: .*c.map is a file"),
+    ],
+)
+def test_paths_are_checked_before_anything_starts(option, path, message, folder):
+    (folder / "empty").mkdir()
+    with pytest.raises(ConfigError, match=f"{option} {re.escape(path)} {message}"):
+        resolve([*REQUIRED, option, path])
+
+
+def test_replays_may_be_a_replay_set_or_a_folder_of_them(folder):
+    (folder / "sets").mkdir()
+    (folder / "sets" / "a.h5").write_bytes(b"")
+    for path in ("sets", "sets/a.h5", "replays/d.replay"):
+        assert resolve([*REQUIRED, "--replay-data-dir", path]).replay_data_dir == Path(path)
+
+
+def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("rl.config.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="--output-dir .* no permission"):
+        resolve(REQUIRED)
+
+
+def test_resolving_makes_no_folders(folder):
+    resolve([*REQUIRED, "--output-dir", "new/deep"])
+    assert not (folder / "new").exists()
+
+
+def test_conditions(folder):
+    replays = ["--replay-data-dir", "replays"]
+    assert resolve(REQUIRED).conditions == ("no_pretrain",)
+    assert resolve(REQUIRED + replays).conditions == ("with_pretrain",)
+    assert resolve([*REQUIRED, *replays, "--no-pretraining"]).conditions == ("no_pretrain",)
+    assert resolve([*REQUIRED, *replays, "--test-pretraining"]).conditions == ("no_pretrain", "with_pretrain")
+
+
+def test_secrets_never_reach_the_saved_configuration(folder, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very/secret+value")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+    (folder / "very" / "secret+value").mkdir(parents=True)
+    (folder / "AKIAABCDEFGHIJKLMNOP").mkdir()
+    saved = json.dumps(
+        resolve(
+            [
+                *REQUIRED,
+                "--output-dir",
+                "very/secret+value",
+                "--s3-bucket",
+                "b-1",
+                "--s3-prefix",
+                "AKIAABCDEFGHIJKLMNOP",
+            ]
+        ).to_dict()
+    )
+    assert "secret+value" not in saved
+    assert "AKIA" not in saved
+    assert redact("http://user:word@host/x") == "http://[redacted]@host/x"
+    assert not {"credential", "secret", "key", "token"} & set(vars(UploadConfig()))
+
+
+def test_explicit_flags_win_over_the_plan(folder):
+    flags = resolve([*REQUIRED, "--num-envs", "96", "--no-mixed-precision", "--num-gpus", "0"]).hardware.plan_flags()
+    made = plan(ARCHITECTURE_OBSERVATIONS["vision_free"], total_timesteps=10**6, **flags)
+    assert (made.num_envs, made.precision, made.device) == (96, "float32", "cpu")
+    assert made.settings["num_envs"].source == "flag"
+
+
+def test_settled_ppo_settings_come_from_flag_then_profile_then_default():
+    made = plan(ARCHITECTURE_OBSERVATIONS["vision_free"], total_timesteps=10**6, device="cpu")
+    assert PPOConfig().settled(made, pretrained=False).learning_rate == BASE_LEARNING_RATE
+    assert PPOConfig().settled(made, pretrained=True).learning_rate < BASE_LEARNING_RATE
+    assert PPOConfig().settled(made, pretrained=False).n_epochs == made.epochs
+    explicit = PPOConfig(learning_rate=1e-5, n_epochs=7).settled(made, pretrained=True)
+    assert (explicit.learning_rate, explicit.n_epochs) == (1e-5, 7)
+
+
+def test_schedules_run_from_start_to_end():
+    config = PPOConfig(learning_rate=1e-3)
+    assert config.learning_rate_at(0) == 1e-3
+    assert config.learning_rate_at(1) == pytest.approx(1e-3 * config.learning_rate_end_share)
+    assert replace(config, anneal_learning_rate=False).learning_rate_at(0.7) == 1e-3
+    assert config.ent_coef_at(0) == config.ent_coef_start
+    assert config.ent_coef_at(2) == pytest.approx(config.ent_coef_end)
+    assert config.bc_kl_coef_at(0) == config.bc_kl_coef_start
+    assert config.bc_kl_coef_at(config.bc_kl_share) == 0 == config.bc_kl_coef_at(1)
+    assert replace(config, bc_kl_share=0).bc_kl_coef_at(0) == 0
+
+
+def test_final_evaluation_is_spread_over_the_categories():
+    assert EvaluationConfig(num_eval_episodes=10).episodes_per_category(3) == 4
+
+
+def test_stages_are_unique_and_in_order():
+    assert STAGES[0] == "simplest"
+    assert len(set(STAGES)) == len(STAGES) == 10
+
+
+def test_help_names_every_flag(capsys):
+    with pytest.raises(SystemExit):
+        resolve(["--help"])
+    text = capsys.readouterr().out
+    assert all(flag.option in text for flag in FLAGS.values())
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/train_and_compare.py as a module."""
+    spec = importlib.util.spec_from_file_location("train_and_compare", ROOT / "scripts" / "train_and_compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_script_prints_one_line_for_what_the_user_can_mend(script, folder, capsys):
+    assert script.main(["--experiment-name", "x"]) == 2
+    assert capsys.readouterr().err == "error: the following arguments are required: --architectures\n"
+    with pytest.raises(ConfigError):
+        script.main(["--experiment-name", "x", "--debug"])
+
+
+@pytest.mark.parametrize(("raised", "status"), [(LevelError("a.map: broken"), 2), (KeyboardInterrupt(), 130)])
+def test_the_script_turns_errors_into_exit_statuses(script, folder, monkeypatch, capsys, raised, status):
+    def run(config):
+        raise raised
+
+    monkeypatch.setattr(script, "run", run)
+    assert script.main(REQUIRED) == status
+    assert capsys.readouterr().err.strip() in ("error: a.map: broken", "interrupted")
+
+
+def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
+    monkeypatch.setattr(script, "run", lambda config: {}["missing"])
+    with pytest.raises(KeyError):
+        script.main(REQUIRED)
