@@ -1,5 +1,5 @@
 # make train   set up .venv, then pretrain, fine-tune, evaluate and film an agent on the shipped data
-# make test    set up .venv, then linter, formatter check and tests
+# make test    set up .venv, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
 # All work on a fresh machine with Python 3.11 and a C compiler; the set-up runs again only when pyproject.toml or
@@ -47,6 +47,7 @@ coverage: $(INSTALLED)
 lint: $(INSTALLED)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
 
 format: $(INSTALLED)
 	$(PYTHON) -m ruff check --fix .

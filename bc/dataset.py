@@ -65,7 +65,7 @@ class DatasetConfig:
 
     def __post_init__(self):
         try:
-            object.__setattr__(self, "observations", layout.resolve(self.observations))
+            object.__setattr__(self, "observations", layout.observation_keys(self.observations))
         except ValueError as error:
             raise DatasetError(f"observations: {error}") from error
         if self.frame_skip < 1:

@@ -62,7 +62,7 @@ def export_minari(
 
     found.require_some()
     try:
-        keys = layout.resolve(observations)
+        keys = layout.observation_keys(observations)
     except ValueError as error:
         raise DemonstrationError(f"observations: {error}") from error
     by_category: dict[str, list[Demonstration]] = {}

@@ -50,7 +50,7 @@ class MemoryRow:
 
 
 @dataclass(frozen=True)
-class Workload:
+class MemoryNeeds:
     """What a run keeps in memory, as a function of its sizes.
 
     observations: keys.  update: memory of one gradient step.  gpus: 0 trains on the CPU, so that the update counts as
@@ -102,7 +102,7 @@ def total(rows: Iterable[MemoryRow], where: str) -> int:
 
 def observation_bytes(observations: Iterable[str]) -> int:
     """Bytes of one observation of these keys (or short names), as the buffers hold it (images in uint8)."""
-    return sum(layout.SPECS[key].bytes for key in layout.resolve(observations))
+    return sum(layout.SPECS[key].bytes for key in layout.observation_keys(observations))
 
 
 def estimate_update(observations: Iterable[str]) -> UpdateMemory:
@@ -112,7 +112,7 @@ def estimate_update(observations: Iterable[str]) -> UpdateMemory:
     player's frame keeps 0.8 of its input per pass), and 64 kB for the fully connected layers.
     Fixed: 4 bytes x 4 (weight, gradient, two Adam moments) for 8 million parameters with images, 1 million without.
     """
-    keys = layout.resolve(observations)
+    keys = layout.observation_keys(observations)
     numbers = sum(layout.SPECS[key].bytes // (4 if layout.SPECS[key].dtype == "float32" else 1) for key in keys)
     parameters = 8_000_000 if has_images(keys) else 1_000_000
     return UpdateMemory(16 * parameters, 6 * 4 * numbers + 64_000, "estimate")
@@ -135,4 +135,4 @@ def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> 
 
 def has_images(observations: Iterable[str]) -> bool:
     """Whether a picture is among the keys: these need a convolutional network, and a thousand times the memory."""
-    return bool({"player_frame", "global_view"} & set(layout.resolve(observations)))
+    return bool({"player_frame", "global_view"} & set(layout.observation_keys(observations)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryRow, Workload, estimate_update, has_images, measure_update, total
+from hardware.memory import MemoryNeeds, MemoryRow, estimate_update, has_images, measure_update, total
 from hardware.profiles import PlanError, Profile, find_profile
 from nppsim.observe import layout
 
@@ -173,7 +173,7 @@ def plan(
     thread_probe(threads) -> seconds of one update with that many torch threads; without it a cautious default.
     other_bytes: host memory that the caller holds besides: level bank, demonstrations.
     """
-    keys = layout.resolve(observations)
+    keys = layout.observation_keys(observations)
     flags = {
         "num_envs": num_envs,
         "rollout_length": rollout_length,
@@ -190,7 +190,7 @@ def plan(
     chosen_device = _choose_device(device, preset, machine)
     gpus = _gpus_used(chosen_device.value, preset, machine, warnings)
     update = measure_update(probe, keys) if probe is not None else estimate_update(keys)
-    workload = Workload(keys, update, gpus, other_bytes)
+    workload = MemoryNeeds(keys, update, gpus, other_bytes)
     host_budget = int(HOST_SHARE * machine.memory_bytes)
     device_budget = int(DEVICE_SHARE * min(gpu.memory_bytes for gpu in machine.gpus[:gpus])) if gpus else 0
 
@@ -372,7 +372,7 @@ def _indivisible(flags, processes: int) -> PlanError:
     )
 
 
-def _too_large(all_sizes, workload: Workload, flags, host_budget: int, device_budget: int) -> PlanError:
+def _too_large(all_sizes, workload: MemoryNeeds, flags, host_budget: int, device_budget: int) -> PlanError:
     """The error for "nothing fits": the smallest combination, what it needs, its largest part, and what to lower."""
 
     def need(sizes):

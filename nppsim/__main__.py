@@ -204,8 +204,8 @@ def _diff(arguments) -> int:
     if arguments.out:
         _check_picture(arguments.out)
     a, b = Replay.load(arguments.a), Replay.load(arguments.b)
-    difference, *runs = diff.compare(a, b, arguments.sections)
-    print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.report(difference))
+    difference, *runs = diff.compare_replays(a, b, arguments.sections)
+    print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.difference_text(difference))
     if arguments.out:
         from nppsim.pictures import render  # Pillow is an extra
 

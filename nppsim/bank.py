@@ -8,19 +8,7 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import allocating
 from nppsim.compile import GRID_SIZE, compile_level
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    EXIT,
-    EXIT_SWITCH,
-    LOCKED_DOOR,
-    ONE_WAY,
-    REGULAR_DOOR,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-)
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.lasers import place_lasers
@@ -149,26 +137,26 @@ def _level_records(compiled, levels) -> np.ndarray:
         records[name] = np.cumsum([0, *lengths[:-1]])
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
     records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
-    records["first_moving"] = [np.count_nonzero(c.entity_type == EXIT) for c in compiled]
-    records["moves"] = [len(c.movers) > np.count_nonzero(c.entity_type == EXIT) for c in compiled]
-    records["moves"] |= [np.any(c.entity_type == BOOST_PAD) for c in compiled]
+    records["first_moving"] = [np.count_nonzero(c.entity_type == kinds.EXIT) for c in compiled]
+    records["moves"] = [len(c.movers) > np.count_nonzero(c.entity_type == kinds.EXIT) for c in compiled]
+    records["moves"] |= [np.any(c.entity_type == kinds.BOOST_PAD) for c in compiled]
     records["registrations"] = [len(c.entity_type) for c in compiled]
     records["ball_count"] = [level.ball_count for level in levels]
     uses_grid = np.array([len(c.grid) > 0 for c in compiled])
     records["grid"] = np.where(uses_grid, np.cumsum(uses_grid) - 1, 0)
-    for name, kinds in (
-        ("toggle_mines", (TOGGLE_MINE,)),
-        ("one_ways", (ONE_WAY,)),
-        ("blocks", (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)),
+    for name, types in (
+        ("toggle_mines", (kinds.TOGGLE_MINE,)),
+        ("one_ways", (kinds.ONE_WAY,)),
+        ("blocks", (kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP)),
     ):
-        records[name] = [np.isin(c.entity_type, kinds).any() for c in compiled]
-    for name, kinds in (
-        ("exits", (EXIT,)),
-        ("doors", (REGULAR_DOOR,)),
-        ("switches", (LOCKED_DOOR, TRAP_DOOR)),
-        ("boosts", (BOOST_PAD,)),
+        records[name] = [np.isin(c.entity_type, types).any() for c in compiled]
+    for name, types in (
+        ("exits", (kinds.EXIT,)),
+        ("doors", (kinds.REGULAR_DOOR,)),
+        ("switches", (kinds.LOCKED_DOOR, kinds.TRAP_DOOR)),
+        ("boosts", (kinds.BOOST_PAD,)),
     ):
-        for end, kind, side in (("first", kinds[0], "left"), ("end", kinds[-1], "right")):
+        for end, kind, side in (("first", types[0], "left"), ("end", types[-1], "right")):
             rows = [np.searchsorted(_in_order(c.entity_type), kind, side) for c in compiled]
             records[f"{name}_{end}"] = records["entity_first"] + rows
     return records
@@ -190,7 +178,7 @@ def _entity_records(compiled) -> np.ndarray:
 
 def _in_order(types: np.ndarray) -> np.ndarray:
     """Types with the exit switches counted as exits, which they are listed among: ascending."""
-    return np.where(types == EXIT_SWITCH, EXIT, types)
+    return np.where(types == kinds.EXIT_SWITCH, kinds.EXIT, types)
 
 
 @allocating

@@ -20,10 +20,10 @@ from nppsim import reward as rewards
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
-    EPISODE,
+    EPISODE_DTYPE,
     NUM_BLOCKS,
     PROFILE_EVERY,
-    RUNNING,
+    PROGRESS_DTYPE,
     Output,
     State,
     Static,
@@ -35,7 +35,7 @@ from nppsim.decision import (
 )
 from nppsim.levels.level import Level
 from nppsim.observe import layout, vectors
-from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
 
@@ -51,7 +51,7 @@ class BatchSimulator:
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
     obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
-    rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE[N], rows ``finished`` are valid.
+    rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE_DTYPE[N], rows ``finished`` are valid.
     next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
     Environments restart in the very step that ends their episode (Gymnasium's SAME_STEP autoreset).
     """
@@ -77,8 +77,8 @@ class BatchSimulator:
         self.num_envs = int(num_envs)
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
-        self.keys = layout.resolve(observations)
-        self.reward_config = rewards.resolve(reward)
+        self.keys = layout.observation_keys(observations)
+        self.reward_config = rewards.reward_config(reward)
         self.threads = _usable_threads(threads)
         spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
         self._pool = ThreadPoolExecutor(self.threads - 1, "nppsim") if spread else None
@@ -98,13 +98,13 @@ class BatchSimulator:
         self.rewards = np.zeros(num_envs, np.float32)
         self.terminated = np.zeros(num_envs, bool)
         self.truncated = np.zeros(num_envs, bool)
-        episodes = np.zeros(max(num_envs, 2), EPISODE)
+        episodes = np.zeros(max(num_envs, 2), EPISODE_DTYPE)
         self.episode = episodes[:num_envs]
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
         self.profile = os.environ.get("NPPSIM_PROFILING") == "1" if profile is None else bool(profile)
         self._laps = np.zeros((num_envs, clock.NUM_PHASES if self.profile else 0), np.int64)
         self._turn = 0  # timed environments: this one, and every PROFILE_EVERY-th from there
-        records = (episodes[name] for name in EPISODE.names)
+        records = (episodes[name] for name in EPISODE_DTYPE.names)
         self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
         self._started = False
@@ -119,11 +119,11 @@ class BatchSimulator:
         blocks = NUM_BLOCKS if self.reward_config.exploration else 1
         terms = (np.dtype("f8"), (rewards.NUM_TERMS,))
         parts = [
-            (NINJA, ()),
-            (RUNNING, ()),
+            (NINJA_DTYPE, ()),
+            (PROGRESS_DTYPE, ()),
             terms,
-            (ENTITY, (self.bank.max_entities,)),
-            (MOVER, (self.bank.max_movers,)),
+            (ENTITY_DTYPE, (self.bank.max_entities,)),
+            (MOVER_DTYPE, (self.bank.max_movers,)),
         ]
         parts.append((np.dtype("u1"), (blocks,)))
         self._rows, views = allocate(self.num_envs, parts)

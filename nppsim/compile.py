@@ -12,29 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nppsim._kernel import allocating, kernel
-from nppsim.levels import tiles
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    COMPLETIONS,
-    CREATING,
-    DRONES,
-    EXIT,
-    EXIT_SWITCH,
-    GOLD,
-    LASER,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    MINE,
-    MOVERS,
-    ON_THE_GRID,
-    ONE_WAY,
-    REGULAR_DOOR,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-)
+from nppsim.levels import kinds, tiles
 from nppsim.levels.level import Level
-from nppsim.physics.state import MOVER, UNREGISTERED
+from nppsim.physics.state import MOVER_DTYPE, UNREGISTERED
 
 CELLS_X, CELLS_Y = 44, 25
 NUM_CELLS = CELLS_X * CELLS_Y  # cell (cx, cy) has number cx * CELLS_Y + cy
@@ -48,8 +28,16 @@ _SIN = (0.0, _DIAGONAL, 1.0, _DIAGONAL, 0.0, -_DIAGONAL, -1.0, -_DIAGONAL)
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = 0, 1, 2, 3
 # Columns of an entity that stays in its cell, and more px than from its centre to a ninja's that it can touch, by type.
 ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = 0, 1, 2, 3
-_REACH = {MINE: 15, TOGGLE_MINE: 15, GOLD: 17, EXIT_SWITCH: 17, REGULAR_DOOR: 21, LOCKED_DOOR: 16, TRAP_DOOR: 16}
-_REACH |= {LAUNCH_PAD: 17, ONE_WAY: 24}
+_TOUCH_DISTANCE = {
+    kinds.MINE: 15,
+    kinds.TOGGLE_MINE: 15,
+    kinds.GOLD: 17,
+    kinds.EXIT_SWITCH: 17,
+    kinds.REGULAR_DOOR: 21,
+    kinds.LOCKED_DOOR: 16,
+    kinds.TRAP_DOOR: 16,
+}
+_TOUCH_DISTANCE |= {kinds.LAUNCH_PAD: 17, kinds.ONE_WAY: 24}
 # Columns of a segment.
 SEG_X, SEG_Y, SEG_SHAPE, SEG_ENTITY = 0, 1, 2, 3
 # Columns of SHAPES: lines have direction (DX, DY), its squared length, length and unit vector; arcs have their quadrant
@@ -193,7 +181,7 @@ class LevelGeometry:
     entity_shape: float64[E, 4], (x1, y1, x2, y2) of the segment of doors, normal (x, y, 0, 0) of launch pads and one-ways.
     entity_edge: int16[E], which edges of the half-cell grid a door blocks (see ``DOOR_EDGE``), else -1.
     initial: uint8[E, 3], active, state and closed of each entity at the start (see ``physics.state.ENTITY``).
-    movers: MOVER[M], the moving entities and exits at the start.
+    movers: MOVER_DTYPE[M], the moving entities and exits at the start.
     grid: uint8[GRID_SIZE], half-cell edges (see ``half_cell_grid``), or empty if nothing moves on them.
     """
 
@@ -274,7 +262,7 @@ def _merge_edges(stage, vertical, horizontal):
 def _created_entities(level: Level, completions: bool) -> list[dict]:
     """Entities in file order."""
     entities, counts = [], {}
-    creating = set(CREATING) - (set() if completions else set(COMPLETIONS))
+    creating = set(kinds.CREATING) - (set() if completions else set(kinds.COMPLETIONS))
 
     def create(kind, x, y, **more):
         number = counts.get(kind, 0)
@@ -285,16 +273,16 @@ def _created_entities(level: Level, completions: bool) -> list[dict]:
     for i, (kind, x, y, orientation, mode) in enumerate(records):
         if kind not in creating:
             continue
-        if kind == EXIT:
+        if kind == kinds.EXIT:
             switch = i + level.exit_count
             found = switch < len(records)
             create(kind, x, y)
-            create(EXIT_SWITCH, *(records[switch, 1:3] if found else (0, 0)), active=int(found))
-        elif kind in (LOCKED_DOOR, TRAP_DOOR):
+            create(kinds.EXIT_SWITCH, *(records[switch, 1:3] if found else (0, 0)), active=int(found))
+        elif kind in (kinds.LOCKED_DOOR, kinds.TRAP_DOOR):
             found = i + 1 < len(records)
             switch_x, switch_y = records[i + 1, 1:3] if found else (0, 0)
             create(kind, switch_x, switch_y, active=int(found), door=(6.0 * x, 6.0 * y, orientation))
-        elif kind == REGULAR_DOOR:
+        elif kind == kinds.REGULAR_DOOR:
             create(kind, x, y, door=(6.0 * x, 6.0 * y, orientation))
         else:
             create(kind, x, y, orientation=orientation, mode=mode)
@@ -313,26 +301,29 @@ def _door_segment(x: float, y: float, orientation: int):
 def _mover(entity: dict, place: int, order: int) -> tuple:
     """One MOVER record at the start."""
     kind, x, y = entity["type"], entity["x"], entity["y"]
-    row = np.zeros(1, MOVER)[0]
+    row = np.zeros(1, MOVER_DTYPE)[0]
     row["x"], row["y"], row["target_x"], row["target_y"] = x, y, x, y
     row["order"], row["entity"], row["type"] = order, place, kind
     row["cell_x"], row["cell_y"] = divmod(cell_of(x, y), CELLS_Y)
-    if kind in (EXIT, LASER):  # an exit enters its cell when it opens; nothing ever looks for a laser in cells
+    if kind in (
+        kinds.EXIT,
+        kinds.LASER,
+    ):  # an exit enters its cell when it opens; nothing ever looks for a laser in cells
         row["cell_x"] = row["cell_y"] = UNREGISTERED
     row["wish"] = -1
     orientation, mode = entity.get("orientation", 0), entity.get("mode", 0)
-    if kind in DRONES:
+    if kind in kinds.DRONES:
         row["direction"], row["mode"] = orientation // 2, mode
-    elif kind == THWUMP:
+    elif kind == kinds.THWUMP:
         row["direction"], row["mode"] = (1 if orientation in (0, 2) else -1), orientation in (0, 4)
-    elif kind == LASER:
+    elif kind == kinds.LASER:
         row["direction"], row["angle"] = (-1 if mode == 1 else 1), np.arctan2(_SIN[orientation], _COS[orientation])
     return row
 
 
 def _items(registered: list[int], entities: list[dict]) -> np.ndarray:
     """int16[I, 4] of the entities in the order of ``registered``; see LevelGeometry."""
-    rows = [(k, entities[k]["x"], entities[k]["y"], _REACH[entities[k]["type"]]) for k in registered]
+    rows = [(k, entities[k]["x"], entities[k]["y"], _TOUCH_DISTANCE[entities[k]["type"]]) for k in registered]
     return np.array(rows, np.int16).reshape(-1, 4)
 
 
@@ -343,7 +334,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     order = sorted(
         range(len(in_file_order)),
         key=lambda i: (
-            EXIT if in_file_order[i]["type"] == EXIT_SWITCH else in_file_order[i]["type"],
+            kinds.EXIT if in_file_order[i]["type"] == kinds.EXIT_SWITCH else in_file_order[i]["type"],
             in_file_order[i]["number"],
             in_file_order[i]["type"],
         ),
@@ -362,16 +353,20 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
             segment[SEG_ENTITY] = new
             door_segments.append(segment)
             door_cells.append(cell)
-        elif kind in (LAUNCH_PAD, ONE_WAY):
+        elif kind in (kinds.LAUNCH_PAD, kinds.ONE_WAY):
             shape[new, :2] = _COS[entity["orientation"]], _SIN[entity["orientation"]]
-        if kind == EXIT:
+        if kind == kinds.EXIT:
             partner[new], partner[new + 1] = new + 1, new
-        initial[new] = entity["active"], int(kind == TOGGLE_MINE), int(kind in (REGULAR_DOOR, LOCKED_DOOR))
-    moving = [new for new in range(count) if entities[new]["type"] in MOVERS]
+        initial[new] = (
+            entity["active"],
+            int(kind == kinds.TOGGLE_MINE),
+            int(kind in (kinds.REGULAR_DOOR, kinds.LOCKED_DOOR)),
+        )
+    moving = [new for new in range(count) if entities[new]["type"] in kinds.MOVERS]
     mover[moving] = np.arange(len(moving))
-    movers = np.array([_mover(entities[new], new, order[new]) for new in moving], MOVER)
+    movers = np.array([_mover(entities[new], new, order[new]) for new in moving], MOVER_DTYPE)
     cells = np.array([cell_of(e["x"], e["y"]) for e in entities], np.int16)
-    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] not in (*MOVERS, BOOST_PAD)]
+    registered = [place[i] for i, e in enumerate(in_file_order) if e["type"] not in (*kinds.MOVERS, kinds.BOOST_PAD)]
     registered.sort(key=lambda i: cells[i])  # stable: file order within a cell
     entity_cell_start = np.searchsorted(cells[registered], np.arange(NUM_CELLS + 1)).astype(np.int32)
 
@@ -380,7 +375,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     segments = np.empty((NUM_CELLS * 13 + len(doors), 4), np.int16)
     cell_start = np.empty(NUM_CELLS + 1, np.int32)
     used = _tile_segments(stage, doors, np.array(door_cells, np.int32), segments, cell_start)
-    uses_grid = any(e["type"] in ON_THE_GRID for e in entities)
+    uses_grid = any(e["type"] in kinds.ON_THE_GRID for e in entities)
     return LevelGeometry(
         stage=stage,
         spawn=tuple(float(v) for v in level.spawn),

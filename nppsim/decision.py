@@ -14,7 +14,7 @@ from nppsim._kernel import allocating, inlined, kernel
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.compile import CELLS_X, CELLS_Y
-from nppsim.levels.kinds import EXIT, EXIT_SWITCH
+from nppsim.levels import kinds
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
@@ -26,7 +26,7 @@ TIMEOUT, WON, DIED = 0, 1, 2
 PROFILE_EVERY = 64
 
 # The running episode of an environment.
-RUNNING = np.dtype(
+PROGRESS_DTYPE = np.dtype(
     [
         ("potential", "f8"),  # phi of the present state
         ("path_start", "f8"),  # px, length of the level's way
@@ -37,7 +37,7 @@ RUNNING = np.dtype(
     align=True,
 )
 # A finished episode; ``ret`` is the undiscounted return and the sum of ``terms``.
-EPISODE = np.dtype(
+EPISODE_DTYPE = np.dtype(
     [("level", "i4"), ("outcome", "i1"), ("frames", "i4"), ("decisions", "i4"), ("gold", "i4"), ("ret", "f8")]
     + [("terms", "f8", (rewards.NUM_TERMS,))],
     align=True,
@@ -128,10 +128,10 @@ def way(i, state, world, fields):
 def _straight_distance(ninja, entities, world, level):
     """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
     base = world.level[level]["entity_first"]
-    wanted = EXIT if ninja["switch_taken"] else EXIT_SWITCH
+    wanted = kinds.EXIT if ninja["switch_taken"] else kinds.EXIT_SWITCH
     best = rewards.DIAGONAL
     for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
-        if world.entity[k]["type"] == wanted and (wanted == EXIT_SWITCH or entities[k - base]["clock"] > 0):
+        if world.entity[k]["type"] == wanted and (wanted == kinds.EXIT_SWITCH or entities[k - base]["clock"] > 0):
             dx, dy = world.entity[k]["x"] - ninja["x"], world.entity[k]["y"] - ninja["y"]
             best = min(best, np.sqrt(dx * dx + dy * dy))
     return best
@@ -143,7 +143,7 @@ def _potential(i, state, world, fields, reward):
     ninja = state.ninja[i]
     if reward[4] == 0.0:
         return 0.0
-    if reward[5] == rewards.STRAIGHT_LINE:
+    if reward[5] == rewards.STRAIGHT_LINE_SHAPING:
         distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
         return reward[4] * (1.0 - distance / rewards.DIAGONAL)
     length, _node = way(i, state, world, fields)

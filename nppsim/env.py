@@ -45,7 +45,7 @@ def as_bank(levels: Levels) -> LevelBank:
 
 def observation_space(observations: Sequence[str]) -> spaces.Dict:
     """The space of one environment's observations; names or keys as in ``layout``."""
-    specs = [layout.SPECS[key] for key in layout.resolve(observations)]
+    specs = [layout.SPECS[key] for key in layout.observation_keys(observations)]
     return spaces.Dict({s.key: spaces.Box(s.low, s.high, s.shape, np.dtype(s.dtype).type) for s in specs})
 
 

@@ -20,7 +20,7 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import COLUMNS, ROWS, Level, LevelError
 from nppsim.measure.kernels import play_all as _play
 from nppsim.observe import layout
-from nppsim.physics.state import ENTITY, MOVER, NINJA, allocate
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.replays.replay import Replay, ReplayError
 
 FRAMES = 200  # of play, with raw inputs
@@ -135,7 +135,7 @@ def _load(indices, seed: int, report: FuzzReport) -> Iterator[tuple[int, Level, 
 def _play_group(loaded, seed: int, report: FuzzReport) -> None:
     bank = LevelBank([level for _, level, _ in loaded])
     inputs = np.stack([inputs for _, _, inputs in loaded])
-    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     _, (ninjas, entities, movers) = allocate(len(loaded), parts)
     lost = _play(ninjas, entities, movers, bank.world, inputs)
     if lost >= 0:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nppsim._kernel import allocating, kernel
-from nppsim.levels.kinds import EXIT, EXIT_SWITCH, LOCKED_DOOR, MINE, TOGGLE_MINE
+from nppsim.levels import kinds
 from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.layout import MAX_PATH
 
@@ -60,7 +60,7 @@ def static_nodes(world, level, stage, nodes):
     base = world.level[level]["entity_first"]
     for k in range(base, world.level[level]["entity_end"]):
         kind = world.entity[k]["type"]
-        if kind == MINE or kind == TOGGLE_MINE:
+        if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
             _mark_disc(nodes, world.entity[k]["x"], world.entity[k]["y"], MINE_REACH, MINED)
     for cx in range(44):
         for cy in range(25):
@@ -213,7 +213,7 @@ def _field(nodes, nodes_open, world, level, closed, onward_of, distance, hop, on
             cut_off[node] = BLOCKED
     tail = 0
     for k in range(first, end):
-        if world.entity[k]["type"] == LOCKED_DOOR and closed[k - first] and world.entity[k]["active"]:
+        if world.entity[k]["type"] == kinds.LOCKED_DOOR and closed[k - first] and world.entity[k]["active"]:
             x, y = world.entity[k]["x"], world.entity[k]["y"]
             length = _at(onward, x, y)
             if length != UNREACHABLE:
@@ -228,7 +228,7 @@ def _seed_goals(nodes, world, level, onward_of, distance, queue):
     for row in range(len(onward_of)):
         if onward_of[row] != UNREACHABLE:
             goal = world.entity[first + row]
-            reach = EXIT_REACH if goal["type"] == EXIT else SWITCH_REACH
+            reach = EXIT_REACH if goal["type"] == kinds.EXIT else SWITCH_REACH
             tail = _seed(nodes, goal["x"], goal["y"], reach, onward_of[row], distance, queue, tail)
     return tail
 
@@ -249,7 +249,7 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
         if closed[k - record["switches_first"]]:
             door = world.entity[k]
             _close_door(shut, door["x1"], door["y1"], door["x2"], door["y2"])
-            if door["type"] != LOCKED_DOOR:
+            if door["type"] != kinds.LOCKED_DOOR:
                 _close_door(open_, door["x1"], door["y1"], door["x2"], door["y2"])
     first = record["exits_first"]
     rows = record["exits_end"] - first
@@ -259,7 +259,7 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
     least = UNREACHABLE
     for row in range(rows):  # one exit after the other: from its switch to itself
         switch = world.entity[first + row]
-        if switch["type"] != EXIT_SWITCH or not switch["active"]:
+        if switch["type"] != kinds.EXIT_SWITCH or not switch["active"]:
             continue
         own_exit = record["entity_first"] + switch["partner"] - first
         onward_of[own_exit] = 0
@@ -272,7 +272,7 @@ def compute_fields(world, nodes, level, closed, opened, distance, hop):
     _field(shut, open_, world, level, closed, to_switch, distance[0], hop[0], onward)
     if rows != 2 or least == UNREACHABLE:  # with one exit, field 1 is there already
         for row in range(rows):
-            if world.entity[first + row]["type"] == EXIT and (opened[row] or not opened.any()):
+            if world.entity[first + row]["type"] == kinds.EXIT and (opened[row] or not opened.any()):
                 onward_of[row] = 0
         _field(shut, open_, world, level, closed, onward_of, distance[1], hop[1], onward)
     return least

@@ -15,7 +15,7 @@ from nppsim.compile import STAGE_HEIGHT, STAGE_WIDTH
 
 TERMS = ("win", "death", "switch", "time", "shaping", "closest", "proximity", "exploration")
 NUM_TERMS = len(TERMS)
-PATH, STRAIGHT_LINE = 0, 1
+PATH_SHAPING, STRAIGHT_LINE_SHAPING = 0, 1
 MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
 DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))
 PROXIMITY_REACH = 50.0  # px
@@ -27,10 +27,11 @@ class RewardConfig:
 
     win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
     time: per frame.  shaping: size of the potential, which grows from 0 at the start of a level to this at the exit
-    (``potential`` PATH: share of the path covered, negative behind the start; STRAIGHT_LINE: 1 - straight distance to
-    the current objective / stage diagonal, as in October 2025).  closest: per px of improvement of the smallest straight
-    distance to the current objective.  proximity: once per objective, within 50 px of it.  exploration: for the first
-    visit of a 24 px cell, and of its blocks of 4, 8 and 16 cells.
+    (``potential`` PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
+    distance to the current objective / stage diagonal, as in October 2025).
+    closest: per px by which the smallest straight distance to the current objective shrinks.
+    proximity: once per objective, within 50 px of it.
+    exploration: for the first visit of a 24 px cell, and of its blocks of 4, 8 and 16 cells.
     """
 
     win: float = 4.0
@@ -38,7 +39,7 @@ class RewardConfig:
     switch: float = 0.5
     time: float = -0.0003
     shaping: float = 2.0
-    potential: int = PATH
+    potential: int = PATH_SHAPING
     closest: float = 0.0
     proximity: float = 0.0
     exploration: float = 0.0
@@ -50,9 +51,9 @@ class RewardConfig:
     def __post_init__(self):
         if not all(np.isfinite(getattr(self, f.name)) for f in fields(self)):
             raise ValueError(f"reward weights must be finite numbers; got {self}")
-        if self.potential not in (PATH, STRAIGHT_LINE):
+        if self.potential not in (PATH_SHAPING, STRAIGHT_LINE_SHAPING):
             raise ValueError(
-                f"potential must be {PATH} (path) or {STRAIGHT_LINE} (straight line); got {self.potential}"
+                f"potential must be {PATH_SHAPING} (path) or {STRAIGHT_LINE_SHAPING} (straight line); got {self.potential}"
             )
 
 
@@ -60,14 +61,14 @@ class RewardConfig:
 # "recommended": what its analysis proposed.
 PRESETS = {
     "default": RewardConfig(),
-    "october": RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE, closest=0.0001, exploration=0.001),
+    "october": RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001),
     "recommended": RewardConfig(
-        1.0, -0.2, 0.3, -0.01, 0.05, STRAIGHT_LINE, closest=0.001, proximity=0.05, exploration=0.001
+        1.0, -0.2, 0.3, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.001, proximity=0.05, exploration=0.001
     ),
 }
 
 
-def resolve(reward: str | RewardConfig) -> RewardConfig:
+def reward_config(reward: str | RewardConfig) -> RewardConfig:
     """A preset by name, or the configuration itself."""
     if isinstance(reward, RewardConfig):
         return reward
@@ -112,7 +113,7 @@ def audit(
         waiting = gamma ** np.arange(int(limit / frame_skip))
         timeout = reward.time * frame_skip * float(waiting.sum())
         death = reward.time * frame_skip * float((gamma ** np.arange(15)).sum()) + reward.death * gamma**15
-        reach = max(path, MIN_PATH) if reward.potential == PATH else DIAGONAL
+        reach = max(path, MIN_PATH) if reward.potential == PATH_SHAPING else DIAGONAL
         step = top_speed * frame_skip
         at = np.linspace(0.0, 1.0, 21)  # share of the potential already gained
         gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)

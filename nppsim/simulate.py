@@ -6,9 +6,9 @@ import numpy as np
 
 from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
-from nppsim.levels.kinds import FLOOR_GUARD, MINE, SHOVE_THWUMP, THWUMP, TOGGLE_MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
 
@@ -57,11 +57,11 @@ def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_x
         for k in range(count):
             kind = world.entity[base + k]["type"]
             bits = np.int64(entities[k]["active"]) | np.int64(entities[k]["closed"]) << 4
-            if kind == MINE or kind == TOGGLE_MINE:
+            if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
                 bits |= np.int64(entities[k]["state"]) << 1
             m = world.entity[base + k]["mover"]
             if m >= 0:
-                if kind == FLOOR_GUARD or kind == THWUMP or kind == SHOVE_THWUMP:
+                if kind == kinds.FLOOR_GUARD or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP:
                     bits |= (np.int64(movers[m]["state"]) & 7) << 1
                 entity_xy[f, k, 0], entity_xy[f, k, 1] = movers[m]["x"], movers[m]["y"]
             entity_state[f, k] = bits
@@ -90,7 +90,7 @@ def simulate(level: Level, inputs: np.ndarray, completions: bool = True) -> Run:
         )
     bank = LevelBank([level], completions)
     compiled = bank.compiled[0]
-    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     _, (ninjas, entities, movers) = allocate(1, parts)
     count = len(bank.world.entity)
     frames, entity_state = np.zeros((len(inputs), 10)), np.zeros((len(inputs), count), np.uint8)

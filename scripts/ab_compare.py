@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    plan = ab.Plan(
+    plan = ab.ABSettings(
         tuple(shlex.split(arguments.a)),
         tuple(shlex.split(arguments.b)),
         tuple(arguments.common),
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
         ab.run_all(plan, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finished runs are kept; go on with --out {arguments.out}") from None
-    comparison = ab.compare(plan, arguments.out, share=arguments.share, speed_up=arguments.speedup)
+    comparison = ab.compare_arms(plan, arguments.out, share=arguments.share, speed_up=arguments.speedup)
     print(ab.text(comparison))
     for file in ab.write(comparison, arguments.out):
         print(f"written: {file}")

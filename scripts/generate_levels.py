@@ -11,7 +11,7 @@ import sys
 
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import GenerateError, count_unfinished, make_level_set
-from nppsim.generate.variety import report, variety
+from nppsim.generate.variety import variety, variety_table
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.planner.search import par_frames
 
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 def print_report(path: str) -> int:
     try:
         level_set = LevelSet.open(path)
-        print(report(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
+        print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
     except LevelSetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

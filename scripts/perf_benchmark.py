@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = parse(argv)
         if arguments.report:
-            print(throughput.report(arguments.report))
+            print(throughput.benchmark_report(arguments.report))
             return GOOD
         return run(arguments)
     except (TimingError, LevelError, LevelSetError, ReplayError, OSError) as error:
@@ -65,7 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
     if baselines:
         print(throughput.comparison_table(result, baselines))
         threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
-        slower = [name for name, b in baselines.items() if throughput.compare(result, b, name).regressed(threshold)]
+        slower = [
+            name
+            for name, b in baselines.items()
+            if throughput.compare_with_baseline(result, b, name).regressed(threshold)
+        ]
         if slower:
             print(f"regression: more than {threshold:.0%} slower than {', '.join(slower)}")
             status = status or REGRESSION

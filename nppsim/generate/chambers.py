@@ -16,7 +16,7 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.levels.kinds import MINI_DRONE, ZAP_DRONE
+from nppsim.levels import kinds
 from nppsim.levels.level import COLUMNS, ROWS, Level
 
 UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
@@ -126,7 +126,7 @@ def _add_drone(rng, sketch: Sketch, room: Room) -> None:
         return
     column = draw(rng, (left + 2, right - 2))
     sketch.tiles[row, column] = SOLID
-    kind = ZAP_DRONE if rng.random() < 0.6 else MINI_DRONE
+    kind = kinds.ZAP_DRONE if rng.random() < 0.6 else kinds.MINI_DRONE
     clockwise = rng.random() < 0.5
     sketch.entities.append((kind, *spot(column, row - 1), 0 if clockwise else 4, 0 if clockwise else 1))
 

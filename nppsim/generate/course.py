@@ -5,19 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    DEATH_BALL,
-    FLOOR_GUARD,
-    LAUNCH_PAD,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    SHOVE_THWUMP,
-    THWUMP,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds as entity
 from nppsim.levels.level import COLUMNS, Level
 
 RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
@@ -63,7 +51,7 @@ class _Board:
         above = draw(rng, (5, max(5, self.rows - self.ground)))
         pit = self.add(columns, bottom, self.ground - bottom + above)
         for column in pit:
-            self.put(MINE, column, STEPS * bottom + 1)
+            self.put(entity.MINE, column, STEPS * bottom + 1)
         return pit
 
     def room_above(self, rng: np.random.Generator, tiles: int) -> None:
@@ -113,7 +101,7 @@ def _launch(rng, board: _Board) -> None:
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (2, 4)), board.ground)
     away = draw(rng, (0, 1))
-    board.put(LAUNCH_PAD, foot[-1 - away], STEPS * board.ground, UP_RIGHT if away and rng.random() < 0.5 else UP)
+    board.put(entity.LAUNCH_PAD, foot[-1 - away], STEPS * board.ground, UP_RIGHT if away and rng.random() < 0.5 else UP)
     board.ground += rise
 
 
@@ -122,7 +110,7 @@ def _bounce(rng, board: _Board) -> None:
     pit = board.pit(rng, draw(rng, (7, 13)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
-        board.put(BOUNCE_BLOCK, column, STEPS * board.ground - draw(rng, (0, 6)))
+        board.put(entity.BOUNCE_BLOCK, column, STEPS * board.ground - draw(rng, (0, 6)))
 
 
 def _one_way_bridge(rng, board: _Board) -> None:
@@ -130,7 +118,7 @@ def _one_way_bridge(rng, board: _Board) -> None:
     pit = board.pit(rng, draw(rng, (7, 14)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
-        board.put(ONE_WAY, column, STEPS * board.ground - draw(rng, (0, 4)), UP)
+        board.put(entity.ONE_WAY, column, STEPS * board.ground - draw(rng, (0, 4)), UP)
 
 
 def _one_way_ladder(rng, board: _Board) -> None:
@@ -139,7 +127,7 @@ def _one_way_ladder(rng, board: _Board) -> None:
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (3, 5)), board.ground)
     for up in range(2, rise, 2):
-        board.put(ONE_WAY, foot[draw(rng, (len(foot) - 3, len(foot) - 1))], STEPS * (board.ground + up), UP)
+        board.put(entity.ONE_WAY, foot[draw(rng, (len(foot) - 3, len(foot) - 1))], STEPS * (board.ground + up), UP)
     board.ground += rise
 
 
@@ -147,7 +135,12 @@ def _one_way_gate(rng, board: _Board) -> None:
     """A low passage with a one-way wall in it: there is no way back."""
     passage = board.add(draw(rng, (2, 5)), board.ground, 1)
     board.entities.append(
-        (ONE_WAY, STEPS * draw(rng, (passage[0] + 1, passage[-1])), STEPS * (board.rows - board.ground) - 2, RIGHT)
+        (
+            entity.ONE_WAY,
+            STEPS * draw(rng, (passage[0] + 1, passage[-1])),
+            STEPS * (board.rows - board.ground) - 2,
+            RIGHT,
+        )
     )
 
 
@@ -157,7 +150,7 @@ def _thwump(rng, board: _Board) -> None:
     passage = board.add(draw(rng, (4, 8)), board.ground, clear)
     hung = passage[1:-1] if len(passage) < 7 else (passage[1], passage[-2])
     for column in rng.permutation(hung)[: draw(rng, (1, 2)) if len(passage) >= 7 else 1].tolist():
-        board.put(THWUMP, column, STEPS * (board.ground + clear) - 2, DOWN)
+        board.put(entity.THWUMP, column, STEPS * (board.ground + clear) - 2, DOWN)
 
 
 def _drone(rng, board: _Board) -> None:
@@ -166,7 +159,7 @@ def _drone(rng, board: _Board) -> None:
     board.add(draw(rng, (1, 2)), board.ground, clear)
     shaft = board.add(1, board.ground - depth, clear + depth + above)
     board.add(draw(rng, (1, 2)), board.ground, clear)
-    kind = ZAP_DRONE if rng.random() < 0.5 else MINI_DRONE
+    kind = entity.ZAP_DRONE if rng.random() < 0.5 else entity.MINI_DRONE
     up = STEPS * (board.ground - depth + draw(rng, (0, depth + above))) + 2
     board.put(kind, shaft[0], up, rng.choice([DOWN, UP]).item(), STRAIGHT_ON[draw(rng, (0, 1))])
 
@@ -174,7 +167,7 @@ def _drone(rng, board: _Board) -> None:
 def _guard(rng, board: _Board) -> None:
     """A hollow with a floor guard in it; a wide one has a block in the air to step on."""
     hollow = board.add(draw(rng, (4, 9)), board.ground - 1)
-    board.put(FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS * (board.ground - 1) + 1)
+    board.put(entity.FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS * (board.ground - 1) + 1)
     if len(hollow) >= 7:
         middle = hollow[len(hollow) // 2]
         board.tiles += [(middle - i, board.ground + 1, SOLID) for i in range(draw(rng, (1, 2)))]
@@ -184,7 +177,7 @@ def _boost(rng, board: _Board) -> None:
     """Boost pads on the ground before a wide deadly pit."""
     run = board.add(draw(rng, (4, 6)), board.ground)
     for column in run[1::2][: draw(rng, (1, 3))]:
-        board.put(BOOST_PAD, column, STEPS * board.ground + 2)
+        board.put(entity.BOOST_PAD, column, STEPS * board.ground + 2)
     board.pit(rng, draw(rng, (7, 11)))
 
 
@@ -208,7 +201,7 @@ def _shove(rng, board: _Board) -> None:
     pit = board.pit(rng, draw(rng, (11, 18)))
     spacing = draw(rng, (3, 4))
     for column in pit[1:-1:spacing]:
-        board.put(SHOVE_THWUMP, column, STEPS * board.ground - 2)
+        board.put(entity.SHOVE_THWUMP, column, STEPS * board.ground - 2)
 
 
 def _ball(rng, board: _Board) -> None:
@@ -216,7 +209,7 @@ def _ball(rng, board: _Board) -> None:
     clear = min(draw(rng, (5, 7)), board.rows - board.ground)
     hall = board.add(draw(rng, (6, 10)), board.ground, clear)
     for column in rng.permutation(hall[2:])[: draw(rng, (1, 2))].tolist():
-        board.put(DEATH_BALL, column, STEPS * (board.ground + draw(rng, (2, clear - 1))))
+        board.put(entity.DEATH_BALL, column, STEPS * (board.ground + draw(rng, (2, clear - 1))))
 
 
 STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, nudge, place, spot
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import COLUMNS, ROWS, Level
 
 HEADROOM = 4  # tiles above the highest island, at least
@@ -46,7 +46,7 @@ def islands(
     for top in tops:
         column, row = top[len(top) // 2]
         if len(top) >= 4 and rng.random() < mines and all(abs(column - c) > 1 for c, r in (spawn, switch, door)):
-            mined.append((MINE, 4 * column + 2, 4 * row + 3))
+            mined.append((kinds.MINE, 4 * column + 2, 4 * row + 3))
     mined += floor_of_mines(tiles)
     return place(Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), entities=mined), rng)
 
@@ -54,4 +54,4 @@ def islands(
 def floor_of_mines(tiles: np.ndarray) -> list[tuple[int, int, int]]:
     """A mine on the ground of every open column of the lowest row."""
     row = len(tiles) - 1
-    return [(MINE, 4 * column + 2, 4 * row + 3) for column in np.flatnonzero(tiles[row] == OPEN).tolist()]
+    return [(kinds.MINE, 4 * column + 2, 4 * row + 3) for column in np.flatnonzero(tiles[row] == OPEN).tolist()]

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from nppsim.generate.horizontal import BUMPS
 from nppsim.generate.sketch import Cave, Span, add_bumps, draw, generator, level_ground, order_of_goals, place, spot
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
 GAP = 2  # tiles free of mines in every column, at least
@@ -39,5 +39,5 @@ def mine_maze(
         gap = draw(rng, (0, min(HIGHEST_GAP, rows - GAP)))
         free = [row for row in range(rows) if not gap <= row < gap + GAP and 2 * row >= ground[column].max()]
         for row in rng.permutation(free)[: draw(rng, mines)].tolist():
-            sketch.entities.append((MINE, *spot(column, rows - 1 - row)))
+            sketch.entities.append((kinds.MINE, *spot(column, rows - 1 - row)))
     return place(sketch, rng)

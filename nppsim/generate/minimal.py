@@ -3,7 +3,7 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Sketch, Span, draw, generator, level_ground, nudge, order_of_goals, place
-from nppsim.levels.kinds import REGULAR_DOOR
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
 ACROSS = 0  # orientation of a door that stands upright between two columns
@@ -34,5 +34,5 @@ def _with_door(rng: np.random.Generator, cave: Cave) -> Sketch:
     elif kind == "trap":  # the switch is far enough behind the door that the door does not close on the ninja
         sketch.trap_doors.append((cave.standing(int(behind[-1])), door, ACROSS))
     else:
-        sketch.entities.append((REGULAR_DOOR, *door, ACROSS))
+        sketch.entities.append((kinds.REGULAR_DOOR, *door, ACROSS))
     return sketch

@@ -4,7 +4,7 @@ import numpy as np
 
 from nppsim.generate.islands import floor_of_mines
 from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, draw, generator, nudge, place, spot
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import COLUMNS, ROWS, Level
 
 CLEARANCE = 3  # rows between a platform and one above it, at least
@@ -67,5 +67,5 @@ def platforms(
     mines = floor_of_mines(tiles) if rng.random() < deadly else []
     for left, long, row in chain:
         if rng.random() < under:
-            mines.append((MINE, STEPS * (left + draw(rng, (0, long - 1))) + 2, STEPS * (row + 1) + 1))
+            mines.append((kinds.MINE, STEPS * (left + draw(rng, (0, long - 1))) + 2, STEPS * (row + 1) + 1))
     return place(Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), entities=mines), rng)

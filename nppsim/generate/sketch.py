@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nppsim.levels.kinds import GOLD, MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import COLUMNS, ROWS, Level, mirror
 
 OPEN, SOLID = 0, 1
@@ -87,7 +87,7 @@ def place(sketch: Sketch, rng: np.random.Generator) -> Level:
     if rng.random() < GOLD_SHARE:
         open_tiles = np.argwhere(sketch.tiles == OPEN)
         for row, column in rng.permutation(open_tiles)[: draw(rng, (1, MAX_GOLD))].tolist():
-            entities.append((GOLD, *spot(column, row)))
+            entities.append((kinds.GOLD, *spot(column, row)))
     level = Level.build(
         tiles,
         on_stage(sketch.spawn),
@@ -142,7 +142,7 @@ class Cave:
     def mine(self, column: int) -> tuple[int, int, int]:
         """A mine that sticks to the ground of a column: the ninja must jump over it."""
         x, y = self.standing(column)
-        return MINE, x, y + 1
+        return kinds.MINE, x, y + 1
 
     def sketch(self, rng: np.random.Generator, spawn: int, switch: int, door: int) -> Sketch:
         """The cave with spawn, switch and exit door standing in these columns."""
@@ -238,7 +238,7 @@ def line_with_mines(
         if all(max(abs(column + 0.5 - x), abs(row + 0.5 - y)) > 2.5 for x, y in taken):
             taken.append((column + 0.5, row + 0.5))
             x, y = spot(column, row)
-            mines.append((MINE, x + dx, y + dy))
+            mines.append((kinds.MINE, x + dx, y + dy))
     return mines
 
 

@@ -7,25 +7,22 @@ from itertools import islice
 import numpy as np
 
 from nppsim.bank import LevelBank
-from nppsim.levels.kinds import (
-    CHASER_DRONE,
-    DEATH_BALL,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    LASER,
-    LOCKED_DOOR,
-    LOCKED_SWITCH,
-    MINE,
-    MINI_DRONE,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
 from nppsim.paths import NO_HOP, NODES_Y, nearest_node
 
-HAZARDS = (MINE, TOGGLE_MINE, ZAP_DRONE, CHASER_DRONE, FLOOR_GUARD, THWUMP, LASER, DEATH_BALL, MINI_DRONE, SHOVE_THWUMP)
+HAZARDS = (
+    kinds.MINE,
+    kinds.TOGGLE_MINE,
+    kinds.ZAP_DRONE,
+    kinds.CHASER_DRONE,
+    kinds.FLOOR_GUARD,
+    kinds.THWUMP,
+    kinds.LASER,
+    kinds.DEATH_BALL,
+    kinds.MINI_DRONE,
+    kinds.SHOVE_THWUMP,
+)
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled at once
 STRETCH = 4  # steps of 12 px: the way is looked at in pieces of two tiles
@@ -72,7 +69,7 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
     }
 
 
-def report(measured: dict[str, Variety]) -> str:
+def variety_table(measured: dict[str, Variety]) -> str:
     """The figures as a table: counts, and least / median / greatest value of each measure."""
     lines = [f"{'category':<20} {'levels':>7} {'distinct':>8} {'layouts':>8}" + "".join(f"{m:>20}" for m in MEASURES)]
     for category, found in measured.items():
@@ -97,7 +94,7 @@ def _ways(levels: Sequence[Level]) -> Iterator[str]:
     """The way through each level as a string of moves, L, R, U and D, no two equal ones in a row."""
     bank = LevelBank([_without_doors(level) for level in levels])
     for level, distance, hop in zip(levels, bank.distance, bank.hop, strict=True):
-        switches = level.records[level.records[:, 0] == EXIT_SWITCH]
+        switches = level.records[level.records[:, 0] == kinds.EXIT_SWITCH]
         if len(switches) == 0:
             yield ""
             continue
@@ -113,7 +110,7 @@ def _ways(levels: Sequence[Level]) -> Iterator[str]:
 
 
 def _without_doors(level: Level) -> Level:
-    records = level.records[~np.isin(level.records[:, 0], (LOCKED_DOOR, LOCKED_SWITCH))]
+    records = level.records[~np.isin(level.records[:, 0], (kinds.LOCKED_DOOR, kinds.LOCKED_SWITCH))]
     return Level(level.tiles, records, name=level.name, exit_count=level.exit_count, ball_count=level.ball_count)
 
 

@@ -16,7 +16,7 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 
 MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
@@ -72,7 +72,7 @@ def vertical(
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
     mined = _wall_mines(rng, tiles, shaft, draw(rng, mines)) if columns >= 3 else []
     tiles, (spawn, switch, door, *mined) = crop(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *mined)
-    sketch = Sketch(tiles, spawn, switch, door, entities=[(MINE, *position) for position in mined])
+    sketch = Sketch(tiles, spawn, switch, door, entities=[(kinds.MINE, *position) for position in mined])
     if lined[1]:
         sketch.entities += line_with_mines(rng, tiles, draw(rng, lined), (spawn, switch, door))
     return place(sketch, rng)

@@ -16,21 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.errors import UserError
-from nppsim.levels.kinds import (
-    DEATH_BALL,
-    DRONES,
-    ENTITY_NAMES,
-    EXIT,
-    EXIT_SWITCH,
-    LOCKED_DOOR,
-    NINJA,
-    ON_THE_GRID,
-    ORIENTED,
-    PAIRED,
-    SWITCH_OF_DOOR,
-    TRAP_DOOR,
-    WITHOUT_EFFECT,
-)
+from nppsim.levels import kinds
+from nppsim.levels.kinds import ENTITY_NAMES
 
 ROWS, COLUMNS = 23, 42  # tiles of a level file; the stage adds a border of one full tile on every side
 MIRROR_X = 4 * (COLUMNS + 2)  # x byte of the stage's right edge
@@ -106,7 +93,7 @@ class Level:
         _check_spawn(tiles, records, self._label, warnings)
         _mask_records(records, warnings)
         counts = {}
-        for field, kind in (("exit_count", EXIT), ("ball_count", DEATH_BALL)):
+        for field, kind in (("exit_count", kinds.EXIT), ("ball_count", kinds.DEATH_BALL)):
             counts[field] = _settled_count(getattr(self, field), records, kind, self._label, warnings)
         _check_tiles(tiles, warnings)
         _check_types(records, warnings)
@@ -140,8 +127,8 @@ class Level:
             tiles=body[TILES_OFFSET:COUNTS_OFFSET].reshape(ROWS, COLUMNS),
             records=records,
             name=name,
-            exit_count=int(body[COUNTS_OFFSET + 2 * EXIT]),
-            ball_count=int(body[COUNTS_OFFSET + 2 * DEATH_BALL]),
+            exit_count=int(body[COUNTS_OFFSET + 2 * kinds.EXIT]),
+            ball_count=int(body[COUNTS_OFFSET + 2 * kinds.DEATH_BALL]),
             title="".join(chr(c) if c < 128 else "?" for c in title),
             warnings=warnings,
         )
@@ -173,21 +160,21 @@ class Level:
         entities: (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode) of all other types.
         """
         exits = list(exits)
-        rows = [(EXIT, *door) for _, door in exits] + [(EXIT_SWITCH, *switch) for switch, _ in exits]
-        for kind, doors in ((LOCKED_DOOR, locked_doors), (TRAP_DOOR, trap_doors)):
+        rows = [(kinds.EXIT, *door) for _, door in exits] + [(kinds.EXIT_SWITCH, *switch) for switch, _ in exits]
+        for kind, doors in ((kinds.LOCKED_DOOR, locked_doors), (kinds.TRAP_DOOR, trap_doors)):
             for switch, door, orientation in doors:
-                rows += [(kind, *door, orientation), (SWITCH_OF_DOOR[kind], *switch)]
+                rows += [(kind, *door, orientation), (kinds.SWITCH_OF_DOOR[kind], *switch)]
         for entity in entities:
-            if entity[0] in (NINJA, *PAIRED):
+            if entity[0] in (kinds.NINJA, *kinds.PAIRED):
                 raise LevelError(
                     f"{name or 'level'}: entity {tuple(entity)} is a {ENTITY_NAMES[entity[0]]}; "
                     "give it as spawn, exits, locked_doors or trap_doors, so that switch and door stay paired"
                 )
             rows.append(tuple(entity))
         # Doors and switches of one pair keep their order: they share the sort key of their door.
-        door_of_switch = {switch: door for door, switch in SWITCH_OF_DOOR.items()}
+        door_of_switch = {switch: door for door, switch in kinds.SWITCH_OF_DOOR.items()}
         rows.sort(key=lambda row: door_of_switch.get(row[0], row[0]))
-        records = [tuple(row) + (0,) * (RECORD_SIZE - len(row)) for row in [(NINJA, *spawn), *rows]]
+        records = [tuple(row) + (0,) * (RECORD_SIZE - len(row)) for row in [(kinds.NINJA, *spawn), *rows]]
         return cls(tiles, np.array(records), name=name, title=title)
 
     def to_bytes(self) -> bytes:
@@ -197,8 +184,8 @@ class Level:
         data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
         data[TILES_OFFSET:COUNTS_OFFSET] = self.tiles.ravel()
         counts = np.bincount(self.records[:, 0], minlength=NUM_COUNTS)[:NUM_COUNTS].astype("<u2")
-        counts[EXIT] = self.exit_count
-        counts[DEATH_BALL] = self.ball_count
+        counts[kinds.EXIT] = self.exit_count
+        counts[kinds.DEATH_BALL] = self.ball_count
         data[COUNTS_OFFSET:RECORDS_OFFSET] = counts.view(np.uint8)
         data[RECORDS_OFFSET:] = self.records.ravel()
         return data.tobytes()
@@ -247,9 +234,9 @@ def mirror(level: Level) -> Level:
     """
     records = level.records.copy()
     records[:, 1] = MIRROR_X - records[:, 1]  # bytes wrap around, so records outside the stage come back too
-    oriented = np.isin(records[:, 0], ORIENTED)
+    oriented = np.isin(records[:, 0], kinds.ORIENTED)
     records[oriented, 3] = (4 - records[oriented, 3].astype(int)) % 8
-    drones = np.isin(records[:, 0], DRONES)
+    drones = np.isin(records[:, 0], kinds.DRONES)
     records[drones, 4] ^= 1
     return Level(
         _MIRRORED_TILE[level.tiles[:, ::-1]],
@@ -284,7 +271,7 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
     """The first record must be a spawn.  The original reads its position without looking at its type, and recorded
     play on such (damaged) levels exists; so only data that do not look like tiles either are refused."""
     kind = records[0, 0]
-    if kind == NINJA:
+    if kind == kinds.NINJA:
         return
     found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
     if (tiles >= NUM_TILE_SHAPES).any():
@@ -294,8 +281,8 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
     """Reduce orientations and modes that do not exist to ones that do, in place."""
-    for column, kinds, modulus, what in ((3, ORIENTED, 8, "orientation"), (4, DRONES, 4, "mode")):
-        for i in np.flatnonzero(np.isin(records[:, 0], kinds) & (records[:, column] >= modulus)):
+    for column, types, modulus, what in ((3, kinds.ORIENTED, 8, "orientation"), (4, kinds.DRONES, 4, "mode")):
+        for i in np.flatnonzero(np.isin(records[:, 0], types) & (records[:, column] >= modulus)):
             value = int(records[i, column])
             records[i, column] = value % modulus
             warnings.append(
@@ -331,14 +318,14 @@ def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
 
 def _check_types(records: np.ndarray, warnings: list[str]) -> None:
     """Warn once for all unknown types, and once for each known type that creates nothing."""
-    kinds = records[:, 0]
-    groups = [(kinds >= len(ENTITY_NAMES), "unknown")]
-    groups += [(kinds == kind, ENTITY_NAMES[kind]) for kind in WITHOUT_EFFECT]
+    types = records[:, 0]
+    groups = [(types >= len(ENTITY_NAMES), "unknown")]
+    groups += [(types == kind, ENTITY_NAMES[kind]) for kind in kinds.WITHOUT_EFFECT]
     for found, what in groups:
         if found.any():
             first = int(np.argmax(found))
             warnings.append(
-                f"byte {_offset(first)}: entity type {kinds[first]} ({what}; the first of {found.sum()} such records); "
+                f"byte {_offset(first)}: entity type {types[first]} ({what}; the first of {found.sum()} such records); "
                 "it creates nothing"
             )
 
@@ -350,7 +337,7 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
     """
     x, y = records[:, 1].astype(int), records[:, 2].astype(int)
     in_border = (x < 4) | (x > MIRROR_X - 4) | (y < 4) | (y > 4 * (ROWS + 2) - 4)
-    for kind in ON_THE_GRID:
+    for kind in kinds.ON_THE_GRID:
         found = in_border & (records[:, 0] == kind)
         if found.any():
             first = int(np.argmax(found))
@@ -363,10 +350,10 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
 def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
     """Warn about doors whose switch record is missing or of another type (its position is used all the same)."""
     for i, kind in enumerate(records[:, 0].tolist()):
-        if kind == EXIT:
-            partner, wanted = i + exit_count, EXIT_SWITCH
-        elif kind in SWITCH_OF_DOOR:
-            partner, wanted = i + 1, SWITCH_OF_DOOR[kind]
+        if kind == kinds.EXIT:
+            partner, wanted = i + exit_count, kinds.EXIT_SWITCH
+        elif kind in kinds.SWITCH_OF_DOOR:
+            partner, wanted = i + 1, kinds.SWITCH_OF_DOOR[kind]
         else:
             continue
         door = f"byte {_offset(i)}: the {ENTITY_NAMES[kind]}"

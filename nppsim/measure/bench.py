@@ -28,7 +28,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.measure.kernels import advance, start_all
 from nppsim.measure.timing import calibrate, machine, rate_of
 from nppsim.observe import layout
-from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.verify import cases
 
 NUM_ENVS = 1024  # environments stepped together: enough to make the cost of a call, and of waiting for a thread, small
@@ -185,8 +185,8 @@ def _prepare_physics(plays, threads):
     inputs = np.zeros((len(plays), lengths.max() + 1), np.uint8)
     for row, play in zip(inputs, plays, strict=True):
         row[: len(play.inputs)] = play.inputs
-    ninjas, entities = np.zeros(PHYSICS_ENVS, NINJA), np.zeros((PHYSICS_ENVS, bank.max_entities), ENTITY)
-    movers = np.zeros((PHYSICS_ENVS, bank.max_movers), MOVER)
+    ninjas, entities = np.zeros(PHYSICS_ENVS, NINJA_DTYPE), np.zeros((PHYSICS_ENVS, bank.max_entities), ENTITY_DTYPE)
+    movers = np.zeros((PHYSICS_ENVS, bank.max_movers), MOVER_DTYPE)
     start_all(ninjas, entities, movers, bank.world, np.arange(PHYSICS_ENVS) % len(plays))
 
     edges = np.linspace(0, PHYSICS_ENVS, threads + 1).astype(int).tolist()

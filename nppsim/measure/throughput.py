@@ -2,8 +2,8 @@
 
     result = measure(workload)                            # a dict, as it is stored
     on = side_by_side(workload, "profile")                # cost of a switch, and the phases it shows
-    found = compare(result, load_result("before.json"))   # speed-up with interval, or TimingError across machines
-    print(report("results"))
+    found = compare_with_baseline(result, load_result("before.json"))   # speed-up with interval
+    print(benchmark_report("results"))
 
 What is timed for a result is never profiled and never validated: those run on simulators of their own.
 """
@@ -218,7 +218,7 @@ def profile_rows(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """A result against a baseline; ratios above 1 mean that the result is faster.
 
     speed_up: of decisions/s.  by_numba, by_python: the same where a machine that was slower in the one hour than in the
@@ -244,14 +244,16 @@ def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
         )
 
 
-def compare(result: Mapping, baseline: Mapping, name: str = "the baseline") -> Comparison:
+def compare_with_baseline(result: Mapping, baseline: Mapping, name: str = "the baseline") -> BaselineComparison:
     """Speed of a result relative to a baseline.  Raises TimingError unless machine, versions and settings agree."""
     check_comparable(result, baseline, name)
 
     def work(record, loop):
         return np.multiply(record["round_s"], record["calibration"][loop] if loop else 1.0)
 
-    return Comparison(*(ratio_of_means(work(baseline, loop), work(result, loop)) for loop in (None, "numba", "python")))
+    return BaselineComparison(
+        *(ratio_of_means(work(baseline, loop), work(result, loop)) for loop in (None, "numba", "python"))
+    )
 
 
 def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
@@ -259,7 +261,7 @@ def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
     header = ("baseline", "label", "commit", "then, decisions/s", "now", "speed-up", "by Numba loop", "by Python loop")
     rows = []
     for name, baseline in baselines.items():
-        found = compare(result, baseline, name)
+        found = compare_with_baseline(result, baseline, name)
         figures = (f"{r['decisions_per_s']:,.0f}" for r in (baseline, result))
         rows.append(
             (name, baseline["phase"], _commit(baseline), *figures, found.speed_up, found.by_numba, found.by_python)
@@ -283,7 +285,7 @@ def load_result(path: str | Path) -> dict:
     return data
 
 
-def report(folder: str | Path) -> str:
+def benchmark_report(folder: str | Path) -> str:
     """Markdown summary of the results in a folder: one table for each set of results that may be compared.
 
     The speed-up is relative to the oldest of a table.  Other JSON files are named as skipped.  Raises TimingError if
@@ -322,7 +324,7 @@ def report(folder: str | Path) -> str:
             ]
             times = [f"{s[key]:.4f}" for key in ("p50", "p95", "p99")]
             loops = [f"{np.mean(r['calibration'][loop]):,.1f}" for loop in ("python", "numba")]
-            relative = "first" if r is first else str(compare(r, first).speed_up)
+            relative = "first" if r is first else str(compare_with_baseline(r, first).speed_up)
             rows.append((name, r["phase"], r["date"], _commit(r), *figures, *times, *loops, relative))
         text.append(table((*header, "Python, 10^6/s", "Numba, 10^6/s", "speed-up"), rows))
     if skipped:

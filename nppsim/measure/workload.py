@@ -53,7 +53,7 @@ class Settings:
                     f"{name.replace('_', '-')} {getattr(self, name)}: give a whole number of at least {low}"
                 )
         try:
-            object.__setattr__(self, "observations", layout.resolve(self.observations))
+            object.__setattr__(self, "observations", layout.observation_keys(self.observations))
         except ValueError as error:
             raise TimingError(str(error)) from error
         needed = self.rows * self.envs * BYTES_PER_ACTION

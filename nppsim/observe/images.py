@@ -9,28 +9,8 @@ import numpy as np
 
 from nppsim._kernel import kernel
 from nppsim.compile import CELLS_X, CELLS_Y
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    CHASER_DRONE,
-    DEATH_BALL,
-    ENTITY_NAMES,
-    EXIT,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    GOLD,
-    LASER,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds
+from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
@@ -53,7 +33,17 @@ from nppsim.physics.movers import (
     ZAP_RADIUS,
 )
 
-EMPTY, SOLID, DEADLY, GOLD_GREY, SWITCH, EXIT_CLOSED, EXIT_OPEN, DOOR, NINJA = 64, 255, 0, 128, 160, 112, 208, 224, 192
+EMPTY, SOLID, DEADLY, GOLD_GREY, SWITCH_GREY, EXIT_CLOSED, EXIT_OPEN, DOOR_GREY, NINJA_GREY = (
+    64,
+    255,
+    0,
+    128,
+    160,
+    112,
+    208,
+    224,
+    192,
+)
 ONE_WAY_GREY, PAD_GREY, BOOST_GREY, BLOCK_GREY, THWUMP_GREY = 240, 80, 96, 144, 176
 FRAME_SCALE, VIEW_SCALE = 2, 6  # px of the level per pixel
 _FRAME_TILE, _VIEW_TILE = 24 // FRAME_SCALE, 24 // VIEW_SCALE  # pixels per tile
@@ -72,21 +62,21 @@ _VIEW_TEMPLATES = np.ascontiguousarray(_templates(_VIEW_TILE).transpose(0, 2, 1)
 
 _LOOKS = np.zeros((len(ENTITY_NAMES), 2))  # grey value and half-size in px by type, where both are always the same
 for _kind, _look in {
-    GOLD: (GOLD_GREY, GOLD_RADIUS),
-    EXIT_SWITCH: (SWITCH, EXIT_SWITCH_RADIUS),
-    LOCKED_DOOR: (SWITCH, DOOR_SWITCH_RADIUS),
-    TRAP_DOOR: (SWITCH, DOOR_SWITCH_RADIUS),
-    LAUNCH_PAD: (PAD_GREY, PAD_RADIUS),
-    BOOST_PAD: (BOOST_GREY, BOOST_RADIUS),
-    BOUNCE_BLOCK: (BLOCK_GREY, BLOCK_HALF),
-    THWUMP: (THWUMP_GREY, THWUMP_HALF),
-    SHOVE_THWUMP: (THWUMP_GREY, SHOVE_HALF),
-    FLOOR_GUARD: (DEADLY, GUARD_RADIUS),
-    DEATH_BALL: (DEADLY, BALL_RADIUS),
-    MINI_DRONE: (DEADLY, MINI_RADIUS),
-    ZAP_DRONE: (DEADLY, ZAP_RADIUS),
-    CHASER_DRONE: (DEADLY, ZAP_RADIUS),
-    LASER: (DEADLY, EMITTER_RADIUS),
+    kinds.GOLD: (GOLD_GREY, GOLD_RADIUS),
+    kinds.EXIT_SWITCH: (SWITCH_GREY, EXIT_SWITCH_RADIUS),
+    kinds.LOCKED_DOOR: (SWITCH_GREY, DOOR_SWITCH_RADIUS),
+    kinds.TRAP_DOOR: (SWITCH_GREY, DOOR_SWITCH_RADIUS),
+    kinds.LAUNCH_PAD: (PAD_GREY, PAD_RADIUS),
+    kinds.BOOST_PAD: (BOOST_GREY, BOOST_RADIUS),
+    kinds.BOUNCE_BLOCK: (BLOCK_GREY, BLOCK_HALF),
+    kinds.THWUMP: (THWUMP_GREY, THWUMP_HALF),
+    kinds.SHOVE_THWUMP: (THWUMP_GREY, SHOVE_HALF),
+    kinds.FLOOR_GUARD: (DEADLY, GUARD_RADIUS),
+    kinds.DEATH_BALL: (DEADLY, BALL_RADIUS),
+    kinds.MINI_DRONE: (DEADLY, MINI_RADIUS),
+    kinds.ZAP_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.CHASER_DRONE: (DEADLY, ZAP_RADIUS),
+    kinds.LASER: (DEADLY, EMITTER_RADIUS),
 }.items():
     _LOOKS[_kind] = _look
 
@@ -105,9 +95,9 @@ def background(stage, out):
 @kernel
 def _grey_and_size(entity, kind):
     """(grey value, half-size in px) of an entity as it is now; size 0: not drawn."""
-    if kind == MINE or kind == TOGGLE_MINE:
+    if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
         return (EXIT_CLOSED, 3.5) if entity["state"] == DORMANT else (DEADLY, 4.0)
-    if kind == EXIT:
+    if kind == kinds.EXIT:
         return (EXIT_OPEN if entity["clock"] else EXIT_CLOSED), 12.0
     if entity["active"] == 0:
         return EMPTY, 0.0
@@ -126,13 +116,13 @@ def _fill(out, a1, a2, b1, b2, grey):
 def _line_of(placed, movers):
     """(grey, x1, y1, x2, y2), px, of the line drawn on top of an entity: a one-way, a deadly face or a beam; else grey -1."""
     kind = placed["type"]
-    if kind == ONE_WAY:
+    if kind == kinds.ONE_WAY:
         tx, ty = -ONE_WAY_HALF_LENGTH * placed["y1"], ONE_WAY_HALF_LENGTH * placed["x1"]
         return ONE_WAY_GREY, placed["x"] - tx, placed["y"] - ty, placed["x"] + tx, placed["y"] + ty
-    if kind == THWUMP or kind == LASER:
+    if kind == kinds.THWUMP or kind == kinds.LASER:
         mover = movers[placed["mover"]]
         x, y = mover["x"], mover["y"]
-        if kind == LASER:
+        if kind == kinds.LASER:
             return DEADLY, x, y, mover["target_x"], mover["target_y"]
         ahead = THWUMP_REACH * mover["direction"]
         if mover["mode"] == 1:
@@ -175,7 +165,7 @@ def _draw_entity(image, scale, left, top, x_first, rounding, entity, placed, mov
     grey, half = _grey_and_size(entity, placed["type"])
     if half > 0.0:
         _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey)
-    if placed["type"] == SHOVE_THWUMP:
+    if placed["type"] == kinds.SHOVE_THWUMP:
         _draw_square(image, scale, left, top, x_first, rounding, x, y, SHOVE_CORE, DEADLY)
     line, x1, y1, x2, y2 = _line_of(placed, movers)
     if line >= 0:
@@ -194,10 +184,10 @@ def global_view(ninja, entities, movers, world, level, static, out):
         if entities[k]["closed"]:
             door = world.entity[base + k]
             x1, y1 = int(door["x1"] / VIEW_SCALE), int(door["y1"] / VIEW_SCALE)
-            _fill(image, x1, int(door["x2"] / VIEW_SCALE) + 1, y1, int(door["y2"] / VIEW_SCALE) + 1, DOOR)
+            _fill(image, x1, int(door["x2"] / VIEW_SCALE) + 1, y1, int(door["y2"] / VIEW_SCALE) + 1, DOOR_GREY)
         _draw_entity(image, VIEW_SCALE, 0, 0, True, 0.5, entities[k], world.entity[base + k], movers)
     x1, y1 = int((ninja["x"] - 10.0) / VIEW_SCALE + 0.5), int((ninja["y"] - 10.0) / VIEW_SCALE + 0.5)
-    _fill(image, x1, x1 + 3, y1, y1 + 3, NINJA)
+    _fill(image, x1, x1 + 3, y1, y1 + 3, NINJA_GREY)
 
 
 @kernel
@@ -244,19 +234,19 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
             door = world.entity[base + k]
             x1, x2 = int(door["x1"] / FRAME_SCALE) - left - 1, int(door["x2"] / FRAME_SCALE) - left + 1
             y1, y2 = int(door["y1"] / FRAME_SCALE) - top - 1, int(door["y2"] / FRAME_SCALE) - top + 1
-            _fill(image, y1, y2, x1, x2, DOOR)
+            _fill(image, y1, y2, x1, x2, DOOR_GREY)
         placed = world.entity[base + k]
         x, y = placed["x"], placed["y"]
         if placed["mover"] >= 0:
             x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
         far = abs(x - ninja["x"]) > reach or abs(y - ninja["y"]) > reach
-        if not far or placed["type"] == LASER:
+        if not far or placed["type"] == kinds.LASER:
             _draw_entity(image, FRAME_SCALE, left, top, False, 0.0, entities[k], placed, movers)
     middle = PLAYER_FRAME_SIZE // 2
     for r in range(-5, 5):
         for c in range(-5, 5):
             if (2 * r + 1) * (2 * r + 1) + (2 * c + 1) * (2 * c + 1) <= 100:
-                image[middle + r, middle + c] = NINJA
+                image[middle + r, middle + c] = NINJA_GREY
 
 
 assert GLOBAL_VIEW_SHAPE == (CELLS_X * _VIEW_TILE, CELLS_Y * _VIEW_TILE)

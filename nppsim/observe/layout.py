@@ -102,7 +102,7 @@ IMAGES = ("player_frame", "global_view")
 ALL = tuple(SPECS)
 
 
-def resolve(observations: Iterable[str]) -> tuple[str, ...]:
+def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:
     """Keys, in canonical order, for short names or keys; ValueError names what is unknown."""
     by_name = {spec.name: spec.key for spec in SPECS.values()}
     wanted = set()
@@ -118,5 +118,5 @@ def resolve(observations: Iterable[str]) -> tuple[str, ...]:
 
 def fingerprint(keys: Iterable[str]) -> str:
     """Hex digest (16 characters) of the layout of these keys: names, shapes, dtypes, components and VERSION."""
-    layout = [(s.key, s.shape, s.dtype, s.components) for s in (SPECS[k] for k in resolve(keys))]
+    layout = [(s.key, s.shape, s.dtype, s.components) for s in (SPECS[k] for k in observation_keys(keys))]
     return hashlib.sha256(json.dumps([VERSION, layout]).encode()).hexdigest()[:16]

@@ -30,7 +30,7 @@ class ObservationStatistics:
     """
 
     def __init__(self, keys: Iterable[str]):
-        self.keys = layout.resolve(keys)
+        self.keys = layout.observation_keys(keys)
         self.float_keys = tuple(key for key in self.keys if layout.SPECS[key].dtype == "float32")
         self.fingerprint = layout.fingerprint(self.keys)
         self.count = 0

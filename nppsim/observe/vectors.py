@@ -9,20 +9,7 @@ import numpy as np
 from nppsim import paths
 from nppsim._kernel import kernel
 from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY
-from nppsim.levels.kinds import (
-    BOUNCE_BLOCK,
-    DEATH_BALL,
-    EXIT,
-    FLOOR_GUARD,
-    LASER,
-    LOCKED_DOOR,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-)
+from nppsim.levels import kinds
 from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
 from nppsim.observe.blend import LANES, blend
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
@@ -43,7 +30,7 @@ from nppsim.physics.state import RADIUS
 HALF_CELL = 12.0
 PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
 SOLID_SHAPE = (50 + 2 * PAD, 88 + 2 * PAD)  # rows (y), columns (x)
-REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
+WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
 NEAR_STEPS, FAR_STEPS = 3, 10  # hops to the two way-points: about 36 and 120 px
 
@@ -117,7 +104,7 @@ def entity_positions(ninja, entities, world, level, out):
     out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
-        if world.entity[k]["type"] != EXIT:
+        if world.entity[k]["type"] != kinds.EXIT:
             continue
         switch = base + world.entity[k]["partner"]
         is_open = entities[k - base]["clock"] > 0
@@ -134,7 +121,7 @@ def switch_states(entities, world, level, out):
     n = 0
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
-        if world.entity[k]["type"] == LOCKED_DOOR and n < NUM_DOORS:
+        if world.entity[k]["type"] == kinds.LOCKED_DOOR and n < NUM_DOORS:
             door = world.entity[k]
             out[5 * n], out[5 * n + 1] = world.entity[k]["x"], world.entity[k]["y"]
             out[5 * n + 2], out[5 * n + 3] = (door["x1"] + door["x2"]) / 2.0, (door["y1"] + door["y2"]) / 2.0
@@ -156,7 +143,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     to work with.
     """
     x, y = ninja["x"], ninja["y"]
-    left, top = x - REACH, y - REACH
+    left, top = x - WINDOW_REACH, y - WINDOW_REACH
     ix, iy = int(np.floor(left / HALF_CELL)), int(np.floor(top / HALF_CELL))
     wx, wy = int((left / HALF_CELL - ix) * 16), int((top / HALF_CELL - iy) * 16)
     row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
@@ -176,17 +163,17 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
 
     found = 0
     cell_start = world.entity_cell_start[level]
-    cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + REACH, CELLS_Y)
-    for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + REACH, CELLS_X) + 1):
+    cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + WINDOW_REACH, CELLS_Y)
+    for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + WINDOW_REACH, CELLS_X) + 1):
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
             k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
-            if kind != MINE and kind != TOGGLE_MINE and kind != ONE_WAY:
+            if kind != kinds.MINE and kind != kinds.TOGGLE_MINE and kind != kinds.ONE_WAY:
                 continue
             dx, dy = world.entity[base + k]["x"] - x, world.entity[base + k]["y"] - y
-            if abs(dx) > REACH or abs(dy) > REACH:
+            if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
                 continue
-            if kind == ONE_WAY:
+            if kind == kinds.ONE_WAY:
                 tx, ty = (
                     -ONE_WAY_HALF_LENGTH * world.entity[base + k]["y1"],
                     ONE_WAY_HALF_LENGTH * world.entity[base + k]["x1"],
@@ -227,22 +214,22 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
     """Draw one mover, and list its deadly part; returns the length of the list."""
     kind = mover["type"]
     dx, dy = mover["x"] - ninja["x"], mover["y"] - ninja["y"]
-    if kind == LASER:
+    if kind == kinds.LASER:
         end_x, end_y = mover["target_x"] - ninja["x"], mover["target_y"] - ninja["y"]
         _draw_line(surroundings[1], dx, dy, end_x, end_y)
         wx, wy = end_x - dx, end_y - dy
         length = wx * wx + wy * wy
         t = min(max(-(dx * wx + dy * wy) / length, 0.0), 1.0) if length > 0.0 else 0.0
         dx, dy, radius = dx + t * wx, dy + t * wy, BEAM_RADIUS
-        if abs(dx) > REACH or abs(dy) > REACH:
+        if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
             return found
         return _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, radius)
-    if abs(dx) > REACH or abs(dy) > REACH:
+    if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
         return found
-    if kind == BOUNCE_BLOCK:
+    if kind == kinds.BOUNCE_BLOCK:
         _draw_square(surroundings[0], dx, dy, BLOCK_HALF)
         return found
-    if kind == THWUMP:
+    if kind == kinds.THWUMP:
         _draw_square(surroundings[0], dx, dy, THWUMP_HALF)
         ahead = THWUMP_REACH * mover["direction"]
         if mover["mode"] == 1:
@@ -254,24 +241,24 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
         radius = LETHAL_REACH - RADIUS
     else:
         _splat(surroundings[1], dx, dy)
-        if kind == SHOVE_THWUMP:
+        if kind == kinds.SHOVE_THWUMP:
             if mover["state"] <= 1:
                 _draw_square(surroundings[0], dx, dy, SHOVE_HALF)
             radius = SHOVE_CORE
-        elif kind == DEATH_BALL:
+        elif kind == kinds.DEATH_BALL:
             radius = BALL_RADIUS
-        elif kind == FLOOR_GUARD:
+        elif kind == kinds.FLOOR_GUARD:
             radius = GUARD_RADIUS
         else:
-            radius = MINI_RADIUS if kind == MINI_DRONE else ZAP_RADIUS
+            radius = MINI_RADIUS if kind == kinds.MINI_DRONE else ZAP_RADIUS
     return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
 
 
 @kernel
 def _draw_square(plane, dx, dy, half):
     """Raise the cells under a square to the share of them that it covers."""
-    left, right = (dx - half + REACH) / HALF_CELL, (dx + half + REACH) / HALF_CELL
-    top, bottom = (dy - half + REACH) / HALF_CELL, (dy + half + REACH) / HALF_CELL
+    left, right = (dx - half + WINDOW_REACH) / HALF_CELL, (dx + half + WINDOW_REACH) / HALF_CELL
+    top, bottom = (dy - half + WINDOW_REACH) / HALF_CELL, (dy + half + WINDOW_REACH) / HALF_CELL
     for row in range(max(int(np.floor(top)), 0), min(int(np.floor(bottom)) + 1, SURROUNDINGS_SIZE)):
         for column in range(max(int(np.floor(left)), 0), min(int(np.floor(right)) + 1, SURROUNDINGS_SIZE)):
             width, height = min(right, column + 1.0) - max(left, column), min(bottom, row + 1.0) - max(top, row)
@@ -284,8 +271,8 @@ def _draw_line(plane, x1, y1, x2, y2):
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / (HALF_CELL / 2.0)))
     for step in range(steps + 1):
         share = step / steps if steps else 0.0
-        column = int(np.floor((x1 + (x2 - x1) * share + REACH) / HALF_CELL))
-        row = int(np.floor((y1 + (y2 - y1) * share + REACH) / HALF_CELL))
+        column = int(np.floor((x1 + (x2 - x1) * share + WINDOW_REACH) / HALF_CELL))
+        row = int(np.floor((y1 + (y2 - y1) * share + WINDOW_REACH) / HALF_CELL))
         if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
             plane[row, column] = 255
 
@@ -293,7 +280,7 @@ def _draw_line(plane, x1, y1, x2, y2):
 @kernel
 def _splat(plane, dx, dy):
     """Add a point at (dx, dy) px from the ninja, spread over the four cells around it."""
-    u, v = (dx + REACH) / HALF_CELL - 0.5, (dy + REACH) / HALF_CELL - 0.5
+    u, v = (dx + WINDOW_REACH) / HALF_CELL - 0.5, (dy + WINDOW_REACH) / HALF_CELL - 0.5
     c, r = int(np.floor(u)), int(np.floor(v))
     fu, fv = u - c, v - r
     for a in range(2):

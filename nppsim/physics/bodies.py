@@ -4,7 +4,7 @@ import numpy as np
 
 from nppsim._kernel import inlined, kernel
 from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_X, ITEM_Y
-from nppsim.levels.kinds import BOUNCE_BLOCK, ONE_WAY, SHOVE_THWUMP, THWUMP
+from nppsim.levels import kinds
 from nppsim.physics import state as s
 from nppsim.physics.segments import clamped_cell
 
@@ -12,8 +12,8 @@ ONE_WAY_HALF_LENGTH = 12.0
 BLOCK_HALF, THWUMP_HALF, SHOVE_HALF = 9.0, 9.0, 12.0
 FEELING = 0.1  # px by which the square in which a wall is felt is larger than the one that pushes
 BLOCK_SHARE = 0.2  # of a contact's depth, that the ninja gets; the block gets the rest
-# A body farther than REACH + MARGIN along an axis cannot touch the ninja before one of them has moved by MARGIN.
-REACH, MARGIN = 24.0, 12.0
+# A body farther than BODY_REACH + MARGIN along an axis cannot touch the ninja before one of them has moved by MARGIN.
+BODY_REACH, MARGIN = 24.0, 12.0
 
 
 @kernel
@@ -74,13 +74,13 @@ def gather_key(cell, order):
 @kernel
 def bodies_near(x, y, movers, world, level):
     """Whether any body may touch a ninja within MARGIN of (x, y)."""
-    reach = REACH + MARGIN
+    reach = BODY_REACH + MARGIN
     record = world.level[level]
     base, items = record["entity_first"], record["items_first"]
     if record["blocks"]:
         for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
             kind = movers[m]["type"]
-            is_body = kind == BOUNCE_BLOCK or kind == THWUMP or kind == SHOVE_THWUMP
+            is_body = kind == kinds.BOUNCE_BLOCK or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP
             if is_body and abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach:
                 return True
     if record["one_ways"]:
@@ -90,7 +90,7 @@ def bodies_near(x, y, movers, world, level):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
                 item = world.entity_items[i]
                 near = abs(item[ITEM_X] - x) <= reach and abs(item[ITEM_Y] - y) <= reach
-                if near and world.entity[base + item[ITEM_ENTITY]]["type"] == ONE_WAY:
+                if near and world.entity[base + item[ITEM_ENTITY]]["type"] == kinds.ONE_WAY:
                     return True
     return False
 
@@ -114,7 +114,7 @@ def touch_bodies(ninja, movers, world, level):
                 cell = cx * CELLS_Y + cy
                 for i in range(items + cell_start[cell], items + cell_start[cell + 1]):
                     k = base + world.entity_items[i, ITEM_ENTITY]
-                    if world.entity[k]["type"] != ONE_WAY:
+                    if world.entity[k]["type"] != kinds.ONE_WAY:
                         continue
                     while m >= 0 and key < gather_key(cell, world.entity[k]["order"]):
                         contacts += _touch_mover(ninja, movers[m])
@@ -136,7 +136,7 @@ def touch_bodies(ninja, movers, world, level):
 def _touch_mover(ninja, mover):
     """The contact, if any, with one bounce block, thwump or shove thwump; returns 1 if there was one."""
     kind = mover["type"]
-    if kind == BOUNCE_BLOCK:
+    if kind == kinds.BOUNCE_BLOCK:
         inside, nx, ny, depth, _other = point_in_square(
             ninja["x"], ninja["y"], mover["x"], mover["y"], BLOCK_HALF + s.RADIUS
         )
@@ -150,14 +150,14 @@ def _touch_mover(ninja, mover):
         ninja["x"] += nx * depth
         ninja["y"] += ny * depth
         _classify(ninja, nx, ny)
-    elif kind == THWUMP or (kind == SHOVE_THWUMP and mover["state"] <= 1):
-        half = THWUMP_HALF if kind == THWUMP else SHOVE_HALF
+    elif kind == kinds.THWUMP or (kind == kinds.SHOVE_THWUMP and mover["state"] <= 1):
+        half = THWUMP_HALF if kind == kinds.THWUMP else SHOVE_HALF
         inside, nx, ny, depth, _other = point_in_square(ninja["x"], ninja["y"], mover["x"], mover["y"], half + s.RADIUS)
         if not inside:
             return 0
-        if kind == SHOVE_THWUMP and mover["state"] == 1 and mover["push_x"] * nx + mover["push_y"] * ny < 0.01:
+        if kind == kinds.SHOVE_THWUMP and mover["state"] == 1 and mover["push_x"] * nx + mover["push_y"] * ny < 0.01:
             return 0
-        if kind == THWUMP:
+        if kind == kinds.THWUMP:
             ninja["crushable"] = 1
         _push(ninja, nx, ny, depth)
     else:

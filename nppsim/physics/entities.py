@@ -8,24 +8,7 @@ import math
 
 from nppsim._kernel import inlined, kernel
 from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
-from nppsim.levels.kinds import (
-    BOUNCE_BLOCK,
-    DEATH_BALL,
-    EXIT,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    GOLD,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    REGULAR_DOOR,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-)
+from nppsim.levels import kinds
 from nppsim.physics import state as s
 from nppsim.physics.bodies import (
     BLOCK_HALF,
@@ -85,7 +68,7 @@ def think(ninja, entities, world, level):
         still_arming = 0
         for k in range(base, world.level[level]["entity_end"]):
             kind = world.entity[k]["type"]
-            if (kind == MINE or kind == TOGGLE_MINE) and entities[k - base]["state"] == ARMING:
+            if (kind == kinds.MINE or kind == kinds.TOGGLE_MINE) and entities[k - base]["state"] == ARMING:
                 if target and _touches(ninja, world.entity[k]["x"], world.entity[k]["y"], ARMING_RADIUS):
                     still_arming = 1
                 else:
@@ -104,7 +87,7 @@ def think(ninja, entities, world, level):
             k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
             if (
-                (kind == MINE or kind == TOGGLE_MINE)
+                (kind == kinds.MINE or kind == kinds.TOGGLE_MINE)
                 and entities[k]["state"] == DORMANT
                 and _touches(ninja, world.entity[base + k]["x"], world.entity[base + k]["y"], DORMANT_RADIUS)
             ):
@@ -163,15 +146,15 @@ def _touch(ninja, entities, movers, world, base, k):
         return 0.0
     kind = world.entity[base + k]["type"]
     x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
-    if kind == MINE or kind == TOGGLE_MINE:
+    if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
         if entity["state"] == ARMED and is_valid_target(ninja) and _touches(ninja, x, y, ARMED_RADIUS):
             entity["state"] = DORMANT
             kill(ninja)
-    elif kind == GOLD:
+    elif kind == kinds.GOLD:
         if ninja["state"] != s.CELEBRATING and _touches(ninja, x, y, GOLD_RADIUS):
             ninja["gold"] += 1
             entity["active"] = 0
-    elif kind == EXIT_SWITCH:
+    elif kind == kinds.EXIT_SWITCH:
         if _touches(ninja, x, y, EXIT_SWITCH_RADIUS):
             entity["active"] = 0
             ninja["switch_taken"] = 1
@@ -179,20 +162,20 @@ def _touch(ninja, entities, movers, world, base, k):
             entities[door]["clock"] = 1
             mover = movers[world.entity[base + door]["mover"]]
             register(ninja, mover, clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y))
-    elif kind == REGULAR_DOOR:
+    elif kind == kinds.REGULAR_DOOR:
         if _touches(ninja, x, y, REGULAR_DOOR_RADIUS):
             entity["closed"] = 0
             entity["clock"] = 0
             entity["blocking"] -= 1
-    elif kind == LOCKED_DOOR or kind == TRAP_DOOR:
+    elif kind == kinds.LOCKED_DOOR or kind == kinds.TRAP_DOOR:
         if _touches(ninja, x, y, DOOR_SWITCH_RADIUS):
-            entity["closed"] = 1 if kind == TRAP_DOOR else 0
-            entity["blocking"] += 1 if kind == TRAP_DOOR else -1
+            entity["closed"] = 1 if kind == kinds.TRAP_DOOR else 0
+            entity["blocking"] += 1 if kind == kinds.TRAP_DOOR else -1
             entity["active"] = 0
-    elif kind == LAUNCH_PAD:
+    elif kind == kinds.LAUNCH_PAD:
         if is_valid_target(ninja) and _touches(ninja, x, y, PAD_RADIUS):
             _launch(ninja, x, y, world.entity[base + k]["x1"], world.entity[base + k]["y1"])
-    elif kind == ONE_WAY:
+    elif kind == kinds.ONE_WAY:
         nx = world.entity[base + k]["x1"]
         if abs(nx) == 1.0 and one_way_depth(ninja, x, y, nx, world.entity[base + k]["y1"]) >= 0.0:
             return nx
@@ -224,20 +207,20 @@ def _touch_mover(ninja, mover):
     """The logical interaction of an exit or of an entity that moves; returns the normal x of the wall felt, or 0.0."""
     kind = mover["type"]
     x, y = mover["x"], mover["y"]
-    if kind == EXIT:
+    if kind == kinds.EXIT:
         if _touches(ninja, x, y, EXIT_RADIUS):
             win(ninja)
             px, py = ninja["start_x"], ninja["start_y"]
             wx, wy = ninja["x"] - px, ninja["y"] - py
             ninja["win_fraction"] = impact_point(px, py, wx, wy, x, y, EXIT_RADIUS + s.RADIUS)
-    elif kind == BOUNCE_BLOCK:
+    elif kind == kinds.BOUNCE_BLOCK:
         return point_in_square(ninja["x"], ninja["y"], x, y, BLOCK_HALF + FEELING + s.RADIUS)[1]
-    elif kind == SHOVE_THWUMP:
+    elif kind == kinds.SHOVE_THWUMP:
         return _touch_shove(ninja, mover)
     elif is_valid_target(ninja):
-        if kind == THWUMP:
+        if kind == kinds.THWUMP:
             return _touch_thwump(ninja, mover)
-        if kind == DEATH_BALL:
+        if kind == kinds.DEATH_BALL:
             if _touches(ninja, x, y, BALL_RADIUS):
                 dx, dy = x - ninja["x"], y - ninja["y"]
                 distance = math.sqrt(dx * dx + dy * dy)
@@ -246,7 +229,9 @@ def _touch_mover(ninja, mover):
                     mover["vy"] += dy / distance * BALL_KICK
                 kill(ninja)
         else:
-            radius = MINI_RADIUS if kind == MINI_DRONE else (GUARD_RADIUS if kind == FLOOR_GUARD else ZAP_RADIUS)
+            radius = (
+                MINI_RADIUS if kind == kinds.MINI_DRONE else (GUARD_RADIUS if kind == kinds.FLOOR_GUARD else ZAP_RADIUS)
+            )
             if _touches(ninja, x, y, radius):
                 kill(ninja)
     return 0.0

@@ -30,7 +30,7 @@ from nppsim.compile import (
     UNIT_X,
     UNIT_Y,
 )
-from nppsim.levels.kinds import LASER
+from nppsim.levels import kinds
 from nppsim.physics.ninja import kill
 from nppsim.physics.segments import ARC_RADIUS, clamped_cell, closest_point, impact_segment
 from nppsim.physics.state import RADIUS
@@ -52,7 +52,7 @@ def place_lasers(world):
         record = world.level[level]
         for m in range(record["mover_first"] + record["first_moving"], record["mover_end"]):
             laser = world.mover[m]
-            if laser["type"] != LASER:
+            if laser["type"] != kinds.LASER:
                 continue
             closed = world.entity[record["entity_first"] : record["entity_end"]]
             k, result, x, y = _nearest_segment(laser["x"], laser["y"], closed, world, level)

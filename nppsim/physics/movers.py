@@ -10,17 +10,7 @@ import numpy as np
 
 from nppsim._kernel import kernel
 from nppsim.compile import CELLS_X, CELLS_Y
-from nppsim.levels.kinds import (
-    BOUNCE_BLOCK,
-    CHASER_DRONE,
-    DEATH_BALL,
-    FLOOR_GUARD,
-    LASER,
-    MINI_DRONE,
-    SHOVE_THWUMP,
-    THWUMP,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds
 from nppsim.physics.grid import column_free, half_cell, is_floor, register, row_free, way_free
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
@@ -59,16 +49,16 @@ def move_all(ninja, entities, movers, world, level):
         mover = movers[m]
         kind = mover["type"]
         x, y = mover["x"], mover["y"]
-        if kind == ZAP_DRONE or kind == MINI_DRONE or kind == CHASER_DRONE:
+        if kind == kinds.ZAP_DRONE or kind == kinds.MINI_DRONE or kind == kinds.CHASER_DRONE:
             _move_drone(ninja, mover, entities, world, level)
-        elif kind == BOUNCE_BLOCK:
+        elif kind == kinds.BOUNCE_BLOCK:
             _move_block(ninja, mover, world.entity[record["entity_first"] + mover["entity"]])
             continue
-        elif kind == THWUMP:
+        elif kind == kinds.THWUMP:
             if mover["state"] != 0:
                 home = world.entity[record["entity_first"] + mover["entity"]]
                 _move_thwump(ninja, mover, home["x"], home["y"], entities, world, level)
-        elif kind == FLOOR_GUARD:
+        elif kind == kinds.FLOOR_GUARD:
             if mover["state"] != 0:
                 _move_guard(ninja, mover, entities, world, level)
         else:
@@ -87,23 +77,23 @@ def think_all(ninja, entities, movers, world, level):
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         mover = movers[m]
         kind = mover["type"]
-        if kind == FLOOR_GUARD:
+        if kind == kinds.FLOOR_GUARD:
             if target and mover["state"] == 0:
                 _think_guard(ninja, mover, entities, world, level)
-        elif kind == THWUMP:
+        elif kind == kinds.THWUMP:
             if target and mover["state"] == 0:
                 _think_thwump(ninja, mover, entities, world, level)
-        elif kind == DEATH_BALL:
+        elif kind == kinds.DEATH_BALL:
             _think_ball(ninja, m, entities, movers, world, level)
-        elif kind == SHOVE_THWUMP:
+        elif kind == kinds.SHOVE_THWUMP:
             mover["vx"], mover["vy"] = 0.0, 0.0
             if mover["state"] != 0:
                 home = world.entity[record["entity_first"] + mover["entity"]]
                 _think_shove(ninja, mover, home["x"], home["y"], entities, world, level)
-        elif kind == CHASER_DRONE:
+        elif kind == kinds.CHASER_DRONE:
             if target and mover["state"] == 0:
                 _think_chaser(ninja, mover, entities, world, level)
-        elif kind == LASER:
+        elif kind == kinds.LASER:
             think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
 
 
@@ -120,7 +110,7 @@ def _step_y(direction):
 
 @kernel
 def _move_drone(ninja, mover, entities, world, level):
-    mini = mover["type"] == MINI_DRONE
+    mini = mover["type"] == kinds.MINI_DRONE
     speed = MINI_SPEED if mini else (CHASE_SPEED if mover["state"] == 1 else ZAP_SPEED)
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
@@ -136,7 +126,7 @@ def _move_drone(ninja, mover, entities, world, level):
     distance = math.sqrt(squared)
     x, y = mover["target_x"], mover["target_y"]
     mover["x"], mover["y"] = x, y
-    if mover["type"] == CHASER_DRONE:
+    if mover["type"] == kinds.CHASER_DRONE:
         _settle_chase(mover, entities, world, level)
     for n in range(4):
         direction = (mover["direction"] + TURNS[mover["mode"], n]) & 3
@@ -413,14 +403,14 @@ def _part_balls(m, movers, world, level):
     record = world.level[level]
     count = record["mover_end"] - record["mover_first"]
     number = 0
-    while m - number - 1 >= 0 and movers[m - number - 1]["type"] == DEATH_BALL:
+    while m - number - 1 >= 0 and movers[m - number - 1]["type"] == kinds.DEATH_BALL:
         number += 1
     if number + 1 >= record["ball_count"]:
         return
     ball = movers[m]
     for other_m in range(m + 1, count):
         other = movers[other_m]
-        if other["type"] != DEATH_BALL:
+        if other["type"] != kinds.DEATH_BALL:
             break
         dx, dy = ball["x"] - other["x"], ball["y"] - other["y"]
         distance = math.sqrt(dx * dx + dy * dy)

@@ -22,7 +22,7 @@ IMPACT_SPEED = 6.0
 
 STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED = range(10)
 
-NINJA = np.dtype(
+NINJA_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # centre, px, y grows downward
         ("vx", "f8"), ("vy", "f8"),  # px per frame
@@ -53,7 +53,7 @@ NINJA = np.dtype(
 )  # fmt: skip
 
 # One entity, as changed by play; everything constant is in the level bank.
-ENTITY = np.dtype(
+ENTITY_DTYPE = np.dtype(
     [
         ("active", "u1"),
         ("state", "i1"),  # mines: 0 armed, 1 dormant, 2 arming
@@ -66,7 +66,7 @@ ENTITY = np.dtype(
 
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
 UNREGISTERED = 255
-MOVER = np.dtype(
+MOVER_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px
         # px per frame: of bounce blocks and death balls their velocity, of others the motion of the last frame; lasers: the

@@ -110,7 +110,7 @@ def turned(points, angle: float, x: float, y: float) -> list[Point]:
 
 
 @dataclass(frozen=True)
-class Entity:
+class DrawnEntity:
     """One thing to draw, as created from a level's records.
 
     kind, index: as in ``run.entities``; the switch of exit (3, i) is (4, i).  x, y: centre in level pixels (of a locked
@@ -141,7 +141,7 @@ MOVERS = frozenset((14, 15, 16, 17, 20, 25, 26, 28))
 _INVISIBLE = frozenset((0, 4, 7, 9, 12, 13, 18, 19, 22, 27))  # read through other records, or nothing in the game
 
 
-def level_entities(level) -> list[Entity]:
+def level_entities(level) -> list[DrawnEntity]:
     """The things to draw, in drawing order, from a level's records."""
     records, entities, counts = level.records, [], {}
     for row, (kind, bx, by, orientation, _mode) in enumerate(records.tolist()):
@@ -152,25 +152,25 @@ def level_entities(level) -> list[Entity]:
         x, y = 6.0 * bx, 6.0 * by
         switch = {3: row + level.exit_count, 6: row + 1, 8: row + 1}.get(kind)
         if switch is None:
-            entities.append(Entity(kind, index, x, y, orientation))
+            entities.append(DrawnEntity(kind, index, x, y, orientation))
             continue
         if switch >= len(records):
             raise RenderError(
                 f"record {row} (type {kind}) has no switch record {switch}; the level has {len(records)} records"
             )
         sx, sy = 6.0 * records[switch, 1], 6.0 * records[switch, 2]
-        entities.append(Entity(kind, index, x, y, orientation, sx, sy))
+        entities.append(DrawnEntity(kind, index, x, y, orientation, sx, sy))
         if kind == 3:
-            entities.append(Entity(4, index, sx, sy))
+            entities.append(DrawnEntity(4, index, sx, sy))
     return sorted(entities, key=lambda e: (_DRAWN[e.kind][0], e.kind))
 
 
-def initial_look(entity: Entity) -> EntityLook:
+def initial_look(entity: DrawnEntity) -> EntityLook:
     """The look of an entity before the first frame."""
     return EntityLook(True, int(entity.kind == 21), entity.kind in (3, 5, 6), entity.x, entity.y)
 
 
-def draw_entity(canvas: Canvas, entity: Entity, look: EntityLook) -> None:
+def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     """Draw one entity as it looks now."""
     _DRAWN[entity.kind][1](canvas, entity, look)
 

@@ -21,7 +21,7 @@ from nppsim.pictures.figures import (
     MOVERS,
     PALETTE,
     Canvas,
-    Entity,
+    DrawnEntity,
     EntityLook,
     NinjaLook,
     RenderError,
@@ -50,7 +50,7 @@ FILM_SIZE = (1056, 600)  # px; a film's stage is enlarged (at most twice) toward
 PANEL_HEIGHT = 44  # px of the strip below a film
 
 _BACKGROUND, _SOLID, _RIM = 0, 1, 2
-_REACH = 22  # level px around an entity's or the ninja's centre that its drawing may touch
+_DRAWN_REACH = 22  # level px around an entity's or the ninja's centre that its drawing may touch
 _ROUTE_COLOURS = ((58, 76, 192), (23, 143, 178), (44, 160, 96), (226, 160, 32), (214, 62, 50))  # start -> end
 _TWO_COLOURS = (_ROUTE_COLOURS[0], _ROUTE_COLOURS[-1])
 _OUTCOME = {"won": ("finished", PALETTE.green), "died": ("died", PALETTE.red), "timeout": ("time is up", PALETTE.amber)}
@@ -183,8 +183,8 @@ def frames(level, inputs, fps: int = 30, scale: float = 1.0, *, title: str = "",
             scene.repaint(background, _bounds(trace[shown : step + 1], 2), now, trace[: step + 1])
             looks, shown = now, step
         picture = background.copy()
-        moving = [_bounds([(looks[entity].x, looks[entity].y)], _REACH) for entity in scene.moving]
-        for box in [*moving, _bounds([trace[step]], _REACH)]:
+        moving = [_bounds([(looks[entity].x, looks[entity].y)], _DRAWN_REACH) for entity in scene.moving]
+        for box in [*moving, _bounds([trace[step]], _DRAWN_REACH)]:
             scene.repaint(picture, box, looks, trace[: step + 1], ninja[step])
         last = step == run.frames
         held = int(inputs[step - 1]) if step else 0
@@ -210,7 +210,7 @@ class _Scene:
         self._classes = _tile_classes(level.tiles, region, ppt * OVERSAMPLE)
         self._columns = None
 
-    def looks_at(self, run, frame: int) -> dict[Entity, EntityLook]:
+    def looks_at(self, run, frame: int) -> dict[DrawnEntity, EntityLook]:
         """The looks after ``frame`` (from 1) frames of a run."""
         if self._columns is None:
             self._columns = {tuple(map(int, key)): i for i, key in enumerate(run.entities)}
@@ -276,7 +276,7 @@ class _Scene:
             is_mover = entity.kind in MOVERS
             if is_mover and not movers:
                 continue
-            area = _bounds([(look.x, look.y)], _REACH) if is_mover else _around(entity)
+            area = _bounds([(look.x, look.y)], _DRAWN_REACH) if is_mover else _around(entity)
             if area[0] < right and area[2] > left and area[1] < bottom and area[3] > top:
                 draw_entity(canvas, entity, look)
         if ninja is not None:
@@ -303,7 +303,7 @@ def _around(entity):
     points = [(entity.x, entity.y)]
     if entity.switch_x:
         points.append((entity.switch_x, entity.switch_y))
-    return _bounds(points, _REACH)
+    return _bounds(points, _DRAWN_REACH)
 
 
 def _bounds(points, reach):

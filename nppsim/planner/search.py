@@ -24,14 +24,14 @@ from nppsim.decision import State, has_own_fields, make_fields, way
 from nppsim.levels.level import Level
 from nppsim.paths import NODES_Y, SPACING, waypoint
 from nppsim.physics import tick as physics
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import tick
 from nppsim.replays.replay import Replay
 from nppsim.simulate import simulate
 
 CHANGE_COST = 1.5  # px: an action that goes on is preferred to an equally good new one
 POSITION_CELL, SPEED_CELL = 1.0, 0.05  # px, px per frame, times frame_skip: states in one cell count as the same
-REACH, MOVER_CELL = 192.0, 24.0  # px: how near a mover counts, and how finely its position
+MOVER_REACH, MOVER_CELL = 192.0, 24.0  # px: how near a mover counts, and how finely its position
 REGION, REGION_SPEED = 16.0, 1.5  # px, px per frame: what is counted as one place searched
 NUM_REGIONS = 1 << 18  # counters; regions that share one do no harm
 OPEN_STATES = 20_000  # states that the best-first search keeps; the better half if there are more
@@ -49,7 +49,7 @@ _Children = namedtuple("_Children", "scores cells regions frames")
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedRun:
     """A run that finishes its level.
 
     actions: int64[decisions].  inputs: uint8[frames], the same as N++ input bytes; the last decision may be cut short.
@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class RetimedReplay:
-    """A recording moved onto the decision grid: see ``Plan``; deviation_px: mean distance from the recorded route."""
+    """A recording moved onto the decision grid: see ``PlannedRun``; deviation_px: mean distance from the recorded route."""
 
     actions: np.ndarray
     inputs: np.ndarray
@@ -72,10 +72,10 @@ class RetimedReplay:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class PlanStart:
     """A state of a running episode, to plan from.  It knows its level only by number: keep the level beside it.
 
-    ninja: NINJA record.  entities: ENTITY[>= those of the level].  movers: MOVER[>= those of the level].
+    ninja: NINJA_DTYPE.  entities: ENTITY_DTYPE[>= those of the level].  movers: MOVER_DTYPE[>= those of the level].
     """
 
     ninja: np.void
@@ -83,7 +83,7 @@ class Moment:
     movers: np.ndarray
 
     @classmethod
-    def of(cls, simulator: BatchSimulator, i: int) -> "Moment":
+    def of(cls, simulator: BatchSimulator, i: int) -> "PlanStart":
         """A copy of the present state of environment ``i``."""
         state = simulator.state
         return cls(state.ninja[i].copy(), state.entities[i].copy(), state.movers[i].copy())
@@ -181,7 +181,7 @@ def _cell(ninja, entities, movers, world, frame_skip):
     record = world.level[ninja["level"]]
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         dx, dy = movers[m]["x"] - ninja["x"], movers[m]["y"] - ninja["y"]
-        if abs(dx) < REACH and abs(dy) < REACH:
+        if abs(dx) < MOVER_REACH and abs(dy) < MOVER_REACH:
             key = _mix(key, m)
             key = _mix(key, movers[m]["x"] / MOVER_CELL)
             key = _mix(key, movers[m]["y"] / MOVER_CELL)
@@ -231,13 +231,13 @@ def _play_on(state, world, inputs):
 
 def _states(count: int, bank: LevelBank) -> tuple[np.ndarray, State]:
     """Rows of bytes and views for states that need no episode: ninja, entities and movers only."""
-    parts = [(NINJA, ()), (ENTITY, (bank.max_entities,)), (MOVER, (bank.max_movers,))]
+    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     rows, (ninja, entities, movers) = allocate(count, parts)
     nothing = rows[:, :0]
     return rows, State(ninja, ninja, nothing, entities, movers, nothing)
 
 
-def _first_state(bank: LevelBank, start: Moment | None) -> tuple[np.ndarray, State]:
+def _first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, State]:
     """``_states`` of one state: the start of the level, or a moment of an episode on it."""
     rows, states = _states(1, bank)
     if start is None:
@@ -385,14 +385,14 @@ def plan(
     beam: int = 384,
     budget: int = 5_000_000,
     seed: int = 0,
-    start: Moment | None = None,
+    start: PlanStart | None = None,
     min_hold: int = 1,
     noise: float = 12.0,
-) -> Plan | None:
+) -> PlannedRun | None:
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 
     A beam gets 30 % of the budget, the best-first search the rest.  beam: states that it keeps per decision; the best-first
-    search expands a quarter at once.  start: the state to plan from instead of the spawn, e.g. ``Moment.of(simulator, i)``;
+    search expands a quarter at once.  start: the state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``;
     the run must then end within the level's time limit, counted from the spawn.  min_hold: decisions for which an action is
     held at least (but for the last, which may be cut short).  noise: px, random part of the score of a state: with more of
     it, the runs of different seeds differ more, and are a little longer.
@@ -420,20 +420,20 @@ def plan(
     if found is None:
         return None
     _confirm(level, found[1], start)
-    return Plan(*found, len(found[1]), simulated)
+    return PlannedRun(*found, len(found[1]), simulated)
 
 
 def polish(
     level: Level,
-    found: Plan,
+    found: PlannedRun,
     frame_skip: int = 4,
     *,
     beam: int = 192,
     budget: int = 5_000_000,
     seed: int = 0,
-    start: Moment | None = None,
+    start: PlanStart | None = None,
     min_hold: int = 1,
-) -> Plan:
+) -> PlannedRun:
     """Look for a shorter run than ``found``; returns the shortest one, never a longer one.
 
     From the start, and where actions need not be held also from random decisions of the best run so far, beams of one to
@@ -466,9 +466,9 @@ def polish(
         simulated += max(search.simulated, 1)  # a run of one frame leaves nothing to simulate
         if end is not None and len(end[1]) <= shorter:
             inputs = np.concatenate([before, end[1]])
-            best = Plan(np.concatenate([best.actions[:cut], end[0]]), inputs, len(inputs), 0)
+            best = PlannedRun(np.concatenate([best.actions[:cut], end[0]]), inputs, len(inputs), 0)
     _confirm(level, best.inputs, start)
-    return Plan(best.actions, best.inputs, best.frames, found.simulated + simulated)
+    return PlannedRun(best.actions, best.inputs, best.frames, found.simulated + simulated)
 
 
 def _check_numbers(**numbers: int) -> None:
@@ -500,7 +500,7 @@ def retime(replay: Replay, frame_skip: int = 4, *, beam: int = 96, seed: int = 0
     return RetimedReplay(*found, float(deviation))
 
 
-def _wins(level: Level, inputs: np.ndarray, start: Moment | None) -> bool:
+def _wins(level: Level, inputs: np.ndarray, start: PlanStart | None) -> bool:
     """Whether a run, played back by itself, wins on its last frame."""
     if start is None:
         run = simulate(level, inputs)

@@ -43,7 +43,7 @@ class Difference:
     total: int | None
 
 
-def compare(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
+def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Difference, Run, Run]:
     """Play both and compare them; the runs are returned too, for drawing.
 
     sections: parts of equal length into which the marks divide the way.  Raises ReplayError if the levels differ.
@@ -127,7 +127,7 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     return left
 
 
-def report(difference: Difference) -> str:
+def difference_text(difference: Difference) -> str:
     """The comparison as text."""
     names = {"won": "finished", "died": "died", "running": "ran out of inputs"}
     lines = [

@@ -19,11 +19,11 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT
 from nppsim.decision import DIED, TIMEOUT, WON, State
 from nppsim.observe import layout
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY, MOVER, NINJA
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start, tick
-from nppsim.reward import PATH, TERMS
+from nppsim.reward import PATH_SHAPING, TERMS
 from nppsim.shadow import report
-from nppsim.shadow.geometry import Moment
+from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNREACHED
 from nppsim.shadow.rewards import Ledger, sum_in_order
@@ -177,8 +177,8 @@ class Shadow:
         now = twin.moment(state.ninja[i], state.entities[i], state.movers[i])
         self._place = self._described(i, level, now)
         if started_on is not None:
-            ninja, entities = np.zeros(1, NINJA), np.zeros((1, simulator.bank.max_entities), ENTITY)
-            movers = np.zeros((1, simulator.bank.max_movers), MOVER)
+            ninja, entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, simulator.bank.max_entities), ENTITY_DTYPE)
+            movers = np.zeros((1, simulator.bank.max_movers), MOVER_DTYPE)
             start(ninja[0], entities[0], movers[0], simulator.bank.world, level)
             self._check_state(i, ninja[0], entities[0, :count], movers[0])
             self._check_ledger(i, Ledger(simulator.reward_config, simulator.gamma, twin, now))
@@ -198,17 +198,17 @@ class Shadow:
         self._check("ledger terms", state.terms[i], ledger.terms, TERMS)
         self._check("ledger visited", state.visited[i], ledger.visited_flags(state.visited.shape[1]))
 
-    def _check_views(self, prefix: str, i: int, obs: dict[str, np.ndarray], twin: LevelTwin, now: Moment) -> None:
+    def _check_views(self, prefix: str, i: int, obs: dict[str, np.ndarray], twin: LevelTwin, now: StateTwin) -> None:
         hop = self._check_ways(i, twin, now)
         for key, values in obs.items():
             if key != "reachability_features" or hop is not None:  # wrong hops lead nowhere; they are reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
 
-    def _check_ways(self, i: int, twin: LevelTwin, now: Moment) -> np.ndarray | None:
+    def _check_ways(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray | None:
         """The path fields of environment i; returns the simulator's hops, None if it needed none or they are wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
-        shaped = config.shaping and config.potential == PATH and not ended
+        shaped = config.shaping and config.potential == PATH_SHAPING and not ended
         if not shaped and "reachability_features" not in simulator.keys:
             return None
         if twin.touched(now) == twin.at_start:
@@ -238,7 +238,7 @@ class Shadow:
         self._twins.move_to_end(level)
         return self._twins[level]
 
-    def _described(self, i: int, level: int, now: Moment) -> str:
+    def _described(self, i: int, level: int, now: StateTwin) -> str:
         return f"environment {i}, level {self._simulator.bank.levels[level].name!r}, frame {now.ninja['frame']}"
 
     def _check(self, kind: str, got, wanted, names: tuple[str, ...] = ()) -> None:

@@ -10,30 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    CHASER_DRONE,
-    DEATH_BALL,
-    EXIT,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    GOLD,
-    LASER,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    REGULAR_DOOR,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.physics.state import ENTITY, MOVER
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE
 
 WIDTH, HEIGHT = 44, 25  # cells
 
@@ -116,15 +95,32 @@ def averaged(image: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
-COMPLETIONS = (CHASER_DRONE, LASER)
-MOVING = (ZAP_DRONE, MINI_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, DEATH_BALL, SHOVE_THWUMP, *COMPLETIONS)
-_PLAIN = (MINE, GOLD, TOGGLE_MINE, LAUNCH_PAD, ONE_WAY, BOOST_PAD, *MOVING)  # one record, one entity where it says
+COMPLETIONS = (kinds.CHASER_DRONE, kinds.LASER)
+MOVING = (
+    kinds.ZAP_DRONE,
+    kinds.MINI_DRONE,
+    kinds.FLOOR_GUARD,
+    kinds.BOUNCE_BLOCK,
+    kinds.THWUMP,
+    kinds.DEATH_BALL,
+    kinds.SHOVE_THWUMP,
+    *COMPLETIONS,
+)
+_PLAIN = (
+    kinds.MINE,
+    kinds.GOLD,
+    kinds.TOGGLE_MINE,
+    kinds.LAUNCH_PAD,
+    kinds.ONE_WAY,
+    kinds.BOOST_PAD,
+    *MOVING,
+)  # one record, one entity where it says
 _Q = math.sqrt(2) / 2
 ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
 
 
 @dataclass
-class Entity:
+class EntityTwin:
     """One entity of a level, as it is at the start.
 
     index: place in type order.  place: place in file order.  x, y: px; of doors with a switch, of the switch.
@@ -151,7 +147,7 @@ def clamped_cell(x: float, y: float) -> tuple[int, int]:
     return min(max(math.floor(x / 24), 0), WIDTH - 1), min(max(math.floor(y / 24), 0), HEIGHT - 1)
 
 
-def entities(level: Level, completions: bool = True) -> list[Entity]:
+def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
     """The level's entities in type order; an exit's switch directly follows it.
 
     A switch that the file lacks is at (0, 0) and never active.  completions: with chaser drones and lasers.
@@ -160,7 +156,7 @@ def entities(level: Level, completions: bool = True) -> list[Entity]:
     found, counts = [], {}
 
     def add(kind, x, y, **more):
-        found.append(Entity(kind, counts.get(kind, 0), 6.0 * x, 6.0 * y, len(found), **more))
+        found.append(EntityTwin(kind, counts.get(kind, 0), 6.0 * x, 6.0 * y, len(found), **more))
         counts[kind] = counts.get(kind, 0) + 1
 
     def add_switched(kind, switch, **more):
@@ -172,35 +168,35 @@ def entities(level: Level, completions: bool = True) -> list[Entity]:
             continue
         if kind in _PLAIN:
             # An oblique thwump faces up.
-            turn = 6 if kind == THWUMP and orientation % 2 else orientation
-            add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (ONE_WAY, THWUMP) else None)
-        elif kind == EXIT:
-            add(EXIT, x, y)
-            add_switched(EXIT_SWITCH, i + level.exit_count)
-        elif kind in (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR):
+            turn = 6 if kind == kinds.THWUMP and orientation % 2 else orientation
+            add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (kinds.ONE_WAY, kinds.THWUMP) else None)
+        elif kind == kinds.EXIT:
+            add(kinds.EXIT, x, y)
+            add_switched(kinds.EXIT_SWITCH, i + level.exit_count)
+        elif kind in (kinds.REGULAR_DOOR, kinds.LOCKED_DOOR, kinds.TRAP_DOOR):
             px, py, turn = 6.0 * x, 6.0 * y, orientation * math.pi / 4
             ux, uy = round(math.cos(turn), 12), round(math.sin(turn), 12)
             door = (px, py - 12, px, py + 12) if orientation in (0, 4) else (px - 12, py, px + 12, py)
             cell = clamped_cell(px - 12 * ux, py - 12 * uy)
-            more = {"door": door, "door_cell": cell, "closed": int(kind != TRAP_DOOR)}
-            if kind == REGULAR_DOOR:
+            more = {"door": door, "door_cell": cell, "closed": int(kind != kinds.TRAP_DOOR)}
+            if kind == kinds.REGULAR_DOOR:
                 add(kind, x, y, **more)
             else:
                 add_switched(kind, i + 1, **more)
-    ordered = sorted(found, key=lambda e: (EXIT if e.kind == EXIT_SWITCH else e.kind, e.number, e.kind))
+    ordered = sorted(found, key=lambda e: (kinds.EXIT if e.kind == kinds.EXIT_SWITCH else e.kind, e.number, e.kind))
     for i, e in enumerate(ordered):
         e.index = i
-        if e.kind == EXIT:
+        if e.kind == kinds.EXIT:
             ordered[i].partner, ordered[i + 1].partner = i + 1, i
     return ordered
 
 
 # --------------------------------------------------------------------------------------------------------------- moment
-EntityState = namedtuple("EntityState", ENTITY.names)
-MoverState = namedtuple("MoverState", MOVER.names)
+EntityState = namedtuple("EntityState", ENTITY_DTYPE.names)
+MoverState = namedtuple("MoverState", MOVER_DTYPE.names)
 
 
-class Moment(NamedTuple):
+class StateTwin(NamedTuple):
     """One environment after a frame.
 
     ninja: name -> value of the fields of NINJA.  states: EntityState per entity.  movers: index of an entity -> MoverState,
@@ -212,14 +208,14 @@ class Moment(NamedTuple):
     movers: dict[int, MoverState]
 
 
-def position(entity: Entity, now: Moment) -> tuple[float, float]:
+def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """(x, y) of an entity at a moment, px; of doors with a switch, of the switch."""
     place = now.movers.get(entity.index, entity)
     return place.x, place.y
 
 
-def velocity(entity: Entity, now: Moment) -> tuple[float, float]:
+def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """Of an entity at a moment, px per frame; lasers' beams have none."""
-    if entity.kind not in MOVING or entity.kind == LASER:
+    if entity.kind not in MOVING or entity.kind == kinds.LASER:
         return 0.0, 0.0
     return now.movers[entity.index].vx, now.movers[entity.index].vy

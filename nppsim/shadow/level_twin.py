@@ -4,11 +4,11 @@ import functools
 
 import numpy as np
 
-from nppsim.levels.kinds import EXIT, LOCKED_DOOR, TRAP_DOOR
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.physics.state import NINJA
+from nppsim.physics.state import NINJA_DTYPE
 from nppsim.shadow import paths
-from nppsim.shadow.geometry import MOVING, Entity, EntityState, Moment, MoverState, averaged, entities, raster
+from nppsim.shadow.geometry import MOVING, EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
 from nppsim.shadow.paths import Ways
 
 KEPT_WAYS = 32  # states of the doors of a level that are remembered
@@ -23,31 +23,31 @@ class LevelTwin:
 
     def __init__(self, level: Level, completions: bool = True):
         self.level = level
-        self.listed: list[Entity] = entities(level, completions)
-        self.exits = [e for e in self.listed if e.kind == EXIT]
-        self.doors = [e for e in self.listed if e.kind in (LOCKED_DOOR, TRAP_DOOR)]
-        self._num_movers = sum(e.kind in (EXIT, *MOVING) for e in self.listed)
+        self.listed: list[EntityTwin] = entities(level, completions)
+        self.exits = [e for e in self.listed if e.kind == kinds.EXIT]
+        self.doors = [e for e in self.listed if e.kind in (kinds.LOCKED_DOOR, kinds.TRAP_DOOR)]
+        self._num_movers = sum(e.kind in (kinds.EXIT, *MOVING) for e in self.listed)
         lattice = paths.lattice(level, self.listed)
         self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
 
-    def moment(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> Moment:
-        """A Moment of an environment on this level, from its records: one NINJA, its rows of ENTITY and of MOVER."""
-        values = dict(zip(NINJA.names, ninja.item(), strict=True))
+    def moment(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
+        """The StateTwin of an environment on this level, from its records: one NINJA, its rows of ENTITY and of MOVER."""
+        values = dict(zip(NINJA_DTYPE.names, ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
         moving = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
-        return Moment(values, states, {m.entity: m for m in moving})
+        return StateTwin(values, states, {m.entity: m for m in moving})
 
-    def touched(self, now: Moment) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def touched(self, now: StateTwin) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What the ways depend on: indices of the closed doors, and of the open exits where there are several exits."""
         opened = (e.index for e in self.exits if now.states[e.index].clock) if len(self.exits) > 1 else ()
         return tuple(e.index for e in self.doors if now.states[e.index].closed), tuple(opened)
 
-    def ways(self, now: Moment) -> Ways:
+    def ways(self, now: StateTwin) -> Ways:
         """For doors and exits as they are now."""
         return self.ways_for(*self.touched(now))
 
-    def way(self, now: Moment) -> tuple[float, tuple[int, int] | None]:
+    def way(self, now: StateTwin) -> tuple[float, tuple[int, int] | None]:
         """(px, lattice point) of the way that is left from the ninja over the objective to the exit."""
         ways = self.ways(now)
         field = ways.to_exit if now.ninja["switch_taken"] else ways.to_switch

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim.levels.kinds import EXIT, LOCKED_DOOR, MINE, TOGGLE_MINE, TRAP_DOOR
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.shadow.geometry import Entity, solid, stage
+from nppsim.shadow.geometry import EntityTwin, solid, stage
 
 COLUMNS, ROWS = 89, 51  # lattice points, 12 px apart
 UNIT = 1.2  # px; a straight step is 10 units, a diagonal one 14
@@ -54,11 +54,11 @@ def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
     return {p: gap for p, gap in gaps.items() if gap < reach}
 
 
-def lattice(level: Level, listed: list[Entity]) -> np.ndarray:
+def lattice(level: Level, listed: list[EntityTwin]) -> np.ndarray:
     """int16[89, 51]: price of entering each point with all doors open; 0: blocked."""
     price = np.ones((COLUMNS, ROWS), np.int16)
     for e in listed:
-        if e.kind in (MINE, TOGGLE_MINE):
+        if e.kind in (kinds.MINE, kinds.TOGGLE_MINE):
             for p in points_within(e.x, e.y, 14.5):
                 price[p] = 6
     for (cx, cy), tile in stage(level).items():
@@ -72,7 +72,7 @@ def _distance_to_box(x, y, box):
     return math.hypot(x - min(max(x, box[0]), box[2]), y - min(max(y, box[1]), box[3]))
 
 
-def with_doors(price: np.ndarray, doors: Iterable[Entity]) -> np.ndarray:
+def with_doors(price: np.ndarray, doors: Iterable[EntityTwin]) -> np.ndarray:
     """The lattice with these doors closed."""
     price = price.copy()
     for e in doors:
@@ -186,7 +186,7 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
     return point
 
 
-def field(price: np.ndarray, closed: list[Entity], goals: Iterable[tuple]) -> tuple[Field, Field]:
+def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[tuple]) -> tuple[Field, Field]:
     """Ways to ``goals`` [(x, y, reach, units from there)], for one set of closed doors with switches, and what they were
     if locked doors were open.
 
@@ -195,11 +195,11 @@ def field(price: np.ndarray, closed: list[Entity], goals: Iterable[tuple]) -> tu
     shut = with_doors(price, closed)
     seeds = seeds_around(shut, goals)
     distance = dijkstra(shut, seeds)
-    locked = [e for e in closed if e.kind == LOCKED_DOOR and e.active]
+    locked = [e for e in closed if e.kind == kinds.LOCKED_DOOR and e.active]
     if not locked:
         here = Field(shut, distance, seeds)
         return here, here
-    unlocked = with_doors(price, [e for e in closed if e.kind == TRAP_DOOR])
+    unlocked = with_doors(price, [e for e in closed if e.kind == kinds.TRAP_DOOR])
     beyond = seeds_around(unlocked, goals)
     onward = Field(unlocked, dijkstra(unlocked, beyond), beyond)
     switches = [(e.x, e.y, 15.0, units) for e in locked if (units := onward.units(e.x, e.y)) is not None]
@@ -240,14 +240,14 @@ class Ways:
         return wrong
 
 
-def ways(price: np.ndarray, listed: list[Entity], closed: Iterable[int], opened: Iterable[int] = ()) -> Ways:
+def ways(price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()) -> Ways:
     """The ways of a level.
 
     price: ``lattice``.  closed: indices of the closed doors with switches.  opened: of the open exits.
     """
     doors = [listed[k] for k in closed]
     field_to = functools.cache(lambda goals: field(price, doors, goals))
-    exits = [e for e in listed if e.kind == EXIT]
+    exits = [e for e in listed if e.kind == kinds.EXIT]
     switches = []
     for e in exits:
         switch = listed[e.partner]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nppsim.levels.kinds import EXIT_SWITCH
+from nppsim.levels import kinds
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE, RewardConfig
-from nppsim.shadow.geometry import Moment, clamped_cell, position
+from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE_SHAPING, RewardConfig
+from nppsim.shadow.geometry import StateTwin, clamped_cell, position
 from nppsim.shadow.level_twin import LevelTwin
 
 # Cells and blocks of 4, 8 and 16 cells as (size, column, row), in the order of the simulator's ``visited``.
@@ -31,13 +31,13 @@ def sum_in_order(values: Sequence[float]) -> float:
 class Ledger:
     """The rewards of one running episode.
 
-    config, gamma: as the simulator's.  twin: the level.  now: the Moment at the start.
+    config, gamma: as the simulator's.  twin: the level.  now: the StateTwin at the start.
     potential: phi of the present state.  path_start: px, length of the level's way.  best: px, smallest straight distance
     to the objective so far.  given: phases (switch taken) whose proximity was rewarded.  visited: set of BLOCKS.
     decisions: so far.  terms: list of the sums of ``reward.TERMS``.
     """
 
-    def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: Moment):
+    def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: StateTwin):
         self.config, self.gamma, self.twin = config, gamma, twin
         self.path_start = twin.path_start
         self.taken, self.frame = bool(now.ninja["switch_taken"]), now.ninja["frame"]
@@ -79,7 +79,7 @@ class Ledger:
         if now.ninja["switch_taken"]:
             goals = [e for e in self.twin.exits if now.states[e.index].clock]
         else:
-            goals = [e for e in self.twin.listed if e.kind == EXIT_SWITCH]
+            goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
         # Not math.hypot, which rounds otherwise than the root of the sum of squares.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [DIAGONAL])
@@ -88,13 +88,13 @@ class Ledger:
         c = self.config
         if not c.shaping or now.ninja["state"] in (CELEBRATING, DEAD):
             return 0.0
-        if c.potential == STRAIGHT_LINE:
+        if c.potential == STRAIGHT_LINE_SHAPING:
             return c.shaping * (1 - self._straight(now) / DIAGONAL)
         way, _ = self.twin.way(now)
         return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 
-    def decide(self, frames: Sequence[Moment]) -> list[float]:
-        """The terms of one decision, in the order of ``reward.TERMS``; frames: the Moment after each of its frames."""
+    def decide(self, frames: Sequence[StateTwin]) -> list[float]:
+        """The terms of one decision, in the order of ``reward.TERMS``; frames: the StateTwin after each of its frames."""
         c, now = self.config, frames[-1]
         first_touch = bool(now.ninja["switch_taken"]) and not self.taken
         self.taken |= first_touch

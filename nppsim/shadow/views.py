@@ -5,38 +5,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    CHASER_DRONE,
-    DEATH_BALL,
-    EXIT,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    GOLD,
-    LASER,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    SHOVE_THWUMP,
-    THWUMP,
-    TOGGLE_MINE,
-    TRAP_DOOR,
-    ZAP_DRONE,
-)
+from nppsim.levels import kinds
 from nppsim.observe import layout
-from nppsim.shadow.geometry import Entity, Moment, clamped_cell, position, velocity
+from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNIT, follow
 
 DORMANT = 1  # state of a mine
-REACH = layout.SURROUNDINGS_SIZE * 6  # px from the ninja to the edge of ``surroundings``
+WINDOW_REACH = layout.SURROUNDINGS_SIZE * 6  # px from the ninja to the edge of ``surroundings``
 
 
 # -------------------------------------------------------------------------------------------------------------- vectors
-def game_state(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[26]: the components of ``layout`` by name."""
     ninja = now.ninja
     names = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
@@ -51,7 +31,7 @@ def game_state(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
     return np.array([values[name] for name in layout.SPECS["game_state"].components], np.float32)
 
 
-def reachability_features(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[8].  hop: uint8[2, 4539], the simulator's: of several shortest ways it says which one was chosen."""
     taken = now.ninja["switch_taken"]
     px, point = twin.way(now)
@@ -64,7 +44,7 @@ def reachability_features(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.n
     return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0], np.float32)
 
 
-def entity_positions(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[6]: ninja, then switch and door of an open exit, else of the first exit whose switch is left, else zeros."""
     opened = [e for e in twin.exits if now.states[e.index].clock]
     left = [e for e in twin.exits if now.states[e.partner].active]
@@ -74,10 +54,10 @@ def entity_positions(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarra
     return np.array(out, np.float32)
 
 
-def switch_states(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def switch_states(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[25]: five locked doors: switch, middle of the door, open."""
     out = np.zeros((layout.NUM_DOORS, 5), np.float32)
-    for i, e in enumerate([e for e in twin.listed if e.kind == LOCKED_DOOR][: layout.NUM_DOORS]):
+    for i, e in enumerate([e for e in twin.listed if e.kind == kinds.LOCKED_DOOR][: layout.NUM_DOORS]):
         x1, y1, x2, y2 = e.door
         out[i] = *position(e, now), (x1 + x2) / 2, (y1 + y2) / 2, not now.states[e.index].closed
     return out.ravel()
@@ -85,39 +65,46 @@ def switch_states(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
 
 # ------------------------------------------------------------------------------------------ hazards and their pictures
 # px: radius of what kills, half-sides of solid squares, half-lengths of lines, and how far a thwump's deadly face is ahead.
-KILLERS = {ZAP_DRONE: 7.5, CHASER_DRONE: 7.5, MINI_DRONE: 4.0, FLOOR_GUARD: 6.0, DEATH_BALL: 5.0, SHOVE_THWUMP: 8.0}
-BODIES = {BOUNCE_BLOCK: 9.0, THWUMP: 9.0, SHOVE_THWUMP: 12.0}
+KILLERS = {
+    kinds.ZAP_DRONE: 7.5,
+    kinds.CHASER_DRONE: 7.5,
+    kinds.MINI_DRONE: 4.0,
+    kinds.FLOOR_GUARD: 6.0,
+    kinds.DEATH_BALL: 5.0,
+    kinds.SHOVE_THWUMP: 8.0,
+}
+BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}
 ONE_WAY_HALF, FACE_HALF, FACE_AHEAD = 12.0, 7.0, 11.0
 FACE_RADIUS, BEAM_RADIUS = 2.0, 0.1
 
 
-def _offset(e: Entity, now: Moment) -> tuple[float, float]:
+def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """Place of an entity, px from the ninja."""
     x, y = position(e, now)
     return x - now.ninja["x"], y - now.ninja["y"]
 
 
-def _in_window(twin: LevelTwin, now: Moment) -> Iterator[tuple[Entity, float, float]]:
+def _in_window(twin: LevelTwin, now: StateTwin) -> Iterator[tuple[EntityTwin, float, float]]:
     """(entity, dx, dy) of those whose centre is inside the window of ``surroundings``, px from the ninja."""
     for e in twin.listed:
         dx, dy = _offset(e, now)
-        if max(abs(dx), abs(dy)) <= REACH:
+        if max(abs(dx), abs(dy)) <= WINDOW_REACH:
             yield e, dx, dy
 
 
-def _is_mine(e: Entity) -> bool:
-    return e.kind in (MINE, TOGGLE_MINE)
+def _is_mine(e: EntityTwin) -> bool:
+    return e.kind in (kinds.MINE, kinds.TOGGLE_MINE)
 
 
-def _line(e: Entity, x: float, y: float) -> tuple[float, float, float, float] | None:
+def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
     """(x1, y1, x2, y2) of a one-way or of a thwump's deadly face, given where the entity is; None for other entities.
 
     Relative to the ninja if (x, y) is: to move the line afterwards would round otherwise.
     """
     fx, fy = e.facing or (0, 0)
-    if e.kind == ONE_WAY:
+    if e.kind == kinds.ONE_WAY:
         across_x, across_y = -ONE_WAY_HALF * fy, ONE_WAY_HALF * fx
-    elif e.kind == THWUMP:
+    elif e.kind == kinds.THWUMP:
         x, y = x + FACE_AHEAD * fx, y + FACE_AHEAD * fy
         across_x, across_y = FACE_HALF * abs(fy), FACE_HALF * abs(fx)
     else:
@@ -125,7 +112,7 @@ def _line(e: Entity, x: float, y: float) -> tuple[float, float, float, float] | 
     return x - across_x, y - across_y, x + across_x, y + across_y
 
 
-def _beam(e: Entity, now: Moment, x: float, y: float) -> tuple[float, float, float, float]:
+def _beam(e: EntityTwin, now: StateTwin, x: float, y: float) -> tuple[float, float, float, float]:
     """(x1, y1, x2, y2) of a laser's beam, px from (x, y)."""
     laser = now.movers[e.index]
     return laser.x - x, laser.y - y, laser.target_x - x, laser.target_y - y
@@ -147,22 +134,22 @@ def _nearest_of_beam(x1: float, y1: float, x2: float, y2: float) -> tuple[float,
     return x1 + share * wx, y1 + share * wy
 
 
-def _hazard(e: Entity, now: Moment) -> tuple[float, float, float] | None:
+def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
     """(dx, dy, radius) of what kills, or might, if it is in the window."""
     dx, dy = _offset(e, now)
-    if e.kind == LASER:
+    if e.kind == kinds.LASER:
         dx, dy = _nearest_of_beam(*_beam(e, now, now.ninja["x"], now.ninja["y"]))
-    if max(abs(dx), abs(dy)) > REACH:
+    if max(abs(dx), abs(dy)) > WINDOW_REACH:
         return None
     if _is_mine(e):
         return dx, dy, (4.0, 3.5, 4.5)[now.states[e.index].state]
-    if e.kind == THWUMP:  # whose centre is in the window, while its face may be outside
+    if e.kind == kinds.THWUMP:  # whose centre is in the window, while its face may be outside
         return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
-    radius = BEAM_RADIUS if e.kind == LASER else KILLERS.get(e.kind)
+    radius = BEAM_RADIUS if e.kind == kinds.LASER else KILLERS.get(e.kind)
     return radius and (dx, dy, radius)
 
 
-def hazards(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """float32[8, 5]: the nearest ones: offset, velocity, radius; of equally near ones mines first, in gather order."""
     found = []
     for e in twin.listed:
@@ -176,7 +163,7 @@ def hazards(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
     return out
 
 
-def surroundings(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """uint8[3, 19, 19]: share of 12 px squares that is solid; what kills: points spread over four squares, faces and
     beams; one-ways."""
     size = layout.SURROUNDINGS_SIZE
@@ -186,27 +173,27 @@ def surroundings(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = e.door
             share = np.arange(5) / 4
-            left, top = now.ninja["x"] - REACH, now.ninja["y"] - REACH
+            left, top = now.ninja["x"] - WINDOW_REACH, now.ninja["y"] - WINDOW_REACH
             _dot(solid, (x1 + (x2 - x1) * share - left) / 12, (y1 + (y2 - y1) * share - top) / 12, 255)
     for e, dx, dy in _in_window(twin, now):
-        if e.kind in BODIES and not (e.kind == SHOVE_THWUMP and now.movers[e.index].state > 1):
+        if e.kind in BODIES and not (e.kind == kinds.SHOVE_THWUMP and now.movers[e.index].state > 1):
             np.maximum(solid, (255 * _covered(dx, dy, BODIES[e.kind])).astype(np.int64), out=solid)
         if e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
             _spread(deadly, dx, dy)
         if line := _line(e, dx, dy):
             x, y = _points(line, 6.0)
-            _dot(one_way if e.kind == ONE_WAY else deadly, (x + REACH) / 12, (y + REACH) / 12, 255)
+            _dot(one_way if e.kind == kinds.ONE_WAY else deadly, (x + WINDOW_REACH) / 12, (y + WINDOW_REACH) / 12, 255)
     for e in twin.listed:
-        if e.kind == LASER:
+        if e.kind == kinds.LASER:
             x, y = _points(_beam(e, now, now.ninja["x"], now.ninja["y"]), 6.0)
-            _dot(deadly, (x + REACH) / 12, (y + REACH) / 12, 255)
+            _dot(deadly, (x + WINDOW_REACH) / 12, (y + WINDOW_REACH) / 12, 255)
     return np.minimum(out, 255).astype(np.uint8)
 
 
-def _solid_shares(twin: LevelTwin, now: Moment) -> np.ndarray:
+def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
     """int64[19, 19]: how much of each square is tiles, 0..255, from a raster of 16 x 16 points to a half-cell."""
     size = layout.SURROUNDINGS_SIZE
-    left, top = (now.ninja["x"] - REACH) / 12, (now.ninja["y"] - REACH) / 12
+    left, top = (now.ninja["x"] - WINDOW_REACH) / 12, (now.ninja["y"] - WINDOW_REACH) / 12
     column, row = math.floor(left), math.floor(top)
     fx, fy = int((left - column) * 16), int((top - row) * 16)
     fine = _cut(twin.halves, column, row, size + 1).repeat(16, 0).repeat(16, 1)
@@ -234,15 +221,15 @@ def _covered(dx: float, dy: float, half: float) -> np.ndarray:
     edges = np.arange(layout.SURROUNDINGS_SIZE + 1.0)
     shares = []
     for a in (dy, dx):
-        low, high = (a - half + REACH) / 12, (a + half + REACH) / 12
+        low, high = (a - half + WINDOW_REACH) / 12, (a + half + WINDOW_REACH) / 12
         shares.append(np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0, None))
     return np.outer(*shares)
 
 
 def _spread(plane: np.ndarray, dx: float, dy: float) -> None:
     """Add 255 in all to the four squares whose centres are around a point, px from the ninja."""
-    for r, share_y in _shares((dy + REACH) / 12 - 0.5):
-        for c, share_x in _shares((dx + REACH) / 12 - 0.5):
+    for r, share_y in _shares((dy + WINDOW_REACH) / 12 - 0.5):
+        for c, share_x in _shares((dx + WINDOW_REACH) / 12 - 0.5):
             if 0 <= r < len(plane) and 0 <= c < len(plane):
                 plane[r, c] += int(255 * (share_y * share_x))
 
@@ -260,26 +247,26 @@ def _shares(at: float) -> list[tuple[int, float]]:
 GREY = {"deadly": 0, "gold": 128, "switch": 160, "shut": 112, "exit": 208, "door": 224, "ninja": 192, "one_way": 240}
 # Kind -> (grey, half-size in px) of each square that stands for it; mines and exits apart.
 _SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()} | {
-    GOLD: [(GREY["gold"], 6.0)],
-    EXIT_SWITCH: [(GREY["switch"], 6.0)],
-    LOCKED_DOOR: [(GREY["switch"], 5.0)],
-    TRAP_DOOR: [(GREY["switch"], 5.0)],
-    LAUNCH_PAD: [(80, 6.0)],
-    BOOST_PAD: [(96, 6.0)],
-    BOUNCE_BLOCK: [(144, 9.0)],
-    THWUMP: [(176, 9.0)],
-    SHOVE_THWUMP: [(176, 12.0), (GREY["deadly"], KILLERS[SHOVE_THWUMP])],
-    LASER: [(GREY["deadly"], 5.9)],
+    kinds.GOLD: [(GREY["gold"], 6.0)],
+    kinds.EXIT_SWITCH: [(GREY["switch"], 6.0)],
+    kinds.LOCKED_DOOR: [(GREY["switch"], 5.0)],
+    kinds.TRAP_DOOR: [(GREY["switch"], 5.0)],
+    kinds.LAUNCH_PAD: [(80, 6.0)],
+    kinds.BOOST_PAD: [(96, 6.0)],
+    kinds.BOUNCE_BLOCK: [(144, 9.0)],
+    kinds.THWUMP: [(176, 9.0)],
+    kinds.SHOVE_THWUMP: [(176, 12.0), (GREY["deadly"], KILLERS[kinds.SHOVE_THWUMP])],
+    kinds.LASER: [(GREY["deadly"], 5.9)],
 }
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
 
 
-def _squares(e: Entity, now: Moment) -> list[tuple[int, float]]:
+def _squares(e: EntityTwin, now: StateTwin) -> list[tuple[int, float]]:
     """(grey, half-size in px) of the squares that stand for an entity, if it is drawn."""
     state = now.states[e.index]
     if _is_mine(e):
         return [(GREY["shut"], 3.5) if state.state == DORMANT else (GREY["deadly"], 4.0)]
-    if e.kind == EXIT:
+    if e.kind == kinds.EXIT:
         return [(GREY["exit" if state.clock else "shut"], 12.0)]
     return _SQUARES.get(e.kind, []) if state.active else []
 
@@ -288,7 +275,9 @@ def _paint(image, x1, y1, x2, y2, grey):
     image[max(y1, 0) : max(y2, 0), max(x1, 0) : max(x2, 0)] = grey
 
 
-def _paint_entity(image: np.ndarray, e: Entity, now: Moment, scale: int, left: int, top: int, rounding: float) -> None:
+def _paint_entity(
+    image: np.ndarray, e: EntityTwin, now: StateTwin, scale: int, left: int, top: int, rounding: float
+) -> None:
     """Everything of an entity but a door's segment, on a picture [y, x].
 
     scale: px a pixel.  left, top: pixels, the picture's corner.  rounding: added to squares' edges before they are cut to
@@ -298,14 +287,14 @@ def _paint_entity(image: np.ndarray, e: Entity, now: Moment, scale: int, left: i
     for grey, half in _squares(e, now):
         x1, y1, x2, y2 = (math.floor(v / scale + rounding) for v in (x - half, y - half, x + half, y + half))
         _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
-    line = _beam(e, now, 0.0, 0.0) if e.kind == LASER else _line(e, x, y)
+    line = _beam(e, now, 0.0, 0.0) if e.kind == kinds.LASER else _line(e, x, y)
     if line:
         x, y = _points(line, scale)
-        grey = GREY["one_way" if e.kind == ONE_WAY else "deadly"]
+        grey = GREY["one_way" if e.kind == kinds.ONE_WAY else "deadly"]
         _dot(image, np.floor(x / scale) - left, np.floor(y / scale) - top, grey)
 
 
-def player_frame(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """uint8[84, 84, 1], y first: tiles cut from a picture of the level at 2 px a pixel, and all its entities on top."""
     size = layout.PLAYER_FRAME_SIZE
     left, top = (math.floor(now.ninja[axis] / 2) - size // 2 for axis in "xy")
@@ -320,7 +309,7 @@ def player_frame(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
     return image[:, :, None]
 
 
-def global_view(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
+def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """uint8[176, 100, 1], x first: the whole level at 6 px a pixel."""
     image = twin.view_picture.copy()
     for e in twin.listed:
@@ -334,7 +323,7 @@ def global_view(twin: LevelTwin, now: Moment, hop: np.ndarray) -> np.ndarray:
 
 
 # Key of ``layout`` -> its twin.
-VIEWS: dict[str, Callable[[LevelTwin, Moment, np.ndarray], np.ndarray]] = {
+VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
     view.__name__: view
     for view in (
         game_state,

@@ -1,8 +1,8 @@
 """A/B of training: two sets of flags, the same seeds, alternating runs, and one comparison of speed and learning.
 
-    plan = Plan(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--architectures", "vision_free"), seeds=(1, 2, 3))
+    plan = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
     run_all(plan, folder, script)   # scripts/train_and_compare.py; finished runs are kept, so calling it again resumes
-    comparison = compare(plan, folder)
+    comparison = compare_arms(plan, folder)
     write(comparison, folder)       # comparison.json, comparison.txt, success.png, return.png
 
 ``a`` is the baseline.  Runs go A B, B A, A B, ..., one seed after the other, so that slow hours hit both.
@@ -36,7 +36,7 @@ STOP_SECONDS = 120  # given to a run to write its checkpoint after Ctrl-C
 
 
 @dataclass(frozen=True)
-class Plan:
+class ABSettings:
     """What is compared: extra flags of A and of B, the flags of both, the seeds."""
 
     a: tuple[str, ...]
@@ -74,7 +74,7 @@ def runs_folder(folder: Path) -> Path:
     return folder / "runs"
 
 
-def run_all(plan: Plan, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
+def run_all(plan: ABSettings, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
     """Run what has not been finished yet, each as a process of its own whose output goes to ``<folder>/logs``.
 
     Raises ConfigError if ``folder`` holds another comparison, or runs of another machine, other versions or sources;
@@ -99,7 +99,7 @@ def run_all(plan: Plan, folder: Path, script: Path, log: Callable[[str], None] =
                 )
 
 
-def _settle(plan: Plan, folder: Path) -> None:
+def _settle(plan: ABSettings, folder: Path) -> None:
     """Write what is compared, or check that it is what was begun here; seeds may be added or left out."""
     record = {
         "plan": {name: list(getattr(plan, name)) for name in ("a", "b", "common")},
@@ -161,7 +161,7 @@ def _entry(run: Path, seed: int) -> dict | None:
 
 
 @dataclass(frozen=True)
-class Run:
+class ABRun:
     """One finished run.  frames_per_s: game frames, at most, since episodes end inside decisions.  share: of the time of
     training, by phase.  held_out: success of the final evaluation, None if there was none."""
 
@@ -195,12 +195,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ABComparison:
     """runs: all of them.  rows: what the table shows.  decisions: where the curves have values.  bands: curve -> arm ->
     Band.  expected: overall speed-up by Amdahl's law from ``share`` and ``speed_up``, or None."""
 
-    plan: Plan
-    runs: list[Run]
+    plan: ABSettings
+    runs: list[ABRun]
     rows: list[Row]
     decisions: list[float]
     bands: dict[str, dict[str, Band]]
@@ -209,7 +209,9 @@ class Comparison:
     expected: float | None = None
 
 
-def compare(plan: Plan, folder: Path, *, share: float | None = None, speed_up: float | None = None) -> Comparison:
+def compare_arms(
+    plan: ABSettings, folder: Path, *, share: float | None = None, speed_up: float | None = None
+) -> ABComparison:
     """Compare the finished runs.  share, speed_up: of the part that B changes, for the line of Amdahl's law.
 
     Raises ResultsError if a run is missing or has no learning curve.
@@ -242,15 +244,15 @@ def compare(plan: Plan, folder: Path, *, share: float | None = None, speed_up: f
         rows.append(row("success on held-out levels", [run.held_out for run in runs]))
     bands = {name: {"A": _band(curve[:number]), "B": _band(curve[number:])} for name, curve in values.items()}
     expected = None if share is None else timing.amdahl(share, speed_up)
-    return Comparison(plan, runs, rows, decisions.tolist(), bands, share, speed_up, expected)
+    return ABComparison(plan, runs, rows, decisions.tolist(), bands, share, speed_up, expected)
 
 
-def _read(arm: str, seed: int, folder: Path) -> Run:
+def _read(arm: str, seed: int, folder: Path) -> ABRun:
     entry = _entry(folder, seed)
     speed = entry["speed"]["decisions_per_s"]
     frame_skip = load_results(folder / "results.json")["config"]["frame_skip"]
     held_out = entry["suites"]["test"].get(ALL, {}).get("success")
-    return Run(arm, seed, str(folder), speed, speed * frame_skip, entry["speed"]["share"], held_out)
+    return ABRun(arm, seed, str(folder), speed, speed * frame_skip, entry["speed"]["share"], held_out)
 
 
 def _on_one_grid(curves: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -281,7 +283,7 @@ def _band(curve: np.ndarray) -> Band:
     return Band(mean, [point.low for point in points], [point.high for point in points])
 
 
-def text(comparison: Comparison) -> str:
+def text(comparison: ABComparison) -> str:
     """The comparison as a table, with the line of Amdahl's law where it was asked for."""
     plan = comparison.plan
     header = ("quantity", "A", "B", "relation", "95 % over seeds")
@@ -306,7 +308,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def write(comparison: Comparison, folder: Path) -> list[Path]:
+def write(comparison: ABComparison, folder: Path) -> list[Path]:
     """Write comparison.json, comparison.txt and a picture of each curve; returns the files."""
     facts = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     write_json(folder / "comparison.json", facts | asdict(comparison))

@@ -57,7 +57,7 @@ class Architecture:
     def observations(self) -> tuple[str, ...]:
         """Keys that the network reads, in canonical order."""
         images = [key for key in ("player_frame", "global_view", "surroundings") if getattr(self, key)]
-        return layout.resolve([key for keys, _ in self.vectors for key in keys] + images)
+        return layout.observation_keys([key for keys, _ in self.vectors for key in keys] + images)
 
     @property
     def fingerprint(self) -> str:

@@ -214,7 +214,7 @@ def observation_space(keys: Iterable[str]) -> spaces.Dict:
     return spaces.Dict(
         {
             spec.key: spaces.Box(spec.low, spec.high, spec.shape, np.dtype(spec.dtype).type)
-            for spec in (layout.SPECS[key] for key in layout.resolve(keys))
+            for spec in (layout.SPECS[key] for key in layout.observation_keys(keys))
         }
     )
 

@@ -29,7 +29,7 @@ from bc.analysis import (
 from bc.baselines import predictors, previous_actions, score, transition_counts
 from bc.demonstrations import find_replays
 from bc.report import render_report, summary
-from nppsim.levels.kinds import MINE, REGULAR_DOOR
+from nppsim.levels import kinds
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay, mirror_replay
@@ -208,7 +208,7 @@ def test_several_demonstrations_and_mirror_images_are_counted(tmp_path):
 
 def test_levels_with_and_without_demonstration(tmp_path):
     levels = [level(d) for d in range(10, 50)]
-    crowded = level(60, entities=[(MINE, 80, 50), (MINE, 90, 50), (REGULAR_DOOR, 100, 50, 0)])
+    crowded = level(60, entities=[(kinds.MINE, 80, 50), (kinds.MINE, 90, 50), (kinds.REGULAR_DOOR, 100, 50, 0)])
     every = level_set(
         tmp_path / "levels", *((one, "short", None) for one in levels), (crowded, "short", 9), (level(80), "long", None)
     )

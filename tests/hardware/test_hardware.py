@@ -424,5 +424,5 @@ def test_the_architectures_read_what_the_planner_believes():
     from rl.policy.architectures import ARCHITECTURES
 
     for name, observations in ARCHITECTURE_OBSERVATIONS.items():
-        assert layout.resolve(ARCHITECTURES[name].observations) == layout.resolve(observations)
+        assert layout.observation_keys(ARCHITECTURES[name].observations) == layout.observation_keys(observations)
     assert set(ARCHITECTURE_OBSERVATIONS) == set(ARCHITECTURES)

@@ -15,7 +15,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.observe import layout
-from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 
 from worlds import corridor, mixed_level, random_level, room
@@ -347,14 +347,14 @@ def test_the_scripted_run_goes_through_the_golden_states():
     digest = hashlib.sha256()
     for row in held_actions(np.random.default_rng(10), 300, n):
         sim.step(row)
-        for name in NINJA.names:
+        for name in NINJA_DTYPE.names:
             digest.update(np.ascontiguousarray(sim.state.ninja[name][:n]).tobytes())
         for i, level in enumerate(sim.level):
             used = len(sim.bank.compiled[level].entity_type)
-            for name in ENTITY.names:
+            for name in ENTITY_DTYPE.names:
                 digest.update(np.ascontiguousarray(sim.state.entities[name][i, :used]).tobytes())
             moving = len(sim.bank.compiled[level].movers)
-            for name in MOVER.names:
+            for name in MOVER_DTYPE.names:
                 digest.update(np.ascontiguousarray(sim.state.movers[name][i, :moving]).tobytes())
     assert digest.hexdigest() == GOLDEN
 

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import nppsim
 from nppsim.env import NppEnv, NppVectorEnv
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe import layout
@@ -26,7 +26,7 @@ def corridor(mine=False, length=12, name=""):
     tiles = np.ones((23, 42), np.uint8)
     tiles[10:12, 2 : 2 + length] = 0
     ground = 4 * 12 + 4 - 2  # centre of the ninja, 10 px above the floor of tile row 11, in steps of 6 px
-    mines = [(MINE, 4 * 6, ground)] if mine else []
+    mines = [(kinds.MINE, 4 * 6, ground)] if mine else []
     return Level.build(tiles, (14, ground), exits=[((4 * 8, ground), (4 * 11, ground))], entities=mines, name=name)
 
 
@@ -54,7 +54,7 @@ def test_gymnasium_accepts_the_environment(bank, names):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(Box observation space|render_modes|different render modes).*")
         gymnasium_check(env.unwrapped, skip_render_check=True)
-    assert set(env.observation_space) == set(layout.resolve(names))
+    assert set(env.observation_space) == set(layout.observation_keys(names))
 
 
 def test_stable_baselines3_accepts_the_environment(bank):

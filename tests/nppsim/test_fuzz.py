@@ -76,7 +76,11 @@ def played_alone():
     """Rows, views, bank and inputs for two plain levels."""
     levels = [Level(np.zeros((23, 42), int), np.array([[0, 80, 50, 0, 0]])) for _ in range(2)]
     bank = fuzzing.LevelBank(levels)
-    parts = [(fuzzing.NINJA, ()), (fuzzing.ENTITY, (bank.max_entities,)), (fuzzing.MOVER, (bank.max_movers,))]
+    parts = [
+        (fuzzing.NINJA_DTYPE, ()),
+        (fuzzing.ENTITY_DTYPE, (bank.max_entities,)),
+        (fuzzing.MOVER_DTYPE, (bank.max_movers,)),
+    ]
     return *fuzzing.allocate(2, parts), bank, np.zeros((2, 3), np.uint8)
 
 

@@ -11,14 +11,14 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.reward import PATH, STRAIGHT_LINE, RewardConfig, audit
+from nppsim.reward import PATH_SHAPING, STRAIGHT_LINE_SHAPING, RewardConfig, audit
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.rewards import Ledger, sum_in_order
 
 from worlds import Walk, corridor, random_level, room
 
 GAMMA = 0.97
-ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH, closest=0.01, proximity=0.3, exploration=0.05)
+ALL_TERMS = RewardConfig(4.0, -1.0, 0.5, -0.01, 2.0, PATH_SHAPING, closest=0.01, proximity=0.3, exploration=0.05)
 ONLY_SHAPING = RewardConfig(0.0, 0.0, 0.0, 0.0, 2.0)
 LOCKED = corridor(40, 120, 140, locked_doors=[((46, 46), (80, 44), 0)])
 WORLDS = {
@@ -45,7 +45,7 @@ def biased_actions(rng, steps):
 @given(
     seed=st.integers(0, 2**32 - 1),
     world=st.sampled_from(sorted(WORLDS)),
-    potential=st.sampled_from([PATH, STRAIGHT_LINE]),
+    potential=st.sampled_from([PATH_SHAPING, STRAIGHT_LINE_SHAPING]),
     frame_skip=st.sampled_from([1, 4]),
 )
 @settings(max_examples=25, deadline=None)
@@ -101,7 +101,7 @@ SHAPED = [
 
 
 @pytest.mark.parametrize(("world", "actions", "outcome"), SHAPED)
-@pytest.mark.parametrize("potential", [PATH, STRAIGHT_LINE])
+@pytest.mark.parametrize("potential", [PATH_SHAPING, STRAIGHT_LINE_SHAPING])
 def test_discounted_shaping_telescopes_to_the_potentials_at_both_ends(world, actions, outcome, potential):
     """Across the switch and across opening doors; the potential of a terminal state is 0."""
     config = RewardConfig(**{**vars(ONLY_SHAPING), "potential": potential})
@@ -164,7 +164,7 @@ def test_each_cell_and_block_is_new_once():
 
 def test_an_unknown_preset_or_a_weight_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="unknown reward preset 'octobre'; known: default, october, recommended"):
-        reward.resolve("octobre")
+        reward.reward_config("octobre")
     with pytest.raises(ValueError, match="finite"):
         RewardConfig(win=float("nan"))
     with pytest.raises(ValueError, match="potential must be"):

@@ -6,7 +6,7 @@ from numba import njit
 from nppsim.bank import LevelBank
 from nppsim.levels.kinds import GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
 from nppsim.levels.level import Level
-from nppsim.physics.state import ENTITY, MOVER, NINJA
+from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start, tick
 
 LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = 1, 2, 3, 4, 5  # actions
@@ -151,8 +151,8 @@ class Walk:
 
     def __init__(self, level):
         self.bank = LevelBank([level])
-        self.ninjas, self.entities = np.zeros(1, NINJA), np.zeros((1, self.bank.max_entities), ENTITY)
-        self.movers = np.zeros((1, self.bank.max_movers), MOVER)
+        self.ninjas, self.entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, self.bank.max_entities), ENTITY_DTYPE)
+        self.movers = np.zeros((1, self.bank.max_movers), MOVER_DTYPE)
         _start(self.ninjas, self.entities, self.movers, self.bank.world)
 
     def frame(self, input_byte):

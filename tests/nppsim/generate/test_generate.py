@@ -24,32 +24,25 @@ from nppsim.generate.minimal import minimal
 from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
 from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
+from nppsim.levels import kinds
 from nppsim.levels import level_set as levelset_module
-from nppsim.levels.kinds import (
-    BOOST_PAD,
-    BOUNCE_BLOCK,
-    DEATH_BALL,
-    EXIT,
-    EXIT_SWITCH,
-    FLOOR_GUARD,
-    LAUNCH_PAD,
-    LOCKED_DOOR,
-    LOCKED_SWITCH,
-    MINE,
-    MINI_DRONE,
-    ONE_WAY,
-    SHOVE_THWUMP,
-    THWUMP,
-    ZAP_DRONE,
-)
 from nppsim.levels.level import ROWS, Level, mirror, symmetric_fingerprint  # fmt: skip
 from nppsim.levels.level_set import LevelEntry, LevelSet, check_disjoint
 
 from places import ROOT
 
 PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
-MACHINES = {LAUNCH_PAD, ONE_WAY, ZAP_DRONE, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, BOOST_PAD, MINI_DRONE}
-MACHINES |= {SHOVE_THWUMP, DEATH_BALL}
+MACHINES = {
+    kinds.LAUNCH_PAD,
+    kinds.ONE_WAY,
+    kinds.ZAP_DRONE,
+    kinds.FLOOR_GUARD,
+    kinds.BOUNCE_BLOCK,
+    kinds.THWUMP,
+    kinds.BOOST_PAD,
+    kinds.MINI_DRONE,
+}
+MACHINES |= {kinds.SHOVE_THWUMP, kinds.DEATH_BALL}
 FEWEST_LAYOUTS = 50  # of 100 levels; "simplest" has the fewest
 SOLID = 1
 difficulties = st.none() | st.floats(0, 1)
@@ -88,13 +81,13 @@ def test_a_generated_level_is_sound(category, seed, difficulty):
     assert not level.warnings
     allowed = PLAIN_TYPES | MACHINES if category == "advanced" else PLAIN_TYPES
     assert {*level.records[:, 0].tolist()} <= allowed
-    assert (level.records[:, 0] == EXIT).sum() == (level.records[:, 0] == EXIT_SWITCH).sum() == 1
+    assert (level.records[:, 0] == kinds.EXIT).sum() == (level.records[:, 0] == kinds.EXIT_SWITCH).sum() == 1
     for kind, x, y, *_ in level.records.tolist():
-        if kind in (0, EXIT, EXIT_SWITCH):
+        if kind in (0, kinds.EXIT, kinds.EXIT_SWITCH):
             assert tile_at(level, x, y) != SOLID, f"type {kind} of {entry.generator} is walled in"
     passable, reached = connected(level)
     assert reached == passable, f"{entry.generator} has unconnected parts"
-    positions = level.records[np.isin(level.records[:, 0], (0, EXIT, EXIT_SWITCH)), 1:3]
+    positions = level.records[np.isin(level.records[:, 0], (0, kinds.EXIT, kinds.EXIT_SWITCH)), 1:3]
     assert len(np.unique(positions // 4, axis=0)) == 3, "spawn, switch and exit stand in different tiles"
 
 
@@ -195,14 +188,14 @@ def test_hazards_follow_the_names_of_the_categories():
 
 
 def test_all_machines_occur_in_advanced_levels():
-    kinds = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
-    assert kinds >= MACHINES
+    types = {kind for seed in range(200) for kind in generate("advanced", seed)[0].records[:, 0].tolist()}
+    assert types >= MACHINES
 
 
 def test_the_way_of_a_level_is_measured():
     tiles = np.ones((23, 42), np.uint8)
     tiles[2, 0:12] = tiles[2:12, 11] = tiles[11, 11:30] = 0  # right, down, right
-    level = Level.build(tiles, (6, 14), exits=[((38, 14), (122, 50))], entities=[(MINE, 60, 50)])
+    level = Level.build(tiles, (6, 14), exits=[((38, 14), (122, 50))], entities=[(kinds.MINE, 60, 50)])
     found = variety([("mine", level), ("mine", mirror(level))])["mine"]
     assert (found.levels, found.distinct_levels, found.distinct_layouts) == (2, 1, 1)
     assert found.values[0, 1:].tolist() == found.values[1, 1:].tolist() == [2, 1, 1]
@@ -227,9 +220,9 @@ def test_the_switch_of_a_locked_door_is_reached_without_passing_it():
     for seed in range(40):
         level = chambers(seed, grid=((2, 3), (1, 2)), width=(5, 9), height=(4, 7), doors=(1, 1))
         tiles = level.tiles.copy()
-        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_DOOR].tolist():
+        for _, x, y, *_ in level.records[level.records[:, 0] == kinds.LOCKED_DOOR].tolist():
             tiles[y // 4 - 1, x // 4 - 1] = SOLID  # as if the door filled a tile of its corridor
-        for _, x, y, *_ in level.records[level.records[:, 0] == LOCKED_SWITCH].tolist():
+        for _, x, y, *_ in level.records[level.records[:, 0] == kinds.LOCKED_SWITCH].tolist():
             with_door += 1
             assert (y // 4 - 1, x // 4 - 1) in reached_tiles(tiles, level.records[0].tolist())
     assert with_door >= 30
@@ -284,7 +277,7 @@ def test_thwumps_of_a_course_hang_below_its_ceiling_where_the_ground_is_high():
     level, entry = generate("advanced", 96146)
     assert entry.generator == "course"
     rows = np.flatnonzero((level.tiles != SOLID).any(axis=1))
-    thwumps = level.records[level.records[:, 0] == THWUMP]
+    thwumps = level.records[level.records[:, 0] == kinds.THWUMP]
     assert len(thwumps) and (thwumps[:, 2] // 4 - 1 >= rows.min()).all()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nppsim.levels.kinds import EXIT, EXIT_SWITCH
+from nppsim.levels import kinds
 from nppsim.levels.level import (
     COUNTS_OFFSET,
     RECORDS_OFFSET,
@@ -76,7 +76,9 @@ def test_every_conformance_level_survives_the_round_trip(file):
                 assert Level.from_bytes(level.to_bytes()) == level, level.name
                 assert level.to_bytes()[TILES_OFFSET:COUNTS_OFFSET] == data[TILES_OFFSET:COUNTS_OFFSET], level.name
                 assert level.to_bytes()[RECORDS_OFFSET:] == data[RECORDS_OFFSET : RECORDS_OFFSET + level.records.size]
-                assert level.to_bytes()[COUNTS_OFFSET + 2 * EXIT] == data[COUNTS_OFFSET + 2 * EXIT], level.name
+                assert level.to_bytes()[COUNTS_OFFSET + 2 * kinds.EXIT] == data[COUNTS_OFFSET + 2 * kinds.EXIT], (
+                    level.name
+                )
                 if file == "synthetic.h5":  # well-formed; the recorded levels have some damaged ones
                     assert not level.warnings, level.name
 
@@ -194,10 +196,10 @@ def test_an_incomplete_last_record_is_ignored_with_a_warning():
 @pytest.mark.parametrize(
     ("records", "place"),
     [
-        ([(EXIT, 5, 5, 0, 0)], "byte 1235: the exit door has its switch record at byte 1240, beyond the end"),
+        ([(kinds.EXIT, 5, 5, 0, 0)], "byte 1235: the exit door has its switch record at byte 1240, beyond the end"),
         ([(6, 5, 5, 0, 0)], "byte 1235: the locked door has its switch record at byte 1240, beyond the end"),
         ([(8, 5, 5, 0, 0)], "byte 1235: the trap door has its switch record at byte 1240, beyond the end"),
-        ([(EXIT, 5, 5, 0, 0), (2, 5, 5, 0, 0)], "byte 1235: the exit door .* which has type 2 instead of 4"),
+        ([(kinds.EXIT, 5, 5, 0, 0), (2, 5, 5, 0, 0)], "byte 1235: the exit door .* which has type 2 instead of 4"),
     ],
 )
 def test_a_door_without_switch_record_is_a_warning(records, place):
@@ -207,7 +209,7 @@ def test_a_door_without_switch_record_is_a_warning(records, place):
 
 
 def test_the_exit_count_of_the_file_decides_the_pairing_and_a_mismatch_is_a_warning():
-    data = bytearray(level_of((EXIT, 5, 5, 0, 0), (EXIT_SWITCH, 6, 6, 0, 0)).to_bytes())
+    data = bytearray(level_of((kinds.EXIT, 5, 5, 0, 0), (kinds.EXIT_SWITCH, 6, 6, 0, 0)).to_bytes())
     data[1156] = 2
     level = Level.from_bytes(data)
     assert level.exit_count == 2 and level.to_bytes()[1156] == 2

@@ -46,8 +46,8 @@ def test_the_physics_kernel_plays_what_was_recorded():
     """After n frames every environment is where the simulator says, or has started again."""
     plays = bench.trace_plays(EXCERPT)[:3]
     bank = bench.LevelBank([play.level for play in plays])
-    ninjas, entities = np.zeros(3, bench.NINJA), np.zeros((3, bank.max_entities), bench.ENTITY)
-    movers = np.zeros((3, bank.max_movers), bench.MOVER)
+    ninjas, entities = np.zeros(3, bench.NINJA_DTYPE), np.zeros((3, bank.max_entities), bench.ENTITY_DTYPE)
+    movers = np.zeros((3, bank.max_movers), bench.MOVER_DTYPE)
     lengths = np.array([len(play.inputs) for play in plays])
     inputs = np.zeros((3, lengths.max() + 1), np.uint8)
     for row, play in zip(inputs, plays, strict=True):

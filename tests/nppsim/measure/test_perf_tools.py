@@ -451,7 +451,7 @@ def test_real_phases_and_real_validation(capsys, monkeypatch):
 # A/B of training
 
 COMMON = ("--architectures", "vision_free", "--single-level", "datasets/test/simplest/000000.map")
-PLAN = ab.Plan(("--frame-skip", "4"), ("--frame-skip", "2"), COMMON, (1, 2, 3))
+PLAN = ab.ABSettings(("--frame-skip", "4"), ("--frame-skip", "2"), COMMON, (1, 2, 3))
 SPEED = {"a": 1000.0, "b": 1200.0}
 
 
@@ -503,7 +503,7 @@ def quiet(line):
 def test_runs_alternate_and_are_compared(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
-    found = ab.compare(PLAN, runs.folder, share=0.3, speed_up=2.0)
+    found = ab.compare_arms(PLAN, runs.folder, share=0.3, speed_up=2.0)
     rows = {row.quantity: row for row in found.rows}
     speed = rows["decisions/s"]
     assert (speed.a, speed.b) == (2000.0, 2400.0)
@@ -545,7 +545,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
     with pytest.raises(ResultsError, match=r"a_seed1: ended with status 2: error: no space left; see .*\.log"):
         ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     with pytest.raises(ResultsError, match="no finished run a_seed1"):
-        ab.compare(PLAN, runs.folder)
+        ab.compare_arms(PLAN, runs.folder)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_the_fingerprint_depends_on_the_keys_and_not_on_their_order():
     assert layout.fingerprint(("state", "hazards")) == layout.fingerprint(("hazards", "game_state"))
     assert layout.fingerprint(("state",)) != layout.fingerprint(("state", "hazards"))
     with pytest.raises(ValueError, match="unknown observation 'stat'"):
-        layout.resolve(("stat",))
+        layout.observation_keys(("stat",))
 
 
 def test_a_mine_is_seen_as_deadly_only_while_it_is_not_dormant():

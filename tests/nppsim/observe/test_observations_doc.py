@@ -52,7 +52,7 @@ def test_planes_and_greys_are_those_of_the_program():
     assert tuple(planes) == layout.SURROUNDINGS_PLANES
     greys = {int(number) for number in re.findall(r"\| (\d+) \| ", section("global_view"))}
     assert greys == {
-        images.EMPTY, images.SOLID, images.DEADLY, images.GOLD_GREY, images.SWITCH, images.EXIT_CLOSED,
-        images.EXIT_OPEN, images.DOOR, images.NINJA, images.ONE_WAY_GREY, images.PAD_GREY, images.BOOST_GREY,
+        images.EMPTY, images.SOLID, images.DEADLY, images.GOLD_GREY, images.SWITCH_GREY, images.EXIT_CLOSED,
+        images.EXIT_OPEN, images.DOOR_GREY, images.NINJA_GREY, images.ONE_WAY_GREY, images.PAD_GREY, images.BOOST_GREY,
         images.BLOCK_GREY, images.THWUMP_GREY,
     }  # fmt: skip

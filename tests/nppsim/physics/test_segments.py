@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nppsim import compile as geometry
 from nppsim.levels.level import Level
 from nppsim.physics import segments as kernels
-from nppsim.physics.state import ENTITY
+from nppsim.physics.state import ENTITY_DTYPE
 
 import naive_segments as naive
 from worlds import random_level, tiles
@@ -102,7 +102,7 @@ class Stage:
     def __init__(self, level, rng):
         compiled = geometry.compile_level(level)
         self.cells = naive.segments(level)
-        self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY)
+        self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY_DTYPE)
         self.entities["closed"] = rng.integers(0, 2, len(self.entities))
         self.closed = set(np.flatnonzero(self.entities["closed"]).tolist())
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities

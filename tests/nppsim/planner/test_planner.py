@@ -10,10 +10,10 @@ from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
 from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
-from nppsim.levels.kinds import LOCKED_DOOR, THWUMP, ZAP_DRONE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.planner import search as planner
-from nppsim.planner.search import Moment, Plan, par_frames, plan, polish, retime
+from nppsim.planner.search import PlannedRun, PlanStart, par_frames, plan, polish, retime
 from nppsim.replays.replay import Replay, on_grid
 
 import worlds
@@ -56,7 +56,7 @@ def test_a_state_anywhere_along_an_episode_can_be_planned_from():
         simulator.step(np.array([action if played % 5 else worlds.LEFT]))  # strays from the plan now and then
         if played % 6:
             continue
-        moment = Moment.of(simulator, 0)
+        moment = PlanStart.of(simulator, 0)
         onward = plan(level, start=moment)
         assert onward.frames == len(onward.inputs) < plan(level).frames + 60
         assert polish(level, onward, start=moment, budget=100_000).frames <= onward.frames
@@ -76,10 +76,10 @@ def test_a_start_that_cannot_be_planned_from_is_refused():
     simulator.reset()
     other = worlds.random_level(1)
     with pytest.raises(ValueError, match="another level"):
-        plan(other, start=Moment.of(simulator, 0))
+        plan(other, start=PlanStart.of(simulator, 0))
     simulator.state.ninja[0]["state"] = planner.DEAD
     with pytest.raises(ValueError, match="end of an episode"):
-        plan(level, start=Moment.of(simulator, 0))
+        plan(level, start=PlanStart.of(simulator, 0))
 
 
 def test_no_time_left_gives_no_plan():
@@ -87,7 +87,7 @@ def test_no_time_left_gives_no_plan():
     simulator = BatchSimulator([level], 1)
     simulator.reset()
     simulator.state.ninja[0]["frame"] = simulator.bank.time_limit[0]
-    assert plan(level, start=Moment.of(simulator, 0)) is None
+    assert plan(level, start=PlanStart.of(simulator, 0)) is None
 
 
 @pytest.mark.parametrize("min_hold", [2, 4])
@@ -101,7 +101,7 @@ def test_actions_are_held(min_hold):
 def test_a_thwump_that_comes_down_into_the_way_is_got_past():
     grid = np.ones((23, 42), np.uint8)
     grid[10, 3:40] = grid[5:10, 20] = 0  # a corridor one tile high, and a shaft above it
-    level = Level.build(grid, (20, 46), exits=[((120, 46), (130, 46))], entities=[(THWUMP, 86, 38, 2, 0)])
+    level = Level.build(grid, (20, 46), exits=[((120, 46), (130, 46))], entities=[(kinds.THWUMP, 86, 38, 2, 0)])
     assert plan(level).frames < 400
 
 
@@ -131,7 +131,7 @@ def test_polish_shortens_a_run_and_never_lengthens_it():
 def test_polish_refuses_a_run_that_does_not_finish():
     level = generate("simple", 5)[0]
     with pytest.raises(ValueError, match="does not finish"):
-        polish(level, Plan(np.zeros(5, np.int64), np.zeros(20, np.uint8), 20, 0))
+        polish(level, PlannedRun(np.zeros(5, np.int64), np.zeros(20, np.uint8), 20, 0))
 
 
 def cell(states, bank):
@@ -141,10 +141,10 @@ def cell(states, bank):
 
 def test_cells_tell_many_doors_and_movers_nearby_apart():
     doors = [((20 + 4 * i, worlds.FLOOR), (20 + 4 * i, 30), 0) for i in range(30)]
-    drones = [(ZAP_DRONE, 88, 44, 0, 0), (ZAP_DRONE, 160, 44, 0, 0)]
+    drones = [(kinds.ZAP_DRONE, 88, 44, 0, 0), (kinds.ZAP_DRONE, 160, 44, 0, 0)]
     bank = LevelBank([worlds.room(locked_doors=doors, entities=drones)])
     _, states = planner._first_state(bank, None)
-    locked = np.flatnonzero(bank.compiled[0].entity_type == LOCKED_DOOR)
+    locked = np.flatnonzero(bank.compiled[0].entity_type == kinds.LOCKED_DOOR)
     assert len(locked) == 30
     first = cell(states, bank)
     seen = {first}

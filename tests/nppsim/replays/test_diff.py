@@ -8,7 +8,7 @@ import pytest
 import nppsim
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
-from nppsim.replays.diff import compare, remaining_path, report
+from nppsim.replays.diff import compare_replays, difference_text, remaining_path
 from nppsim.replays.replay import Replay, ReplayError
 
 from worlds import FLOOR, corridor, tiles
@@ -20,15 +20,15 @@ STOPS = Replay(LEVEL, np.full(30, 2), name="stops")
 
 
 def test_a_run_equals_itself():
-    difference, *_ = compare(FAST, FAST)
+    difference, *_ = compare_replays(FAST, FAST)
     assert difference.inputs_part is difference.positions_part is None
     assert difference.total == 0
     assert {mark.lead for mark in difference.marks} == {0}
-    assert "never" in report(difference) and report(difference).endswith("total: equally fast")
+    assert "never" in difference_text(difference) and difference_text(difference).endswith("total: equally fast")
 
 
 def test_a_pause_is_found_where_it_was_made():
-    difference, fast, slow = compare(FAST, SLOW, sections=40)
+    difference, fast, slow = compare_replays(FAST, SLOW, sections=40)
     assert difference.inputs_part == 21
     assert difference.positions_part > 21
     gap = np.hypot(*(fast.position[:40] - slow.position[:40]).T)
@@ -37,22 +37,22 @@ def test_a_pause_is_found_where_it_was_made():
     leads = [mark.lead for mark in difference.marks]
     assert leads[0] == 0 and leads[-1] == difference.total
     assert np.diff(leads).min() >= -1  # whole frames: one may be lost by rounding
-    other, *_ = compare(SLOW, FAST, sections=40)
+    other, *_ = compare_replays(SLOW, FAST, sections=40)
     assert [mark.lead for mark in other.marks] == [-lead for lead in leads]
-    assert "B is faster by" in report(other) and "A is faster by" in report(difference)
+    assert "B is faster by" in difference_text(other) and "A is faster by" in difference_text(difference)
 
 
 def test_inputs_after_the_end_do_not_count_and_shorter_ones_part_at_their_end():
-    assert compare(FAST, Replay(LEVEL, np.array([2] * 200 + [4])))[0].inputs_part is None
-    assert compare(FAST, STOPS)[0].inputs_part == 31
+    assert compare_replays(FAST, Replay(LEVEL, np.array([2] * 200 + [4])))[0].inputs_part is None
+    assert compare_replays(FAST, STOPS)[0].inputs_part == 31
 
 
 def test_a_run_that_does_not_finish_has_no_total():
-    difference, *_ = compare(STOPS, FAST)
+    difference, *_ = compare_replays(STOPS, FAST)
     assert difference.outcomes == ("running", "won") and difference.total is None
     assert difference.marks[-1].frame_a is None and difference.marks[-1].lead is None
     assert difference.marks[0].lead == 0
-    assert "not both finish" in report(difference)
+    assert "not both finish" in difference_text(difference)
 
 
 def test_the_remaining_path_is_the_simulators_and_falls_to_the_exit():
@@ -83,14 +83,14 @@ def test_the_remaining_path_follows_doors_as_they_open():
 
 def test_other_levels_and_no_sections_are_refused():
     with pytest.raises(ReplayError, match="fast and B were recorded on different levels"):
-        compare(FAST, Replay(corridor(spawn=22), FAST.inputs))
+        compare_replays(FAST, Replay(corridor(spawn=22), FAST.inputs))
     with pytest.raises(ReplayError, match="sections=0"):
-        compare(FAST, SLOW, sections=0)
+        compare_replays(FAST, SLOW, sections=0)
 
 
 def test_a_level_without_a_way_has_no_marks():
     level = nppsim.Level.build(tiles(), (60, FLOOR))
-    assert compare(Replay(level, np.full(9, 2)), Replay(level, np.full(9, 4)))[0].marks == ()
+    assert compare_replays(Replay(level, np.full(9, 2)), Replay(level, np.full(9, 4)))[0].marks == ()
 
 
 def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):

@@ -10,7 +10,7 @@ import torch
 
 import nppsim
 from nppsim.batch import BatchSimulator
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
@@ -36,7 +36,7 @@ LEVELS = [
     (corridor(door=40, name="a"), "simplest"),
     (corridor(door=60, name="b"), "simplest"),
     (corridor(door=80, name="c"), "simplest"),
-    (corridor(entities=[(MINE, 26, FLOOR)], name="d"), "mined"),
+    (corridor(entities=[(kinds.MINE, 26, FLOOR)], name="d"), "mined"),
 ]
 
 

@@ -9,7 +9,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 from nppsim.batch import BatchSimulator
-from nppsim.levels.kinds import MINE
+from nppsim.levels import kinds
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.policy import observation_space
@@ -20,7 +20,7 @@ from worlds import FLOOR, corridor
 CATEGORIES = ["simplest", "simpler", "mined"]
 
 
-LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(MINE, 26, FLOOR)])]
+LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(kinds.MINE, 26, FLOOR)])]
 
 
 def make(num_envs=4, observations=("game_state", "reachability_features"), seed=0, curriculum=False):
