@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
+REFUSED = 2  # exit status of a job that could not do what the user asked for
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
@@ -26,10 +27,10 @@ class MissingPackageError(UserError, ImportError):
     """An optional package is needed that is not installed; the message names the extra to install."""
 
 
-def run(job: Callable[[], int | None], *, debug: bool = False) -> int:
+def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = REFUSED) -> int:
     """Run ``job`` and return the exit status: what it returns (None: 0), 2 after "error: ..." on stderr, 130 after Ctrl-C.
 
-    debug: let errors through, with their traceback.
+    debug: let errors through, with their traceback.  refused: the status after an error, where 2 means something else.
     """
     try:
         return job() or 0
@@ -45,7 +46,7 @@ def run(job: Callable[[], int | None], *, debug: bool = False) -> int:
             raise
         message = f"{error.filename}: {error.strerror}; check the path" if error.filename else str(error)
     print(f"error: {redact(message)}", file=sys.stderr)
-    return 2
+    return refused
 
 
 def needed(module: str, extra: str) -> ModuleType:
