@@ -5,9 +5,20 @@ each call that it does not inline.  Without, physics alone is two to six times a
 Numba refuses to compile them otherwise.
 """
 
-from numba import njit
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
-kernel = njit(**_OPTIONS, _nrt=False)
-inlined = njit(**_OPTIONS, _nrt=False, forceinline=True)
-allocating = njit(**_OPTIONS, _nrt=True)  # said explicitly: a callee inherits what its caller has
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(**options: bool) -> Callable[[Function], Function]:
+    """A decorator that compiles; to a type checker its functions stay what they are."""
+    njit: Callable[..., Callable[[Function], Function]] = numba.njit  # its own annotations leave out ``_nrt``
+    return njit(cache=True, nogil=True, error_model="numpy", **options)
+
+
+kernel = _compiled(_nrt=False)
+inlined = _compiled(_nrt=False, forceinline=True)
+allocating = _compiled(_nrt=True)  # said explicitly: a callee inherits what its caller has
