@@ -357,7 +357,7 @@ class BCDataset:
         return np.bincount(self.actions if rows is None else self.actions[rows], minlength=NUM_ACTIONS)
 
     def class_weights(self, power: float) -> np.ndarray:
-        """float32[6], (1 / frequency)**power of each action in the training part, 1 on average over its samples (F114).
+        """float32[6], (1 / frequency)**power of each action in the training part, 1 on average over its samples.
 
         power: 0 weighs every sample alike, 1 every action alike.  An action that never occurs gets the largest weight.
         """
@@ -376,7 +376,7 @@ class BCDataset:
 
     @property
     def report(self) -> str:
-        """Demonstrations kept and left out, the split, and the action histogram (F113 to F115), for printing."""
+        """Demonstrations kept and left out, the split, and the action histogram, for printing."""
         sizes = []
         for validation in (False, True):
             levels = {self.level_fingerprints[i] for i in np.flatnonzero(self.validation == validation)}

@@ -91,7 +91,7 @@ class DemonstrationSet:
     left_out: tuple[LeftOut, ...]
 
     def table(self, details: int = _SHOWN_PER_REASON) -> str:
-        """Counts per category (F113), re-timing, then every reason for leaving something out, for printing.
+        """Counts per category, re-timing, then every reason for leaving something out, for printing.
 
         details: how many of those that were left out for one reason are named.
         """

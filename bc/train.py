@@ -43,7 +43,7 @@ class BCConfig:
     weight_decay: float = 1e-5
     max_grad_norm: float = 1.0
     patience: int = 10  # epochs without a better validation loss before stopping
-    class_weight_power: float = 0.0  # 0: every decision weighs the same; 1: every action does (F114)
+    class_weight_power: float = 0.0  # 0: every decision weighs the same; 1: every action does
     seed: int = 0
 
     def __post_init__(self):

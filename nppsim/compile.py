@@ -4,7 +4,7 @@ A segment is four int16 numbers (x, y, shape, entity): its first point (or the c
 that holds everything else, and the index of the door it belongs to (-1: tile).  All coordinates of a level are whole
 numbers, so this loses nothing, and a cell's segments fit in one or two cache lines.
 
-Source: physics specification, sections 2.3, 2.4, 3.5 and 7.4.
+Source: docs/physics.md, sections 2.3, 2.4, 3.5, 3.6 and 7.4; section numbers below are those of that page.
 """
 
 from dataclasses import dataclass
@@ -220,7 +220,7 @@ OPEN_EDGE, SLOPE_EDGE, SOLID_EDGE, DOOR_EDGE = 0, 1, 2, 4  # DOOR_EDGE is a bit:
 
 
 def half_cell_grid(stage: np.ndarray, door_edges: list[int]) -> np.ndarray:
-    """uint8[GRID_SIZE]: the edges on which drones, guards and thwumps move (specification, section 3.6, rule P).
+    """uint8[GRID_SIZE]: the edges on which drones, guards and thwumps move; section 3.6.
 
     stage: uint8[44, 25].  door_edges: twice the door's cell, plus 1 if the door is horizontal.
     """

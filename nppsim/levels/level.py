@@ -4,7 +4,7 @@ A level file is a header of 184 bytes, 23 x 42 tile ids, 40 little-endian uint16
 (type, x, y, orientation, mode).  Everything that a simulator would stumble over is settled here: what cannot be read is
 a ``LevelError``; what can be read but is odd is masked or kept, and listed in ``Level.warnings``.
 
-Source: physics specification, sections 2 (byte layout, pairing, robust reading) and 13.8 (mirror image).
+Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirror images).
 """
 
 import hashlib
@@ -230,7 +230,7 @@ class Level:
 def mirror(level: Level) -> Level:
     """The level seen in a mirror, left and right exchanged; applying it twice gives the level back.
 
-    Physics agree up to rounding and a few documented asymmetries (specification, section 13.8).
+    Physics agree up to rounding and a few documented asymmetries (docs/physics.md, section 11.4).
     """
     records = level.records.copy()
     records[:, 1] = MIRROR_X - records[:, 1]  # bytes wrap around, so records outside the stage come back too

@@ -1,4 +1,4 @@
-"""The 38 tile shapes as tables (physics specification, sections 3.3 and 3.4).
+"""The 38 tile shapes as tables (docs/physics.md, sections 3.1 to 3.4).
 
 Coordinates are relative to the tile's top-left corner; a tile is 24 x 24 px, y grows downward.
 """

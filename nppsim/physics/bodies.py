@@ -1,4 +1,7 @@
-"""Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (physics specification, section 6.4.1)."""
+"""Bodies that push the ninja: one-ways, bounce blocks, thwumps, shove thwumps (docs/physics.md, section 6.4.1).
+
+Section numbers below are those of that page; sections 4.2 and 4.7 have the order of gathering and the square test.
+"""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""The think pass of mines and doors, and what touching an entity does (physics specification, section 7).
+"""The think pass of mines and doors, and what touching an entity does.
+
+Source: docs/physics.md, sections 4.2, 6.5 and 7; section numbers below are those of that page.
 
 ``entities``: ENTITY[E], the changing part; ``movers``: MOVER[M]; ``world``: the level bank's arrays; ``base``: where the
 level's entities begin.

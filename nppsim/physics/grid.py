@@ -1,4 +1,4 @@
-"""The half-cell grid: whether drones, guards and thwumps can pass (physics specification, section 4.8).
+"""The half-cell grid: whether drones, guards and thwumps can pass (docs/physics.md, sections 3.6, 4.8 and 7.1).
 
 ``edges``: uint8[GRID_SIZE], one level's row of ``world.grid``.  Indices beyond the grid are clamped; rows and columns that
 do not exist are solid.

@@ -1,8 +1,8 @@
-"""Laser turrets, type 23: a completion (physics specification, section 8.2), which the reference simulator leaves out.
+"""Laser turrets, type 23: a completion of the rules (docs/physics.md, section 8.2).
 
 A turret far from every surface is a spinner: its beam turns on the spot.  One next to a surface creeps along it with the
-beam along the surface's normal.  What the beam's way, its speeds and its kill rule rest on is told in the specification;
-how surface lasers take corners is a guess: at the end of a surface the normal turns around the vertex until the emitter
+beam along the surface's normal.  What the beam's path, its speeds and its kill rule rest on is told there; how surface
+lasers take corners is a guess: at the end of a surface the normal turns around the vertex until the emitter
 is beside another surface.
 
 In a MOVER record (x, y) is the emitter, (vx, vy) the unit vector of the beam, (target_x, target_y) its end; mode tells

@@ -1,7 +1,7 @@
 """Drones, floor guards, bounce blocks, thwumps, boost pads, death balls, shove thwumps: moving and thinking.
 
-``movers``: MOVER[M], of one environment.  Section numbers refer to the physics specification.  Chaser drones are a
-completion (section 8.1): the reference simulator leaves them out, and the details of their chase are not known.
+``movers``: MOVER[M], of one environment.  Source: docs/physics.md, sections 7.7 to 7.13 and 8.1; section numbers below
+are those of that page.  Chaser drones are a completion (section 8.1): the details of their chase are not known.
 """
 
 import math

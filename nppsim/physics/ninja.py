@@ -1,6 +1,7 @@
 """The ninja: integration, contacts with tiles and doors, and the control step.
 
-``ninja`` is one NINJA record (see ``state``), changed in place.  Section numbers refer to the physics specification.
+``ninja`` is one NINJA record (see ``state``), changed in place.  Source: docs/physics.md, sections 6.1 to 6.7;
+section numbers below are those of that page.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Queries on the segments of a level: closest point, nearest surface, sweep.
 
-Every formula is evaluated in the order of the specification (sections 4.1 to 4.6): results are exact to the last bit.
+Source: docs/physics.md, sections 4.1 to 4.6; section numbers below are those of that page.  Every formula is evaluated in
+the order given there: results are exact to the last bit (section 12).
 A segment is a row (x, y, shape, entity) of ``geometry``; doors that are open are invisible.
 """
 
@@ -39,7 +40,7 @@ def clamped_cell(value, limit):
 
 @kernel
 def closest_point(px, py, x, y, shape):
-    """Closest point of a segment to (px, py): (x, y, side).  Specification, section 4.3.
+    """Closest point of a segment to (px, py): (x, y, side); section 4.3.
 
     side: below 0 where the segment is back-facing; the distance from the line times its length, or from the full circle.
     """
@@ -209,7 +210,7 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
     """Fraction of the move (wx, wy) after which a circle first touches a segment, in [0, 1]; 1: the way is free.
 
     A segment whose bounding box the swept circle stays clear of, by a hundredth of a pixel, cannot be hit: its exact
-    test is left out.  Specification, section 4.6.
+    test is left out.  Section 4.6.
     """
     low_x, high_x = min(x, x + wx), max(x, x + wx)
     low_y, high_y = min(y, y + wy), max(y, y + wy)

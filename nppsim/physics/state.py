@@ -1,7 +1,7 @@
 """The state of an environment as flat records, and the constants of the ninja.
 
 Snapshot, restore, clone and compare are copies of bytes: nothing that the future depends on lives anywhere else.
-Source: physics specification, sections 1 and 6.1.
+Source: docs/physics.md, sections 1, 6.1 and 7; section numbers below are those of that page.
 """
 
 import numpy as np

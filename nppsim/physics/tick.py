@@ -1,4 +1,4 @@
-"""One frame, in the order of the game (physics specification, section 5)."""
+"""One frame, in the order of the game (docs/physics.md, section 5)."""
 
 from nppsim import _phases as clock
 from nppsim._kernel import inlined, kernel

@@ -11,7 +11,7 @@ _STEP = 4  # px between the samples of the flood fill in ``used_region``
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
 # Corners of the solid region of the straight-edged shapes (convex, level pixels from the tile's top-left corner).
-# Source: physics specification, "Shapes, diagonals, arcs".
+# Source: docs/physics.md, section 3.3.
 _POLYGONS = {
     1: ((0, 0), (24, 0), (24, 24), (0, 24)),
     2: ((0, 0), (24, 0), (24, 12), (0, 12)),

@@ -5,7 +5,7 @@
     saved replay of the game    a header of 215 bytes that nobody has decoded, then the input bytes
 
 A zlib stream is told by its first two bytes, which no inputs begin with.  A saved replay looks like a damaged input file;
-only the caller knows, and passes ``offset=SAVED_REPLAY_OFFSET``.  Source: physics specification 9.4.
+only the caller knows, and passes ``offset=SAVED_REPLAY_OFFSET``.  Source: docs/physics.md, section 9.4.
 """
 
 import zlib

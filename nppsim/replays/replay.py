@@ -9,7 +9,8 @@ without a level: ``nppsim.replays.inputs``; many replays in one file: ``nppsim.r
 
 A first number of at most 100 is a version, otherwise a map length.  An attract file is told from compact 0 by its demo
 header, which repeats D.  Input byte: bit 0 jump, bit 1 right, bit 2 left (left wins over right), bit 3 self-destruct
-(not in compact files).  The byte at index k is the input of frame k + 1.  Source: physics specification 9.1 to 9.3.
+(not in compact files).  The byte at index k is the input of frame k + 1.  Source: docs/physics.md, sections 9.1
+to 9.3.
 """
 
 import hashlib

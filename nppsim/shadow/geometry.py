@@ -1,6 +1,6 @@
 """Tiles as outlines, entities in type order, and a moment of an environment, as plain Python values.
 
-Source: physics specification, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
+Source: docs/physics.md, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
 
 import math
@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 44, 25  # cells
 
 # ---------------------------------------------------------------------------------------------------------------- tiles
 CORNERS = {(1, 1): (0, 0), (-1, 1): (24, 0), (-1, -1): (24, 24), (1, -1): (0, 24)}  # direction inwards -> corner
-# Solid polygons, as listed in section 3.3 of the physics specification.
+# Solid polygons, as listed in docs/physics.md, section 3.3.
 _OUTLINES = {
     1: "0,0 24,0 24,24 0,24",
     2: "0,0 24,0 24,12 0,12",

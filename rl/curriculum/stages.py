@@ -5,7 +5,6 @@
     sampler.record(played, won)                         # when episodes end: the level *played* gets the credit
 
 Cost: O(1) per episode and per draw, whatever the number of levels; memory is one bounded window per category.
-Source: pipeline specification 5.1 (rules) and 5.2 (what made its predecessor have no effect).
 """
 
 from abc import ABC, abstractmethod

@@ -184,7 +184,7 @@ def test_the_default_rewards_pass_their_audit():
 
 
 def test_the_audit_flags_what_was_wrong_in_october():
-    """The time penalty cancels shaping (F98), and death is better than going on (F99)."""
+    """The time penalty cancels shaping , and death is better than going on."""
     for row in audit(reward.PRESETS["october"], 0.99, 4, PATHS):
         assert any("running at the goal at top speed can cost" in p for p in row.problems)
         assert any("dying at once returns" in p and "more than staying alive" in p for p in row.problems)

@@ -53,7 +53,7 @@ def faces(tile):
 
 
 def segments(level):
-    """{cell: [segment, ...]} in the order of section 3.5.
+    """{cell: [segment, ...]} in the order of docs/physics.md, section 3.5.
 
     A segment is ("line", x1, y1, x2, y2), ("arc", x, y, hor, ver, convex) or ("door", x1, y1, x2, y2, entity).
     """
@@ -122,7 +122,10 @@ def gathered(cells, x1, y1, x2, y2):
 
 
 def surfaces(cells, px, py, radius, closed):
-    """[(D, result, x, y), ...] of section 4.4, best first; closed: indices of the entities whose doors are closed."""
+    """[(D, result, x, y), ...] best first (docs/physics.md, section 4.4).
+
+    closed: indices of the entities whose doors are closed.
+    """
     found = []
     for s in gathered(cells, px - radius, py - radius, px + radius, py + radius):
         if s[0] != "door" or s[5] in closed:

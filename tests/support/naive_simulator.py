@@ -1,7 +1,7 @@
 """The whole physics of N++ in plain Python: the slow twin that the compiled kernels are tested against.
 
-Written from the physics specification alone (section numbers below are its own), one object per tile surface and per
-entity; formulas are evaluated in the order in which the specification gives them, because the twin must agree bit for
+Written from the rules alone (section numbers below are those of docs/physics.md), one object per tile surface and per
+entity; formulas are evaluated in the order in which the rules give them, because the twin must agree bit for
 bit.  Nothing comes from the package but ``Level``, the file format.
 
     simulator = Simulator(level)
@@ -802,7 +802,7 @@ class Door(Entity):
         self.set_closed(True)
 
     def set_closed(self, closed):
-        """The edge counters change even if the door is in this state already (Q3)."""
+        """The edge counters change even if the door is in this state already; section 11.2."""
         self.closed = self.line.active = closed
         for i, j in self.edges:
             self.table[i][j] += 1 if closed else -1

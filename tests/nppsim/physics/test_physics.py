@@ -1,6 +1,6 @@
 """The physics against numbers of the reference, and what must hold on any level.
 
-Pseudo-random levels: appendix B of the physics specification; properties: its section 13.
+The end of pseudo-random levels as the reference simulator has it, and the properties of docs/physics.md, section 13.
 Bit-exact conformance with recorded traces is the business of ``nppsim verify``.
 """
 
@@ -57,7 +57,7 @@ def pseudo_random_run(seed, density=30):
     return Level(grid, np.array([(0, 86, 50, 0, 0)])), np.array(inputs[:600], np.uint8)
 
 
-def test_the_generator_gives_the_numbers_of_the_specification():
+def test_the_generator_gives_the_documented_numbers():
     draw = Draws(1)
     assert [draw() for _ in range(5)] == [16838, 5758, 10113, 17515, 31051]
 

@@ -1,4 +1,4 @@
-"""The physics against numbers of the reference: the scenarios of appendix A of the physics specification, to 1e-6."""
+"""The physics against numbers of the reference: scenes with their numbers, to 1e-6."""
 
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ CURVES = [*pillar(30, range(4, 12)), (29, 11, 16), (15, 11, 12), (16, 11, 1), (1
 THINGS = [(2, 30), (3, 124), (4, 60), (5, 70), (6, 90), (7, 80), (8, 130), (9, 110), (21, 40)]
 
 SCENARIOS = {
-    "V1 run, jump, land, brake": Scenario(
+    "run, jump, land, brake": Scenario(
         [], (20, 46), [(10, 0), (60, 2), (20, 3), (60, 2), (60, 0)],
         """
         1 120.000000000 276.066666667 0.000000000 0.066666667 4
@@ -60,7 +60,7 @@ SCENARIOS = {
         210 548.728648434 278.000000000 0.098467927 0.000000000 0
         """,
     ),
-    "V2 wall slide and wall jumps": Scenario(
+    "wall slide and wall jumps": Scenario(
         pillar(20, range(5, 12)), (60, 46),
         [(40, 2), (30, 3), (20, 2), (1, 3), (30, 2), (1, 0), (20, 3), (40, 2)],
         """
@@ -78,7 +78,7 @@ SCENARIOS = {
         182 470.000000000 198.944811339 0.044444444 0.651010657 5
         """,
     ),
-    "V3 over a hump of 45 degrees": Scenario(
+    "over a hump of 45 degrees": Scenario(
         HUMP, (20, 46), [(110, 2), (1, 3), (40, 2), (30, 4), (40, 0)],
         """
         60 216.180274206 278.000000000 3.197851332 0.000000000 1
@@ -93,7 +93,7 @@ SCENARIOS = {
         221 476.667701036 278.000000000 -0.012620062 0.000000000 0
         """,
     ),
-    "V4 jumps on a long ramp": Scenario(
+    "jumps on a long ramp": Scenario(
         RAMP, (72, 46),
         [(80, 2), (1, 3), (40, 2), (40, 0), (10, 4), (1, 5), (60, 0), (40, 2), (1, 5), (40, 0)],
         """
@@ -114,7 +114,7 @@ SCENARIOS = {
         313 514.654950712 197.055847353 -0.854277648 1.222547993 4
         """,
     ),
-    "V5 mild and steep slopes": Scenario(
+    "mild and steep slopes": Scenario(
         SLOPES, (20, 46), [(70, 2), (30, 0), (60, 2), (40, 4), (40, 0)],
         """
         40 162.583540643 278.000000000 2.224833864 0.000000000 1
@@ -128,7 +128,7 @@ SCENARIOS = {
         240 407.430036924 278.000000000 -0.099814599 0.000000000 0
         """,
     ),
-    "V6 quarter pipe and quarter moons": Scenario(
+    "quarter pipe and quarter moons": Scenario(
         CURVES, (30, 46), [(200, 2), (60, 0)],
         """
         60 276.180274206 278.000000000 3.197851332 0.000000000 1
@@ -143,7 +143,7 @@ SCENARIOS = {
         260 662.187823598 278.000000000 0.072318999 0.000000000 0
         """,
     ),
-    "V7 launch pads, straight up with a pad jump, then diagonal": Scenario(
+    "launch pads, straight up with a pad jump, then diagonal": Scenario(
         [], (30, 46), [(42, 2), (1, 3), (220, 2)],
         """
         38 218.319364159 278 2.120167398 0 1
@@ -164,7 +164,7 @@ SCENARIOS = {
         """,
         records=[(10, 40, 47, 6, 0), (10, 90, 47, 7, 0)],
     ),
-    "V8 landing on a bounce block, jumping off it": Scenario(
+    "landing on a bounce block, jumping off it": Scenario(
         [], (40, 30), [(60, 0), (20, 2), (1, 3), (79, 2)],
         """
         25 240 200.552345364 0 1.539703525 4 | 240 228 | 420 276
@@ -181,7 +181,7 @@ SCENARIOS = {
         """,
         records=[(17, 40, 38, 0, 0), (17, 70, 46, 0, 0)],
     ),
-    "V9 pushing a bounce block sideways": Scenario(
+    "pushing a bounce block sideways": Scenario(
         [], (20, 46), [(120, 2), (60, 0)],
         """
         60 216.180274206 278 3.197851332 0 1 | 240 276
@@ -196,7 +196,7 @@ SCENARIOS = {
         """,
         records=[(17, 40, 46, 0, 0)],
     ),
-    "V10 one-ways, landing, wall contact and wall jump": Scenario(
+    "one-ways, landing, wall contact and wall jump": Scenario(
         [], (30, 30), [(40, 0), (60, 2), (20, 2), (1, 3), (15, 2), (1, 0), (1, 3), (40, 2)],
         """
         20 180 193.425295172 0 1.252042452 4
@@ -216,7 +216,7 @@ SCENARIOS = {
         """,
         records=[(11, 30, 38, 6, 0), (11, 50, 46, 4, 0)],
     ),
-    "V11 thwumps facing right and down": Scenario(
+    "thwumps facing right and down": Scenario(
         [], (60, 46), [(40, 0), (60, 2), (1, 3), (80, 2), (40, 0)],
         """
         1 360 276.066666667 0 0.066666667 4 | 120 270 1 | 540 132 0
@@ -232,7 +232,7 @@ SCENARIOS = {
         """,
         records=[(20, 20, 45, 0, 0), (20, 90, 22, 2, 0)],
     ),
-    "V12 crushed by a retreating thwump": Scenario(
+    "crushed by a retreating thwump": Scenario(
         [(cx, 4, 1) for cx in range(14, 19)], (60, 46), [(5, 5), (21, 0), (16, 5)]
         + [(19, 2), (7, 1), (11, 3), (3, 4), (22, 3), (3, 4), (5, 2)]
         + [(16, 4), (19, 0), (14, 2), (26, 0)],
@@ -252,7 +252,7 @@ SCENARIOS = {
         """,
         records=[(20, 64, 44, 6, 0)],
     ),
-    "V13 boost pad and two death balls": Scenario(
+    "boost pad and two death balls": Scenario(
         [], (24, 46), [(20, 0), (150, 2)],
         """
         1 144 276.066666667 0 0.066666667 4 | 120.009701 180.038806 | 135.689445 180.024639
@@ -268,7 +268,7 @@ SCENARIOS = {
         """,
         records=[(24, 44, 46, 0, 0), (25, 20, 30, 0, 0), (25, 22, 30, 0, 0)],
     ),
-    "V14 drones": Scenario(
+    "drones": Scenario(
         [(8, 5, 1), (16, 5, 1)], (150, 46), [(400, 0)],
         """
         1 900 276.066666667 0 0.066666667 4 | 301.142857 132 | 298.857143 156 | 486 184.7 | 486 232.7
@@ -281,7 +281,7 @@ SCENARIOS = {
         """,
         records=[(14, 50, 22, 0, 2), (14, 50, 26, 2, 0), (26, 81, 31, 0, 1), (26, 81, 39, 6, 3)],
     ),
-    "V15 floor guards": Scenario(
+    "floor guards": Scenario(
         [], (20, 46), [(30, 0), (20, 2), (20, 0), (40, 3)],
         """
         1 120 276.066666667 0 0.066666667 4 | 360 282 -1 | 600 282 -1
@@ -293,7 +293,7 @@ SCENARIOS = {
         """,
         records=[(16, 60, 47, 0, 0), (16, 100, 47, 0, 0)],
     ),
-    "V16 shove thwump": Scenario(
+    "shove thwump": Scenario(
         [], (60, 26), [(40, 0), (40, 2), (60, 0)],
         """
         20 360 169.425295172 0 1.252042452 4 | 360 204 0
@@ -315,7 +315,7 @@ SCENARIOS = {
         """,
         records=[(28, 60, 34, 0, 0)],
     ),
-    "V17 death by impact": Scenario(
+    "death by impact": Scenario(
         [], (40, 6), [(200, 0)],
         """
         30 240.000000000 65.089141929 0.000000000 1.817887267 4
@@ -327,7 +327,7 @@ SCENARIOS = {
         """,
         floor=23,
     ),
-    "V18 gold, switches, doors, mine, exit": Scenario(
+    "gold, switches, doors, mine, exit": Scenario(
         [], (20, 46), [(400, 2)],
         """
         60 216.180274206 278.000000000 3.197851332 0.000000000 1
@@ -337,7 +337,7 @@ SCENARIOS = {
         """,
         records=[(kind, x, 46, 0, 0) for kind, x in THINGS],
     ),
-    "V19 a drone before a door held open": Scenario(
+    "a drone before a door held open": Scenario(
         [], (38, 46), [(200, 0)],
         """
         1 228 276.066666667 0 0.066666667 4 | 370.857143 276
@@ -405,11 +405,11 @@ def events(run):
     ("name", "wanted"),
     [
         (
-            "V18 gold, switches, doors, mine, exit",
+            "gold, switches, doors, mine, exit",
             [(41, 2, 0, 1), (65, 21, 0, 2), (73, 21, 0, 0), (100, 4, 0, 1), (117, 5, 0, 1), (134, 5, 0, 0)]
             + [(137, 6, 0, 1), (191, 8, 0, 0)],
         ),
-        ("V19 a drone before a door held open", [(1, 5, 0, 1)]),
+        ("a drone before a door held open", [(1, 5, 0, 1)]),
     ],
 )
 def test_every_event_of_a_scenario_falls_on_its_frame(name, wanted):
@@ -418,7 +418,7 @@ def test_every_event_of_a_scenario_falls_on_its_frame(name, wanted):
 
 
 def test_gold_and_the_moment_of_the_win_are_counted():
-    scenario = SCENARIOS["V18 gold, switches, doors, mine, exit"]
+    scenario = SCENARIOS["gold, switches, doors, mine, exit"]
     run = nppsim.simulate(scenario.level(), scenario.bytes())
     assert run.gold[-1] == 1
     assert run.win_fraction == pytest.approx(0.361390908, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Tiles become segments as the specification says, and the fast queries answer like slow ones."""
+"""Tiles become segments as docs/physics.md says, and the fast queries answer like slow ones."""
 
 import math
 
@@ -42,7 +42,7 @@ def compiled_segments(level):
     return cells
 
 
-def test_a_lone_full_tile_has_the_eight_faces_of_the_specification():
+def test_a_lone_full_tile_has_the_eight_faces_of_the_rulebook():
     level = Level.build(tiles((5, 5, 1), floor=None), (40, 40))
     points = "132,120 120,120 120,144 132,144 144,120 132,120 132,144 144,144 "
     points += "120,120 120,132 120,132 120,144 144,132 144,120 144,144 144,132"

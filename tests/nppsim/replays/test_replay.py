@@ -64,7 +64,7 @@ def test_an_attract_file_gives_back_level_and_inputs_with_the_self_destruct_bit(
     assert again.warnings == ()
 
 
-def test_an_attract_file_is_written_as_the_specification_says(tmp_path):
+def test_an_attract_file_is_written_as_documented(tmp_path):
     Replay(LEVEL, np.frombuffer(INPUTS, np.uint8)).save(tmp_path / "attract", format="attract")
     expected = bytearray(attract())
     expected[len(MAP) + 13 : len(MAP) + 17] = bytes(4)  # the level id is not known
@@ -189,7 +189,7 @@ def test_a_declared_frame_skip_must_fit_the_inputs():
 def test_actions_and_input_bytes_are_inverse():
     assert INPUT_ACTION[ACTION_INPUT].tolist() == [0, 1, 2, 3, 4, 5]
     assert ACTION_INPUT.tolist() == [0, 4, 2, 1, 5, 3]
-    # left and right together count as left (physics specification 9.1)
+    # left and right together count as left (docs/physics.md, section 9.1)
     assert (INPUT_ACTION[6], INPUT_ACTION[7]) == (INPUT_ACTION[4], INPUT_ACTION[5])
 
 

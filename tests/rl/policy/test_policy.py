@@ -98,7 +98,7 @@ def test_other_names_are_refused_with_a_sentence(name, message):
         get_architecture(name)
 
 
-def test_output_sizes_of_the_baseline_are_those_of_the_specification():
+def test_output_sizes_of_the_baseline_are_as_designed():
     encoder = build_policy("mlp_baseline").features_extractor
     sizes = {key: branch.linear.out_features for key, branch in encoder.images.items()}
     assert sizes == {"player_frame": 512, "global_view": 256, "surroundings": 128}
@@ -106,7 +106,7 @@ def test_output_sizes_of_the_baseline_are_those_of_the_specification():
     assert encoder.features_dim == 512
 
 
-# ------------------------------------------------------------------ completeness (F75, F107)
+# ------------------------------------------------------------------ completeness
 
 
 def test_every_trainable_tensor_gets_a_gradient(policy, obs):
