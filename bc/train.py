@@ -18,15 +18,11 @@ from tqdm import tqdm
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
 from nppsim.actions import ACTION_NAMES
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, UserError
 
 _EVALUATION_BATCH = 1024
 _BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
-
-
-class ConfigError(UserError, ValueError):
-    """A setting that cannot work; the message names it, its value and what to choose."""
 
 
 class TrainingError(UserError, RuntimeError):
@@ -49,13 +45,13 @@ class BCConfig:
     def __post_init__(self):
         for name in ("epochs", "batch_size", "patience"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose a whole number of at least 1")
+                raise ConfigError("choose a whole number of at least 1", name, getattr(self, name))
         for name in ("learning_rate", "max_grad_norm"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose a number above 0")
+                raise ConfigError("choose a number above 0", name, getattr(self, name))
         for name in ("weight_decay", "class_weight_power"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"BCConfig.{name}={getattr(self, name)!r}; choose 0 or a number above it")
+                raise ConfigError("choose 0 or a number above it", name, getattr(self, name))
 
 
 @dataclass(frozen=True)

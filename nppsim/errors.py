@@ -23,6 +23,28 @@ class UserError(Exception):
     """Something that the user can mend; the message says what is wrong, where, and what to do."""
 
 
+class ConfigError(UserError, ValueError):
+    """A setting that cannot work; reads "field value: advice".
+
+    advice: what is wrong and what to do; the whole message if it concerns no single setting.
+    field: the setting's name in its dataclass; a command line puts its flag there (``named``).
+    value: what it was set to; None is not shown.
+    """
+
+    def __init__(self, advice: str, field: str = "", value: object = None):
+        super().__init__(advice, field, value)
+        self.advice, self.field, self.value = advice, field, value
+
+    def __str__(self) -> str:
+        value = " ".join(map(str, self.value)) if isinstance(self.value, (tuple, list)) else self.value
+        place = " ".join(str(part) for part in (self.field, value) if part not in ("", None))
+        return f"{place}: {self.advice}" if place else self.advice
+
+    def named(self, flag: str) -> "ConfigError":
+        """The same error, with the setting called by its flag."""
+        return ConfigError(self.advice, flag, self.value)
+
+
 class MissingPackageError(UserError, ImportError):
     """An optional package is needed that is not installed; the message names the extra to install."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from bc.train import BCConfig
 from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
 from hardware.profiles import find_profile
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, redact
 from nppsim.replays.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
@@ -40,14 +40,6 @@ GRAPH_ARCHITECTURES = (
     "visual_frame_stacked_only",
 )  # names of the predecessor whose machinery comes later
 BASE_LEARNING_RATE = 5e-4  # where neither a flag nor a hardware profile sets one
-
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
-_SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs
-REDACTED = "[redacted]"
-
-
-class ConfigError(UserError, ValueError):
-    """A wrong setting, combination of settings or path; the message names it and says what to do."""
 
 
 def _check(config, name: str, *, low=None, high=None, above=None) -> None:
@@ -384,14 +376,6 @@ def check_output_dir(folder: Path) -> None:
     _require(writable, "--output-dir", folder, f"cannot be written: no permission for {existing}")
 
 
-def redact(text: str) -> str:
-    """The text without AWS key ids, passwords in URLs, and values of secret environment variables."""
-    for name, value in os.environ.items():
-        if _SECRET_NAME.search(name) and len(value) >= 8:
-            text = text.replace(value, REDACTED)
-    return _SECRET_TEXT.sub(REDACTED, text)
-
-
 def default_of(flag: Flag):
     """What a flag is if it is not given; MISSING if it must be."""
     if not flag.target:
@@ -453,13 +437,9 @@ def _assemble(values: dict) -> ExperimentConfig:
     for name, kind in _section_types().items():
         try:
             whole[name] = kind(**sections[name])
-        except ConfigError:
-            raise
-        except ValueError as error:  # BCConfig has an error class of its own, and knows no flags
-            message = str(error)
-            for flag in FLAGS.values():
-                message = message.replace(f"BCConfig.{flag.target.removeprefix('bc.')}=", f"{flag.option} ")
-            raise ConfigError(message) from error
+        except ConfigError as error:
+            option = next((f.option for f in FLAGS.values() if f.target == f"{name}.{error.field}"), "")
+            raise (error.named(option) if option else error) from None
     return ExperimentConfig(**whole)
 
 

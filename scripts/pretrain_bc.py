@@ -7,7 +7,6 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the
 """
 
 import argparse
-import re
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -19,8 +18,9 @@ from tqdm import tqdm
 
 import hardware
 from bc.dataset import DatasetConfig, load_or_build
-from bc.train import BCConfig, ConfigError, pretrain
+from bc.train import BCConfig, pretrain
 from nppsim import errors
+from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from rl.config import check_output_dir
@@ -40,10 +40,8 @@ def main(argv=None) -> int:
     def job():
         try:
             run(arguments, folder, best)
-        except ConfigError as error:  # the settings' own names for what is a flag here
-            raise ConfigError(
-                re.sub(r"BCConfig\.(\w+)=", lambda n: f"--{n[1].replace('_', '-')} ", str(error))
-            ) from error
+        except ConfigError as error:
+            raise (error.named(f"--{error.field.replace('_', '-')}") if error.field else error) from None
         except KeyboardInterrupt:
             where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
             raise KeyboardInterrupt(where) from None
