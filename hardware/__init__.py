@@ -5,11 +5,14 @@
 
 from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
-from hardware.plan import ARCHITECTURE_OBSERVATIONS, Plan, Setting, plan
+from hardware.plan import Plan, plan
 from hardware.profiles import PROFILES, PlanError, Profile
+from hardware.sizes import Setting
+from hardware.wishes import DEVICES, PRECISIONS, Wishes
 
 __all__ = [
-    "ARCHITECTURE_OBSERVATIONS",
+    "DEVICES",
+    "PRECISIONS",
     "PROFILES",
     "Gpu",
     "Machine",
@@ -18,6 +21,7 @@ __all__ = [
     "Profile",
     "Setting",
     "UpdateMemory",
+    "Wishes",
     "detect",
     "estimate_update",
     "measure_update",

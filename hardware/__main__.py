@@ -6,27 +6,28 @@ import sys
 from dataclasses import replace
 
 from hardware.detect import GB, Gpu, Machine, detect
-from hardware.plan import ARCHITECTURE_OBSERVATIONS, Plan, plan
+from hardware.plan import Plan, plan
 from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
+from hardware.wishes import Wishes
+from nppsim import errors
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; returns the exit status (2 if there is none)."""
     arguments = _parser().parse_args(argv)
-    try:
-        result = _plan(arguments)
-    except PlanError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(result.to_dict(), indent=2) if arguments.json else result)
-    return 0
+
+    def job() -> None:
+        made = _plan(arguments)
+        print(json.dumps(made.to_dict(), indent=2) if arguments.json else made)
+
+    return errors.run(job)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hardware", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("plan", help="print a plan with the source of each number")
-    command.add_argument("--architecture", required=True, choices=sorted(ARCHITECTURE_OBSERVATIONS))
+    command.add_argument("--architecture", required=True, metavar="NAME", help="as in scripts/train_and_compare.py")
     command.add_argument("--total-timesteps", type=int, help="decisions of the whole run")
     command.add_argument("--profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES))
     command.add_argument("--num-envs", type=int)
@@ -44,22 +45,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    return plan(
-        ARCHITECTURE_OBSERVATIONS[arguments.architecture],
+    wishes = Wishes(
         total_timesteps=arguments.total_timesteps,
-        machine=_machine(arguments),
         profile=arguments.profile,
         num_envs=arguments.num_envs,
         rollout_length=arguments.rollout_length,
         minibatch_size=arguments.minibatch_size,
     )
+    return plan(_observations(arguments.architecture), wishes, machine=_machine(arguments))
+
+
+def _observations(architecture: str) -> tuple[str, ...]:
+    """What a network reads.  Only this command line, like a script, knows ``rl``; the package does not."""
+    errors.needed("torch", "train")
+    from rl.policy.architectures import get_architecture
+
+    return get_architecture(architecture).observations
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
     """The machine to plan for: this one, changed by the flags; for a profile with GPUs that are not here, its own."""
     here = detect()
     profile = find_profile(arguments.profile)
-    machine = profile.machine() if profile is not None and profile.gpus > len(here.gpus) else here
+    machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here
     given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb)
     if all(value is None for value in given):
         return machine

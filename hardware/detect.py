@@ -16,29 +16,24 @@ GB = 1_000_000_000  # bytes; memory is counted in decimal gigabytes everywhere i
 
 @dataclass(frozen=True)
 class Gpu:
-    """One accelerator.  memory_bytes: all of its memory.  bf16: whether bf16 runs at full speed (Ampere or newer)."""
+    """One accelerator."""
 
     name: str
-    memory_bytes: int
-    bf16: bool
+    memory_bytes: int  # all of its memory
+    bf16: bool  # whether bf16 runs at full speed (Ampere or newer)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run may use.
+    """What a run may use."""
 
-    cpu: model name.  cores: usable at once, at least 1.  memory_bytes: physical memory or the control group's limit.
-    available_bytes: of these, free now.  amx: the CPU multiplies bf16 matrices in hardware (Intel AMX).
-    present: False for a machine that was only described, so that a plan for it may ask for what is not here.
-    """
-
-    cpu: str
-    cores: int
-    memory_bytes: int
-    available_bytes: int
-    amx: bool = False
+    cpu: str  # model name
+    cores: int  # usable at once, at least 1
+    memory_bytes: int  # physical memory, or the control group's limit
+    available_bytes: int  # of these, free now
+    amx: bool = False  # the CPU multiplies bf16 matrices in hardware (Intel AMX)
     gpus: tuple[Gpu, ...] = ()
-    present: bool = True
+    present: bool = True  # False: only described, so that a plan for it may ask for what is not here
 
     @property
     def name(self) -> str:

@@ -19,6 +19,12 @@ ENVIRONMENT_BYTES = 100_000
 # One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), with room for evaluation.
 PROCESS_BYTES = 1_500_000_000
 
+FLOAT_BYTES = 4
+# What ``estimate_update`` assumes of a network.
+PARAMETERS = 1_000_000
+PARAMETERS_WITH_IMAGES = 8_000_000
+LAYERS_BYTES = 64_000  # activations of the fully connected layers, per sample
+
 PROBE_SIZES = (64, 256)  # samples; two sizes give the line "fixed + per sample"
 
 
@@ -54,22 +60,30 @@ class MemoryNeeds:
     """What a run keeps in memory, as a function of its sizes.
 
     observations: keys.  update: memory of one gradient step.  gpus: 0 trains on the CPU, so that the update counts as
-    host memory.  other_bytes: what the caller holds besides (level bank, demonstrations).
+    host memory.
     """
 
     observations: tuple[str, ...]
     update: UpdateMemory
     gpus: int = 0
-    other_bytes: int = 0
+
+    @property
+    def processes(self) -> int:
+        """Training processes: one for each GPU."""
+        return max(self.gpus, 1)
+
+    @property
+    def slow_images(self) -> bool:
+        """Whether convolutions will run on the CPU."""
+        return has_images(self.observations) and not self.gpus
 
     def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
         """Every line of the arithmetic; the sizes are totals over all GPUs."""
         seen = observation_bytes(self.observations)
-        processes = max(self.gpus, 1)
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
-        samples = -(-max(minibatch_size, num_envs) // processes)
+        samples = -(-max(minibatch_size, num_envs) // self.processes)
         update = self.update
-        rows = [
+        return (
             MemoryRow(
                 "host",
                 "rollout buffer",
@@ -82,17 +96,19 @@ class MemoryNeeds:
                 num_envs * (2 * seen + ENVIRONMENT_BYTES),
                 f"{num_envs} envs x (2 x {seen} B observation + {ENVIRONMENT_BYTES} B), estimate",
             ),
-            MemoryRow("host", "processes", processes * PROCESS_BYTES, f"{processes} x {PROCESS_BYTES} B, estimate"),
+            MemoryRow(
+                "host",
+                "processes",
+                self.processes * PROCESS_BYTES,
+                f"{self.processes} x {PROCESS_BYTES} B, estimate",
+            ),
             MemoryRow(
                 "device" if self.gpus else "host",
                 "network update",
                 update.total(samples),
                 f"{update.fixed_bytes} B + {samples} samples x {update.bytes_per_sample} B, {update.source}",
             ),
-        ]
-        if self.other_bytes:
-            rows.append(MemoryRow("host", "levels and data", self.other_bytes, "told by the caller"))
-        return tuple(rows)
+        )
 
 
 def total(rows: Iterable[MemoryRow], where: str) -> int:
@@ -109,13 +125,13 @@ def estimate_update(observations: Iterable[str]) -> UpdateMemory:
     """UpdateMemory from the observation layout alone: generous, and marked as an estimate.
 
     Per sample: the inputs as float32, six times (inputs, convolution outputs and their gradients: a Nature CNN on the
-    player's frame keeps 0.8 of its input per pass), and 64 kB for the fully connected layers.
-    Fixed: 4 bytes x 4 (weight, gradient, two Adam moments) for 8 million parameters with images, 1 million without.
+    player's frame keeps 0.8 of its input per pass), and the fully connected layers.
+    Fixed: weight, gradient and two Adam moments of each parameter.
     """
     keys = layout.observation_keys(observations)
     numbers = sum(layout.SPECS[key].bytes // (4 if layout.SPECS[key].dtype == "float32" else 1) for key in keys)
-    parameters = 8_000_000 if has_images(keys) else 1_000_000
-    return UpdateMemory(16 * parameters, 6 * 4 * numbers + 64_000, "estimate")
+    parameters = PARAMETERS_WITH_IMAGES if has_images(keys) else PARAMETERS
+    return UpdateMemory(4 * FLOAT_BYTES * parameters, 6 * FLOAT_BYTES * numbers + LAYERS_BYTES, "estimate")
 
 
 def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> UpdateMemory:
@@ -135,4 +151,4 @@ def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> 
 
 def has_images(observations: Iterable[str]) -> bool:
     """Whether a picture is among the keys: these need a convolutional network, and a thousand times the memory."""
-    return bool({"player_frame", "global_view"} & set(layout.observation_keys(observations)))
+    return bool(set(layout.IMAGES) & set(layout.observation_keys(observations)))

@@ -5,11 +5,12 @@ whole run had a handful of updates.  Here a rollout is 64 decisions, environment
 the base 3e-4 times the root of the number of GPUs, as before.
 """
 
-import difflib
 from dataclasses import dataclass
 
 from hardware.detect import GB, Gpu, Machine
-from nppsim.errors import UserError
+from nppsim.errors import UserError, did_you_mean
+
+AUTO = "auto"  # no fixed numbers: everything follows from the machine, the observations and the length of the run
 
 
 class PlanError(UserError, ValueError):
@@ -18,53 +19,47 @@ class PlanError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Profile:
-    """Settings for one kind of machine.
-
-    num_envs, rollout_length (decisions), minibatch_size: totals over all GPUs; learning_rate None: PPO's own default.
-    gpus, gpu_name, gpu_memory_gb, bf16: the accelerators.  cores, memory_gb: host; used to plan for a machine one
-    does not have.
-    """
+    """Settings for one kind of machine; num_envs and minibatch_size are totals over all GPUs."""
 
     name: str
     num_envs: int
-    rollout_length: int
+    rollout_length: int  # decisions
     minibatch_size: int
-    learning_rate: float | None
-    cores: int
-    memory_gb: float
-    gpus: int = 0
-    gpu_name: str = ""
-    gpu_memory_gb: float = 0.0
-    bf16: bool = False
+    cores: int  # with memory_gb: of the host, for a plan for a machine that one does not have
+    memory_gb: int
+    gpus: tuple[Gpu, ...] = ()
+    learning_rate: float | None = None  # None: PPO's own default
 
     def machine(self) -> Machine:
         """The machine that this profile is made for, as a description (``present`` is False)."""
-        memory = int(self.memory_gb * GB)
-        gpu = Gpu(self.gpu_name, int(self.gpu_memory_gb * GB), self.bf16)
-        return Machine(f"profile {self.name}", self.cores, memory, memory, gpus=(gpu,) * self.gpus, present=False)
+        memory = self.memory_gb * GB
+        return Machine(f"profile {self.name}", self.cores, memory, memory, gpus=self.gpus, present=False)
 
 
-AUTO = "auto"  # no fixed numbers: everything follows from the machine, the observations and the length of the run
+_A100_80GB = Gpu("A100-80GB", 80 * GB, bf16=True)
+_A100_40GB = Gpu("A100-40GB", 40 * GB, bf16=True)
+_V100_32GB = Gpu("V100-32GB", 32 * GB, bf16=False)
+_RATE = 3e-4
+_RATE_OF_8 = 8.49e-4  # 3e-4 x root of 8
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("8xA100-80GB", 1024, 64, 8192, 8.49e-4, 96, 1000, 8, "A100-80GB", 80, True),
-        Profile("8xA100-40GB", 768, 64, 6144, 8.49e-4, 96, 1000, 8, "A100-40GB", 40, True),
-        Profile("1xA100-80GB", 256, 64, 2048, 3e-4, 12, 120, 1, "A100-80GB", 80, True),
-        Profile("8xV100-32GB", 512, 64, 4096, 8.49e-4, 40, 480, 8, "V100-32GB", 32, False),
-        Profile("cpu-testing", 64, 32, 256, None, 2, 8),
+        Profile("8xA100-80GB", 1024, 64, 8192, cores=96, memory_gb=1000, gpus=(_A100_80GB,) * 8, learning_rate=_RATE_OF_8),
+        Profile("8xA100-40GB", 768, 64, 6144, cores=96, memory_gb=1000, gpus=(_A100_40GB,) * 8, learning_rate=_RATE_OF_8),
+        Profile("1xA100-80GB", 256, 64, 2048, cores=12, memory_gb=120, gpus=(_A100_80GB,), learning_rate=_RATE),
+        Profile("8xV100-32GB", 512, 64, 4096, cores=40, memory_gb=480, gpus=(_V100_32GB,) * 8, learning_rate=_RATE_OF_8),
+        Profile("cpu-testing", 64, 32, 256, cores=2, memory_gb=8),
     )
-}
+}  # fmt: skip
 PROFILE_NAMES = (*PROFILES, AUTO)
 
 
-def find_profile(name: str | None) -> Profile | None:
-    """The profile of this name; None for "auto" (or None).  PlanError names the nearest one for anything else."""
-    if name is None or name == AUTO:
+def find_profile(name: str) -> Profile | None:
+    """The profile of this name; None for "auto".  PlanError names the nearest one for anything else."""
+    if name == AUTO:
         return None
     if name not in PROFILES:
-        near = difflib.get_close_matches(name, PROFILE_NAMES, n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise PlanError(f"unknown hardware profile {name!r}; {hint}known: {', '.join(PROFILE_NAMES)}")
+        known = ", ".join(PROFILE_NAMES)
+        raise PlanError(f"unknown hardware profile {name!r}; known: {known}{did_you_mean(name, PROFILE_NAMES, 0.3)}")
     return PROFILES[name]

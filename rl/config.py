@@ -18,12 +18,13 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 from bc.train import BCConfig
-from hardware import ARCHITECTURE_OBSERVATIONS, Plan, PlanError
+from hardware import Plan, PlanError, Wishes
 from hardware.profiles import find_profile
 from nppsim.errors import ConfigError, redact
 from nppsim.replays.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
+from rl.policy.architectures import ARCHITECTURES
 
 GRAPH_ARCHITECTURES = (
     "full_hgt",
@@ -249,12 +250,17 @@ class HardwareConfig:
         if self.num_gpus == 0 and self.device == "cuda":
             raise ConfigError("--num-gpus 0 and --device cuda contradict each other; leave one of them out")
 
-    def plan_flags(self) -> dict:
-        """Keyword arguments for ``hardware.plan``: what the user asked for explicitly."""
-        precision = {None: None, True: "bf16", False: "float32"}[self.mixed_precision]
-        device = "cpu" if self.num_gpus == 0 else self.device
-        sizes = {name: getattr(self, name) for name in ("num_envs", "rollout_length", "minibatch_size")}
-        return {"profile": self.hardware_profile, "precision": precision, "device": device, **sizes}
+    def wishes(self, total_timesteps: int) -> Wishes:
+        """What the user asked for explicitly, for ``hardware.plan``; total_timesteps: decisions of the whole run."""
+        return Wishes(
+            total_timesteps=total_timesteps,
+            profile=self.hardware_profile,
+            num_envs=self.num_envs,
+            rollout_length=self.rollout_length,
+            minibatch_size=self.minibatch_size,
+            precision={None: None, True: "bf16", False: "float32"}[self.mixed_precision],
+            device="cpu" if self.num_gpus == 0 else self.device,
+        )
 
 
 @dataclass(frozen=True)
@@ -454,12 +460,12 @@ def _check_needs(config: ExperimentConfig, flag: Flag) -> None:
 
 
 def _check_architecture(name: str) -> None:
-    if name in ARCHITECTURE_OBSERVATIONS:
+    if name in ARCHITECTURES:
         return
-    known = ", ".join(ARCHITECTURE_OBSERVATIONS)
+    known = ", ".join(ARCHITECTURES)
     if name in GRAPH_ARCHITECTURES:
         raise ConfigError(f"--architectures {name}: graph networks and frame stacking come later; choose from {known}")
-    near = difflib.get_close_matches(name, ARCHITECTURE_OBSERVATIONS, n=1)
+    near = difflib.get_close_matches(name, ARCHITECTURES, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise ConfigError(f"--architectures {name}: no such network; {hint}known: {known}")
 

@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> None:
     check_output_dir(arguments.output_dir)
     policy, facts = load_policy(arguments.checkpoint, arguments.device)
-    plan = hardware.plan(policy.observations, device=arguments.device)
+    plan = hardware.plan(policy.observations, hardware.Wishes(device=arguments.device))
     torch.set_num_threads(plan.torch_threads)
     suite = EvaluationSuite(
         [(Level.load(arguments.levels), "single")] if arguments.levels.is_file() else LevelSet.open(arguments.levels),
@@ -96,7 +96,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--max-videos-per-category", type=int, default=video.max_videos_per_category, metavar="N", help="films")
     add("--video-fps", type=int, default=video.video_fps, metavar="N", help="film frames per second; the game has 60")
     add("--output-dir", type=Path, default=Path("experiments"), help="folder for the folder of results")
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="where the network computes")
+    add("--device", choices=hardware.DEVICES, default="cpu", help="where the network computes")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     limits = {

@@ -73,7 +73,7 @@ def run(arguments, folder: Path, best: Path) -> None:
     if test is not None:
         dataset.check_held_out(test)
 
-    plan = hardware.plan(observations, device=arguments.device, precision=arguments.precision)
+    plan = hardware.plan(observations, hardware.Wishes(device=arguments.device, precision=arguments.precision))
     torch.set_num_threads(plan.torch_threads)
     torch.manual_seed(arguments.seed)
     policy = build_policy(arguments.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
@@ -140,8 +140,8 @@ def parse(argv) -> argparse.Namespace:
     add("--validation-share", type=float, default=dataset.validation_share, help="of the levels")
     add("--frame-skip", type=int, default=dataset.frame_skip, help="frames (1/60 s) per decision")
     add("--seed", type=int, default=0, help="of split, lots, weights and order")
-    add("--device", choices=("cpu", "cuda"), default=argparse.SUPPRESS, help="default: a GPU if there is one")
-    add("--precision", choices=("float32", "bf16"), default=argparse.SUPPRESS, help="default: bf16 where it is fast")
+    add("--device", choices=hardware.DEVICES, default=argparse.SUPPRESS, help="default: a GPU if there is one")
+    add("--precision", choices=hardware.PRECISIONS, default=argparse.SUPPRESS, help="default: bf16 where it is fast")
     add("--test-dataset", type=Path, default=argparse.SUPPRESS, help="held-out levels for success in closed loop")
     add("--num-eval-episodes", type=int, default=100, help="per category of --test-dataset")
     add("--deterministic", action="store_true", help="take the likeliest action instead of sampling")

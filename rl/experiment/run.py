@@ -188,11 +188,13 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     folder.mkdir(parents=True, exist_ok=True)
     architecture = get_architecture(name)
     torch.manual_seed(seed)
-    wishes = dict(total_timesteps=config.ppo.total_timesteps, machine=machine, **config.hardware.plan_flags())
-    first = hardware.plan(architecture.observations, **wishes)  # decides the device and precision to measure on
+    wishes = config.hardware.wishes(config.ppo.total_timesteps)
+    first = hardware.plan(architecture.observations, wishes, machine=machine)  # the device and precision to measure on
     memory, seconds = update_probe(name, first.device, first.precision)
     on_cpu = torch.device(first.device).type == "cpu"
-    plan = hardware.plan(architecture.observations, probe=memory, thread_probe=seconds if on_cpu else None, **wishes)
+    plan = hardware.plan(
+        architecture.observations, wishes, machine=machine, probe=memory, thread_probe=seconds if on_cpu else None
+    )
     log(f"\n{name}, {condition}, seed {seed}\n{plan}")
     torch.set_num_threads(plan.torch_threads)
     device = torch.device(plan.device)

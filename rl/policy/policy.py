@@ -16,12 +16,12 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import Schedule
 from torch import nn
 
+from hardware import PRECISIONS
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import Encoder, ObservationError, check_batch, get_architecture
 
 NUM_ACTIONS = 6
-PRECISIONS = ("float32", "bf16")
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import rl.config
-from hardware import ARCHITECTURE_OBSERVATIONS, plan
+from hardware import Wishes, plan
 from nppsim.errors import redact
 from nppsim.levels.level import LevelError
+from nppsim.observe import layout
 from rl.config import (
     BASE_LEARNING_RATE,
     ConfigError,
@@ -199,7 +200,7 @@ def test_the_documents_command_works(folder):
         --video-fps 30 --s3-bucket bucket --s3-prefix some/where --output-dir out"""
     config = resolve(shlex.split(command))
     assert config.conditions == ("with_pretrain",)
-    assert config.hardware.plan_flags()["num_envs"] == 128
+    assert config.hardware.wishes(10**6).num_envs == 128
     assert config.curriculum == replace(CurriculumConfig(), use_curriculum=True, threshold=0.6, min_episodes=50)
     assert json.loads(json.dumps(config.to_dict()))["upload"]["bucket"] == "bucket"
 
@@ -350,14 +351,14 @@ def test_secrets_never_reach_the_saved_configuration(folder, monkeypatch):
 
 
 def test_explicit_flags_win_over_the_plan(folder):
-    flags = resolve([*REQUIRED, "--num-envs", "96", "--no-mixed-precision", "--num-gpus", "0"]).hardware.plan_flags()
-    made = plan(ARCHITECTURE_OBSERVATIONS["vision_free"], total_timesteps=10**6, **flags)
+    config = resolve([*REQUIRED, "--num-envs", "96", "--no-mixed-precision", "--num-gpus", "0"])
+    made = plan(layout.VISION_FREE, config.hardware.wishes(10**6))
     assert (made.num_envs, made.precision, made.device) == (96, "float32", "cpu")
     assert made.settings["num_envs"].source == "flag"
 
 
 def test_settled_ppo_settings_come_from_flag_then_profile_then_default():
-    made = plan(ARCHITECTURE_OBSERVATIONS["vision_free"], total_timesteps=10**6, device="cpu")
+    made = plan(layout.VISION_FREE, Wishes(total_timesteps=10**6, device="cpu"))
     assert PPOConfig().settled(made, pretrained=False).learning_rate == BASE_LEARNING_RATE
     assert PPOConfig().settled(made, pretrained=True).learning_rate < BASE_LEARNING_RATE
     assert PPOConfig().settled(made, pretrained=False).n_epochs == made.epochs

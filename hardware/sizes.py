@@ -1,0 +1,225 @@
+"""Environments, rollout length and minibatch, chosen together.
+
+The order of reasoning (the reverse of "as many environments as the GPU holds"): first the decisions per update, 8 K to
+32 K, fewer for short runs so that the policy is refreshed some hundred times; then as many environments as leave a
+rollout of 64 decisions, long enough for credit to travel; then a minibatch of an eighth, which always divides.
+What was asked for stays; what does not fit is an error or, where nobody asked for the number, made smaller and said so.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import log2
+from typing import NamedTuple
+
+from hardware.detect import GB, Machine
+from hardware.memory import MemoryNeeds, MemoryRow, has_images, total
+from hardware.profiles import PlanError, Profile
+from hardware.wishes import Wishes
+
+WANTED_UPDATES = 200  # of a run; with fewer the policy is refreshed too seldom to learn much
+MIN_ENVS = 64  # with fewer the decisions of a rollout are too much alike
+# Length of a rollout, in decisions; gamma 0.995 looks about 200 ahead.
+MIN_ROLLOUT = 32
+USUAL_ROLLOUT = 64
+MAX_ROLLOUT = 256
+# Decisions per update.
+MIN_BATCH = 8_192
+MAX_BATCH = 32_768
+MAX_BATCH_IMAGES_ON_CPU = 8_192  # at 1,500 decisions/s; a larger update takes longer than anybody likes to wait
+# Decisions per gradient step.
+MINIBATCHES = 8  # per epoch
+MIN_MINIBATCH = 32
+MAX_MINIBATCH = 4_096
+MAX_MINIBATCH_IMAGES_ON_CPU = 1_024
+MAX_MINIBATCH_PER_GPU = 8_192
+TRIAL_BATCH = 512  # decisions per update of the shortest run
+
+HOST_SHARE = 0.8  # of host memory: the system, evaluation and video need some too
+DEVICE_SHARE = 0.9  # of a GPU's memory: the rest is fragmentation and CUDA's own
+
+_REMEDIES = {
+    "rollout buffer": "lower --num-envs or the rollout length",
+    "environments": "lower --num-envs",
+    "network update": "lower the minibatch size or --num-envs",
+    "processes": "use a machine with more memory",
+}
+
+
+class Sizes(NamedTuple):
+    """Totals over all GPUs; rollout_length in decisions."""
+
+    num_envs: int
+    rollout_length: int
+    minibatch_size: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A chosen value.  source: "default", "profile NAME", "measurement", "flag" or "memory limit"; note: why."""
+
+    value: int | float | str | None
+    source: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is planned: wishes, the profile that they name, the machine, and what the run needs of it."""
+
+    wishes: Wishes
+    profile: Profile | None
+    machine: Machine
+    needs: MemoryNeeds
+
+    @property
+    def cores(self) -> int:
+        """Cores for each process."""
+        return max(self.machine.cores // self.needs.processes, 1)
+
+    @property
+    def host_budget(self) -> int:
+        """Bytes of host memory that the run may take."""
+        return int(HOST_SHARE * self.machine.memory_bytes)
+
+    @property
+    def device_budget(self) -> int:
+        """Bytes that the run may take on each GPU; 0 without."""
+        gpus = self.machine.gpus[: self.needs.gpus]
+        return int(DEVICE_SHARE * min(gpu.memory_bytes for gpu in gpus)) if gpus else 0
+
+    def excess(self, rows: Iterable[MemoryRow]) -> int:
+        """Bytes beyond the budget, of the place where it is worse; at most 0 if it all fits."""
+        rows = tuple(rows)
+        return max(total(rows, "host") - self.host_budget, total(rows, "device") - self.device_budget)
+
+    def asked(self, name: str) -> int | None:
+        """The user's wish for one of ``Sizes``."""
+        return getattr(self.wishes, name)
+
+
+def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Setting]]:
+    """Of all combinations that fit, the one nearest to what is wanted; and the same with the source of each."""
+    candidates = [sizes for _, sizes in sorted(_candidates(task))]
+    if not candidates:
+        raise _indivisible(task)
+    fitting = next((sizes for sizes in candidates if task.excess(task.needs.rows(*sizes)) <= 0), None)
+    if fitting is None:
+        raise _too_large(task, candidates)
+    sources = (_setting(task, *column) for column in zip(Sizes._fields, fitting, candidates[0], strict=True))
+    return fitting, dict(zip(Sizes._fields, sources, strict=True))
+
+
+def _setting(task: Task, name: str, value: int, unlimited: int) -> Setting:
+    """A size with its source; unlimited: what it would be with memory enough."""
+    if task.asked(name) is not None:
+        return Setting(value, "flag")
+    if value != unlimited:
+        return Setting(value, "memory limit", f"{unlimited} would be better, but does not fit")
+    if task.profile is None:
+        return Setting(value, "default")
+    usual = getattr(task.profile, name)
+    if value == usual:
+        return Setting(value, f"profile {task.profile.name}")
+    return Setting(value, "default", f"{usual} of profile {task.profile.name} does not go with the flags")
+
+
+def _target_batch(task: Task) -> int:
+    """Decisions per update: a power of two that gives the wanted number of updates, within reason."""
+    most = MAX_BATCH_IMAGES_ON_CPU if task.needs.slow_images else MAX_BATCH * (2 if task.needs.gpus > 1 else 1)
+    steps = task.wishes.total_timesteps
+    if steps is None:
+        return most
+    wanted = max(MIN_BATCH, min(most, steps // WANTED_UPDATES))
+    return 1 << (min(wanted, max(steps, TRIAL_BATCH)).bit_length() - 1)
+
+
+def _largest_minibatch(task: Task) -> int:
+    if task.profile is not None:
+        return task.profile.minibatch_size
+    if task.needs.gpus:
+        return MAX_MINIBATCH_PER_GPU * task.needs.gpus
+    return MAX_MINIBATCH_IMAGES_ON_CPU if task.needs.slow_images else MAX_MINIBATCH
+
+
+def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
+    """(distance from what is wanted, sizes) of every combination worth considering.  Distances are in octaves."""
+    processes, largest = task.needs.processes, _largest_minibatch(task)
+    asked = task.wishes.minibatch_size
+    for num_envs in _environments(task):
+        for rollout in _rollouts(task):
+            batch = num_envs * rollout
+            distance = _distance(task, num_envs, rollout)
+            wanted = min(largest, max(batch // MINIBATCHES, 1))
+            for minibatch in [asked] if asked else _divisors(batch):
+                if batch % minibatch == 0 and num_envs % processes == 0 and minibatch % processes == 0:
+                    yield distance + 0.5 * abs(log2(minibatch / wanted)), Sizes(num_envs, rollout, minibatch)
+
+
+def _environments(task: Task) -> set[int]:
+    if task.wishes.num_envs:
+        return {task.wishes.num_envs}
+    powers = {1 << n for n in range(3, 13)}  # 8 .. 4096
+    return powers | ({task.profile.num_envs} if task.profile else set())
+
+
+def _rollouts(task: Task) -> set[int]:
+    if task.wishes.rollout_length:
+        return {task.wishes.rollout_length}
+    if task.wishes.minibatch_size:
+        return set(range(MIN_ROLLOUT, MAX_ROLLOUT + 1))  # an odd minibatch may need an odd rollout
+    return {32, 64, 128, 256}
+
+
+def _distance(task: Task, num_envs: int, rollout: int) -> float:
+    """Without a profile the decisions per update count most, so that fewer environments mean longer rollouts; with one,
+    each of its numbers stays where it is."""
+    preset = task.profile
+    if preset is not None:
+        distance = abs(log2(num_envs / preset.num_envs)) + abs(log2(rollout / preset.rollout_length))
+    else:
+        distance = abs(log2(num_envs * rollout / _target_batch(task))) + 0.25 * abs(log2(rollout / USUAL_ROLLOUT))
+    return distance + 0.01 * (rollout.bit_count() > 1)  # of two equals, the power of two
+
+
+def _divisors(batch: int) -> list[int]:
+    """Divisors of batch that may serve as a minibatch: at least 32, or the batch itself where it is smaller."""
+    small = [n for n in range(1, int(batch**0.5) + 1) if batch % n == 0]
+    return sorted({d for n in small for d in (n, batch // n) if d >= min(MIN_MINIBATCH, batch)})
+
+
+def _given(task: Task) -> str:
+    return ", ".join(f"{name}={task.asked(name)}" for name in Sizes._fields if task.asked(name))
+
+
+def _indivisible(task: Task) -> PlanError:
+    wishes, processes = task.wishes, task.needs.processes
+    if processes > 1:
+        return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} GPUs")
+    if wishes.num_envs and wishes.rollout_length and wishes.minibatch_size:
+        batch, asked = wishes.num_envs * wishes.rollout_length, wishes.minibatch_size
+        near = min(_divisors(batch), key=lambda d: abs(log2(d / asked)))
+        return PlanError(
+            f"{_given(task)}: the minibatch does not divide the {batch} decisions of an update; try {near}"
+        )
+    return PlanError(
+        f"{_given(task)}: no rollout of {MIN_ROLLOUT} to {MAX_ROLLOUT} decisions is divided by this minibatch; "
+        "choose a power of two, or give num_envs, rollout_length and minibatch_size together"
+    )
+
+
+def _too_large(task: Task, candidates: Iterable[Sizes]) -> PlanError:
+    """The error for "nothing fits": the smallest combination, what it needs, its largest part, and what to lower."""
+    smallest = min(candidates, key=lambda sizes: task.excess(task.needs.rows(*sizes)))
+    rows = task.needs.rows(*smallest)
+    where, budget = "host", task.host_budget
+    if total(rows, "host") <= budget:
+        where, budget = "device", task.device_budget
+    largest = max((row for row in rows if row.where == where), key=lambda row: row.bytes)
+    given = _given(task)
+    return PlanError(
+        f"not enough {where} memory: even {', '.join(f'{name}={n}' for name, n in smallest._asdict().items())} "
+        f"needs {total(rows, where) / GB:.2f} GB, and {budget / GB:.2f} GB may be used; "
+        f"most of it is the {largest.name} ({largest.bytes / GB:.2f} GB = {largest.how}); {_REMEDIES[largest.name]}"
+        + (f" (given: {given})" if given else "")
+        + (", or choose an architecture without images" if has_images(task.needs.observations) else "")
+    )

@@ -1,0 +1,38 @@
+"""What is asked of a plan."""
+
+from dataclasses import dataclass, fields
+
+from hardware.profiles import AUTO, PlanError, find_profile
+
+PRECISIONS = ("float32", "bf16")
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asks for.  None leaves the choice to the plan; what is given here is never changed.
+
+    Raises PlanError for a value that no plan can have.
+    """
+
+    total_timesteps: int | None = None  # decisions of the whole run
+    profile: str = AUTO  # a name of hardware.PROFILES, or "auto"
+    num_envs: int | None = None  # environments over all GPUs
+    rollout_length: int | None = None  # decisions per environment and update
+    minibatch_size: int | None = None  # decisions per gradient step, over all GPUs
+    epochs: int | None = None  # passes over the decisions of an update
+    torch_threads: int | None = None
+    simulator_threads: int | None = None  # per process
+    precision: str | None = None  # one of PRECISIONS
+    device: str | None = None  # one of DEVICES
+    learning_rate: float | None = None
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 1:
+                raise PlanError(f"{field.name}={value}: give a whole number of at least 1")
+        for name, value, known in (("precision", self.precision, PRECISIONS), ("device", self.device, DEVICES)):
+            if value not in (None, *known):
+                raise PlanError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        find_profile(self.profile)
