@@ -78,9 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     fuzz.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N (default: %(default)s)")
 
     render = command(_render, "render", "draw a level, the way of a replay, or a sheet of levels (extra: video)")
-    render.add_argument("paths", nargs="+", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
+    render.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     render.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
     render.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
+    render.add_argument("--rulebook", metavar="DIR", help="instead: draw the figures of docs/physics.md into a folder")
     render.add_argument(
         "--count", type=int, default=40, help="levels of a sheet, from all over DIR (default: %(default)s)"
     )
@@ -300,9 +301,11 @@ def _fuzz(arguments) -> int:
 def _render(arguments) -> int:
     from nppsim.pictures import render  # Pillow is an extra
 
-    *level, out = arguments.paths
-    if len(level) != (0 if arguments.sheet else 1):
+    if arguments.rulebook:
+        return _render_rulebook(arguments)
+    if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
+    *level, out = arguments.paths
     if arguments.count < 1:
         raise CommandError(f"--count {arguments.count} must be at least 1")
     _check_picture(out)
@@ -322,6 +325,20 @@ def _render(arguments) -> int:
     except (render.RenderError, ValueError) as error:
         raise CommandError(str(error)) from error
     print(f"{out}: {picture.width} x {picture.height}")
+    return 0
+
+
+def _render_rulebook(arguments: argparse.Namespace) -> int:
+    from nppsim.pictures.rulebook import FIGURES  # Pillow is an extra
+
+    if arguments.paths:
+        raise CommandError(f"--rulebook takes a folder alone; leave out {' '.join(arguments.paths)}")
+    folder = Path(arguments.rulebook)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in FIGURES.items():
+        picture = draw()
+        picture.save(folder / f"{name}.png")
+        print(f"{folder / name}.png: {picture.width} x {picture.height}")
     return 0
 
 

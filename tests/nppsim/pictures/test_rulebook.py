@@ -1,0 +1,65 @@
+"""The figures of docs/physics.md: redrawn, they are the ones in the repository; and what they show is what the tables say."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nppsim.__main__ import main
+from nppsim.levels import tiles
+from nppsim.pictures import rulebook
+
+from places import ROOT
+
+Image = pytest.importorskip("PIL.Image")
+IMAGES = ROOT / "docs" / "images"
+
+
+@pytest.mark.parametrize("name", rulebook.FIGURES)
+def test_a_figure_of_the_rulebook_is_what_the_code_draws_today(name):
+    """If a rule has changed, draw them again: python -m nppsim render --rulebook docs/images."""
+    drawn = np.asarray(rulebook.FIGURES[name](), np.int16)
+    with Image.open(IMAGES / f"{name}.png") as kept:
+        stored = np.asarray(kept.convert("RGB"), np.int16)
+    assert drawn.shape == stored.shape
+    different = (np.abs(drawn - stored).max(axis=2) > 48).mean()
+    assert different < 0.004, "letters may differ a little between versions of the font library, lines may not"
+
+
+def test_every_figure_is_in_the_rulebook_and_says_what_it_shows():
+    page = (ROOT / "docs" / "physics.md").read_text(encoding="utf-8")
+    for name in rulebook.FIGURES:
+        assert page.count(f"](images/{name}.png)") == 1, name
+    assert page.count("![") == len(rulebook.FIGURES)
+
+
+def test_the_command_draws_all_figures_into_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rulebook, "FIGURES", {"push_out": rulebook.draw_push_out})
+    assert main(["render", "--rulebook", str(tmp_path / "new")]) == 0
+    assert "push_out.png: " in capsys.readouterr().out
+    assert (tmp_path / "new" / "push_out.png").stat().st_size > 1000
+    assert main(["render", "some.map", "--rulebook", str(tmp_path)]) == 2
+    assert "leave out some.map" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tile", range(38))
+def test_the_open_side_of_each_surface_is_open_and_the_other_one_solid(tile):
+    mask = tiles.solid_mask(tile, 240)
+
+    def solid(x, y):
+        inside = 0 <= x < 24 and 0 <= y < 24
+        return inside and bool(mask[int(y * 10), int(x * 10)])
+
+    found = rulebook.surfaces(tile)
+    assert bool(found) == (tile != 0)
+    for points, (x, y), (nx, ny) in found:
+        assert math.hypot(nx, ny) == pytest.approx(1)
+        assert not solid(x + 0.5 * nx, y + 0.5 * ny)
+        assert solid(x - 0.5 * nx, y - 0.5 * ny), "one-sided tiles count as full in the mask"
+        assert all(-1e-9 <= value <= 24 + 1e-9 for point in points for value in point)
+
+
+def test_the_pushed_out_ninja_stands_at_its_radius_from_the_corner():
+    before, free, after = rulebook.landing(83, (21, 19, 1))
+    assert free[1] > before[1]
+    assert math.dist(after, (504, 456)) == pytest.approx(10, abs=1e-6)
