@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 import nppsim
+from nppsim import planner
 from nppsim.actions import SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.levels.level import Level
-from nppsim.planner import search as planner
 from nppsim.replays.playback import REPLAY_SET, SUFFIXES, find_files
 from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, to_decisions, to_inputs
 from nppsim.replays.replay_set import ReplaySet

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.planner.search import plan
+from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.workers import worker_pool

@@ -369,7 +369,7 @@ def _generate(arguments) -> int:
 
 
 def _plan(arguments) -> int:
-    from nppsim.planner.search import plan, polish
+    from nppsim.planner import plan, polish
 
     if arguments.budget < 1:
         raise CommandError(f"--budget {arguments.budget} must be at least 1")

@@ -75,9 +75,10 @@ def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_x
     return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
 
 
-def simulate(level: Level, inputs: np.ndarray, completions: bool = True) -> Run:
+def simulate(level: Level | LevelBank, inputs: np.ndarray, completions: bool = True) -> Run:
     """Play ``level`` from its spawn.
 
+    level: or a LevelBank of it alone, if it is compiled already.
     inputs: uint8[frames], N++ input bytes (1 jump, 2 right, 4 left; left wins over right; 8 self-destruct), one a frame.
     completions: with chaser drones and lasers, which the reference simulator leaves out.
     Raises ValueError for inputs that are not one byte a frame.
@@ -88,7 +89,7 @@ def simulate(level: Level, inputs: np.ndarray, completions: bool = True) -> Run:
         raise ValueError(
             f"inputs must be one byte per frame, a vector of whole numbers 0..255; got {inputs.dtype}{list(inputs.shape)}"
         )
-    bank = LevelBank([level], completions)
+    bank = level if isinstance(level, LevelBank) else LevelBank([level], completions)
     compiled = bank.compiled[0]
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
     _, (ninjas, entities, movers) = allocate(1, parts)

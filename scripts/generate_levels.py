@@ -13,7 +13,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.generate.make import GenerateError, count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
 from nppsim.levels.level_set import LevelSet, LevelSetError
-from nppsim.planner.search import par_frames
+from nppsim.planner import par_frames
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

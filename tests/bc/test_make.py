@@ -16,7 +16,7 @@ from bc.demonstrations import DemonstrationError, find_replays, load_demonstrati
 from bc.make import PlannerSettings, make_demonstrations
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.planner.search import par_frames, plan
+from nppsim.planner import par_frames, plan
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 
 from places import ROOT

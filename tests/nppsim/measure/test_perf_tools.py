@@ -19,7 +19,7 @@ from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
 from nppsim.measure import throughput, timing
 from nppsim.measure.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
-from nppsim.planner.search import plan
+from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter

@@ -12,8 +12,9 @@ from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.planner import search as planner
-from nppsim.planner.search import PlannedRun, PlanStart, par_frames, plan, polish, retime
+from nppsim.physics.state import DEAD
+from nppsim.planner import PlannedRun, PlanStart, kernels, par_frames, plan, polish, retime
+from nppsim.planner.search import first_state
 from nppsim.replays.replay import Replay, on_grid
 
 import worlds
@@ -77,7 +78,7 @@ def test_a_start_that_cannot_be_planned_from_is_refused():
     other = worlds.random_level(1)
     with pytest.raises(ValueError, match="another level"):
         plan(other, start=PlanStart.of(simulator, 0))
-    simulator.state.ninja[0]["state"] = planner.DEAD
+    simulator.state.ninja[0]["state"] = DEAD
     with pytest.raises(ValueError, match="end of an episode"):
         plan(level, start=PlanStart.of(simulator, 0))
 
@@ -136,14 +137,14 @@ def test_polish_refuses_a_run_that_does_not_finish():
 
 def cell(states, bank):
     with np.errstate(over="ignore"):
-        return planner._cell(states.ninja[0], states.entities[0], states.movers[0], bank.world, 4)
+        return kernels.cell(states.ninja[0], states.entities[0], states.movers[0], bank.world, 4)
 
 
 def test_cells_tell_many_doors_and_movers_nearby_apart():
     doors = [((20 + 4 * i, worlds.FLOOR), (20 + 4 * i, 30), 0) for i in range(30)]
     drones = [(kinds.ZAP_DRONE, 88, 44, 0, 0), (kinds.ZAP_DRONE, 160, 44, 0, 0)]
     bank = LevelBank([worlds.room(locked_doors=doors, entities=drones)])
-    _, states = planner._first_state(bank, None)
+    _, states = first_state(bank, None)
     locked = np.flatnonzero(bank.compiled[0].entity_type == kinds.LOCKED_DOOR)
     assert len(locked) == 30
     first = cell(states, bank)
@@ -153,9 +154,9 @@ def test_cells_tell_many_doors_and_movers_nearby_apart():
         seen.add(cell(states, bank))
         states.entities[0, door]["closed"] = 1
     assert len(seen) == 31
-    states.movers[0, 1]["x"] += 4 * planner.MOVER_CELL  # too far away to matter
+    states.movers[0, 1]["x"] += 4 * kernels.MOVER_CELL  # too far away to matter
     assert cell(states, bank) == first
-    states.movers[0, 0]["x"] += planner.MOVER_CELL
+    states.movers[0, 0]["x"] += kernels.MOVER_CELL
     assert cell(states, bank) != first
 
 

@@ -1,0 +1,70 @@
+"""Find a run that finishes a level, along the geodesic distance to the exit."""
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.levels.level import Level
+from nppsim.planner.kernels import Taste
+from nppsim.planner.search import (
+    PlannedRun,
+    PlanStart,
+    Search,
+    beam_search,
+    best_first_search,
+    check_numbers,
+    confirmed,
+    first_state,
+)
+
+BEAM_SHARE = 0.3  # of the budget; the best-first search gets the rest
+
+
+def plan(
+    level: Level,
+    frame_skip: int = 4,
+    *,
+    beam: int = 384,
+    budget: int = 5_000_000,
+    seed: int = 0,
+    start: PlanStart | None = None,
+    min_hold: int = 1,
+    noise: float = 12.0,
+) -> PlannedRun | None:
+    """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
+
+    A beam gets 30 % of the budget, the best-first search the rest.
+    beam: states that the beam keeps per decision; the best-first search expands a quarter of that at once.
+    start: the state to plan from instead of the spawn, e.g. ``PlanStart.of(sim, i)``; the run must then end within the
+        level's time limit, counted from the spawn.
+    min_hold: decisions for which an action is held at least (but for the last, which may be cut short).
+    noise: px, random part of the score of a state: with more of it, the runs of different seeds differ more, and are a
+        little longer.
+    The result is a pure function of the arguments, and has been played back: it wins on its last frame.
+    Raises ValueError for a start that is the end of an episode or of another level, and for numbers out of range.
+    """
+    check_numbers(frame_skip=frame_skip, beam=beam, min_hold=min_hold)
+    if not 0.0 <= noise < np.inf:
+        raise ValueError(f"noise must be at least 0 px, and finite; got {noise}")
+    bank = LevelBank([level])
+    rows, first = first_state(bank, start)
+    limit = int(bank.time_limit[0])
+    max_decisions = (limit - int(first.ninja[0]["frame"])) // frame_skip
+    if not bank.reachable[0] or max_decisions < 1:
+        return None
+    rng = np.random.default_rng(seed)
+    taste = Taste(width=beam, noise=float(noise), fill=0.5, momentum=4.0, min_hold=min_hold)
+    search = Search(bank, frame_skip, rows[0], rng, taste)
+    way = beam_search(search, max_decisions, int(BEAM_SHARE * budget))
+    simulated = search.simulated
+    if way is None and simulated < budget:
+        taste = Taste(width=max(beam // 4, 1), noise=min(float(noise), 2.0), fill=8.0, momentum=0.0, min_hold=min_hold)
+        search = Search(bank, frame_skip, rows[0], rng, taste)
+        way = best_first_search(search, limit, budget - simulated)
+        simulated += search.simulated
+    return None if way is None else confirmed(bank, way, start, simulated)
+
+
+def par_frames(level: Level) -> int | None:
+    """Length in frames of the run that ``plan`` finds; None if it finds none: a ``verify`` for ``make_level_set``."""
+    found = plan(level)
+    return None if found is None else found.frames

@@ -1,0 +1,70 @@
+"""Follow the route of a 60 Hz recording so closely that it still finishes with one action per ``frame_skip`` frames."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.levels import kinds
+from nppsim.planner.kernels import ROUTE, Taste
+from nppsim.planner.search import Search, beam_search, first_state
+from nppsim.replays.replay import Replay
+from nppsim.simulate import Run, simulate
+
+SPARE_DECISIONS = 12  # by which the run may be longer than the recording
+
+
+@dataclass(frozen=True)
+class RetimedReplay:
+    """A recording moved onto the decision grid.
+
+    actions: int64[decisions].
+    inputs: uint8[frames], the same as N++ input bytes; the last decision may be cut short.
+    deviation_px: mean distance from the recorded route.
+    run: the inputs played back.
+    """
+
+    actions: np.ndarray
+    inputs: np.ndarray
+    deviation_px: float
+    run: Run
+
+
+def retime(
+    replay: Replay,
+    frame_skip: int = 4,
+    *,
+    beam: int = 96,
+    seed: int = 0,
+    bank: LevelBank | None = None,
+    recorded: Run | None = None,
+) -> RetimedReplay | None:
+    """Put a recording that finishes its level onto the decision grid; None if no run along its route finishes.
+
+    beam: states kept per decision.
+    bank: the replay's level alone, where the caller has compiled it.
+    recorded: the replay played, where the caller has done so.
+    """
+    bank = bank or LevelBank([replay.level])
+    recorded = recorded or simulate(bank, replay.inputs)
+    if recorded.outcome != "won":
+        return None
+    first_row, _ = first_state(bank, None)
+    taste = Taste(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)
+    search = Search(bank, frame_skip, first_row[0], np.random.default_rng(seed), taste, ROUTE)
+    max_decisions = recorded.frames // frame_skip + SPARE_DECISIONS
+    way = beam_search(search, max_decisions, budget=10**12, route=_route(recorded))
+    if way is None:
+        return None
+    run = simulate(bank, way.inputs)
+    common = min(recorded.frames, run.frames)
+    deviation = np.hypot(*(recorded.position[:common] - run.position[:common]).T).mean()
+    return RetimedReplay(way.actions, way.inputs, float(deviation), run)
+
+
+def _route(run: Run) -> np.ndarray:
+    """float64[frames, 5]: x, y, vx, vy and whether a switch was taken, after each frame."""
+    taken = np.zeros(run.frames)
+    for switch in np.flatnonzero(run.entities[:, 0] == kinds.EXIT_SWITCH):
+        taken = np.maximum(taken, 1 - (run.entity_state[:, switch] & 1))
+    return np.column_stack([run.position, run.velocity, taken])
