@@ -5,11 +5,10 @@ and the quotas of every enclosing control group (version 1 and 2) are read, and 
 """
 
 import importlib.util
-import platform
-import re
 from dataclasses import asdict, dataclass
 
-from nppsim.workers import kernel_text, usable_cores, usable_memory
+from nppsim.measure.machine import processor
+from nppsim.workers import usable_cores, usable_memory
 
 GB = 1_000_000_000  # bytes; memory is counted in decimal gigabytes everywhere in this package
 
@@ -51,20 +50,9 @@ class Machine:
 
 def detect() -> Machine:
     """The machine that this process runs on.  Imports torch, if it is installed, to look for GPUs."""
-    cpu, flags = _cpu()
+    cpu, flags = processor()
     total, available = usable_memory()
     return Machine(cpu, usable_cores(), total, available, amx="amx_bf16" in flags, gpus=_gpus())
-
-
-def _cpu() -> tuple[str, set[str]]:
-    """(model name, instruction set flags) of the first CPU; without /proc/cpuinfo no flags are known."""
-    cpuinfo = kernel_text("/proc/cpuinfo") or ""
-    name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    return (
-        name[1].strip() if name else platform.processor() or platform.machine(),
-        set(flags[1].split()) if flags else set(),
-    )
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -223,13 +223,15 @@ def _diff(arguments) -> int:
 
 
 def _bench(arguments) -> int:
-    from nppsim.measure import bench, timing
+    from nppsim.measure import bench
+    from nppsim.measure.machine import machine as this_machine
+    from nppsim.measure.machine import versions
 
     if arguments.themes and not arguments.traces:
         raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
     if arguments.start and (arguments.traces or arguments.levels or arguments.threads):
         raise CommandError("--start measures the start alone: leave out --traces, --levels and --threads")
-    machine = timing.machine() | timing.versions()
+    machine = this_machine() | versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
             seconds = bench.measure_start(folder)

@@ -72,14 +72,20 @@ def _plain(value: object) -> object:
     raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a JSON file")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table whose columns are padded, so that it reads well as plain text; the first column is text."""
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:
+    """A Markdown table whose columns are padded, so that it reads well as plain text.
+
+    align: "l" or "r" for each column; "" means that the first is text (left) and the others are figures (right).
+    """
+    align = align or "l" + "r" * (len(header) - 1)
     cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
-        _, *figures = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        return f"| {' | '.join((row[0].ljust(widths[0]), *figures))} |"
+        columns = zip(row, widths, align, strict=True)
+        return f"| {' | '.join(c.ljust(width) if side == 'l' else c.rjust(width) for c, width, side in columns)} |"
 
-    rule = "|" + "|".join("-" * (width + 1) + ("-" if i == 0 else ":") for i, width in enumerate(widths)) + "|"
-    return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
+    rule = "|".join(
+        "-" * (width + 1) + ("-" if side == "l" else ":") for width, side in zip(widths, align, strict=True)
+    )
+    return "\n".join([line(cells[0]), f"|{rule}|", *map(line, cells[1:])])

@@ -10,6 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
+from nppsim.errors import needed
+
 
 def usable_cores() -> int:
     """Cores that this process may keep busy: affinity, cut to the control groups' quota (rounded down)."""
@@ -24,10 +26,7 @@ def usable_cores() -> int:
 
 def usable_memory() -> tuple[int, int]:
     """(usable, free now) bytes of host memory, within the limits of the control groups (containers)."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    meminfo = kernel_text("/proc/meminfo") or ""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    available = int(found[1]) * 1024 if found else total
+    total, available = _host_memory()
     for folder in control_groups("memory"):
         limit, used = _memory_limit(folder)
         if limit is not None:
@@ -73,14 +72,21 @@ def control_groups(
     return folders
 
 
+def _host_memory() -> tuple[int, int]:
+    """(all, free now) bytes of memory of the whole machine."""
+    kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB", kernel_text("/proc/meminfo") or "", re.MULTILINE))
+    if "MemAvailable" in kilobytes:
+        return int(kilobytes["MemTotal"]) * 1024, int(kilobytes["MemAvailable"]) * 1024
+    memory = needed("psutil", "train").virtual_memory()  # macOS, Windows
+    return memory.total, memory.available
+
+
 def _cpu_quota(folder: Path) -> float | None:
     """Cores allowed by this control group; None without a quota."""
-    version2 = kernel_text(folder / "cpu.max")
-    if version2 is not None:
-        quota, period = version2.split()
-        return None if quota == "max" else int(quota) / int(period)
-    quota, period = kernel_text(folder / "cpu.cfs_quota_us"), kernel_text(folder / "cpu.cfs_period_us")
-    return int(quota) / int(period) if quota and period and int(quota) > 0 else None
+    version1 = kernel_text(folder / "cpu.cfs_quota_us"), kernel_text(folder / "cpu.cfs_period_us")
+    version2 = (kernel_text(folder / "cpu.max") or "").split()
+    quota, period = version2 or version1
+    return int(quota) / int(period) if quota and period and quota not in ("max", "-1") else None
 
 
 def _memory_limit(folder: Path) -> tuple[int | None, int]:

@@ -21,6 +21,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.levels.level import LevelError
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from nppsim.measure import throughput
+from nppsim.measure.machine import conditions
 from nppsim.measure.timing import POOR, TimingError
 from nppsim.measure.workload import Settings, Workload, generated_levels, random_levels, random_play, recorded_play
 from nppsim.replays.replay import ReplayError
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     work = workload(arguments)
     baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
-    now = {"machine": throughput.timing.machine(), "versions": throughput.timing.versions(), "settings": work.key}
+    now = conditions() | {"settings": work.key}
     for name, baseline in baselines.items():  # before minutes are spent on it
         throughput.check_comparable(now, baseline, name)
     print(

@@ -15,7 +15,7 @@ from pathlib import Path
 from nppsim.files import write_json
 from nppsim.generate import FAMILIES
 from nppsim.levels.level import Level, LevelError
-from nppsim.measure import timing
+from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import profile_rows, side_by_side
 from nppsim.measure.timing import TimingError
 from nppsim.measure.workload import Settings, random_levels, random_play
@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace) -> list[str]:
         Settings(), envs=arguments.envs, threads=arguments.threads, warmup=arguments.warmup, seed=arguments.seed,
         rounds=ROUNDS, iterations=arguments.steps // ROUNDS,
     )  # fmt: skip
-    machine, versions = timing.machine(), timing.versions()
+    here = conditions()
+    machine, versions = here["machine"], here["versions"]
     print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
     print(f"{settings.envs} environments, {settings.threads} threads, {settings.warmup:,} + {arguments.steps:,} steps")
     skipped, stored = [], {}
@@ -102,8 +103,7 @@ def run(arguments: argparse.Namespace) -> list[str]:
         print(f"skipped: {what}")
     print(f"\n{len(stored)} of {len(CONFIGURATIONS)} configurations profiled, {len(skipped)} skipped")
     if arguments.json:
-        facts = {"machine": machine, "versions": versions, "build": timing.build(), "skipped": skipped}
-        write_json(arguments.json, facts | {"configurations": stored})
+        write_json(arguments.json, here | {"skipped": skipped, "configurations": stored})
         print(f"written: {arguments.json}")
     return skipped
 

@@ -26,10 +26,11 @@ from nppsim.levels.kinds import MINE, MOVERS, TOGGLE_MINE
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure.kernels import advance, start_all
-from nppsim.measure.timing import calibrate, machine, rate_of
+from nppsim.measure.timing import calibrate, rate_of
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.verify import cases
+from nppsim.workers import usable_cores
 
 NUM_ENVS = 1024  # environments stepped together: enough to make the cost of a call, and of waiting for a thread, small
 PHYSICS_ENVS, PHYSICS_FRAMES = 256, 200  # environments, and frames of each, in one call of the physics kernel
@@ -96,8 +97,8 @@ def benchmark(
     """
     if rounds < 1 or not seconds > 0:
         raise ValueError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
-    if not all(1 <= count <= machine()["cores"] for count in threads):
-        raise ValueError(f"threads={list(threads)}: this machine has cores for 1..{machine()['cores']}")
+    if not all(1 <= count <= usable_cores() for count in threads):
+        raise ValueError(f"threads={list(threads)}: this machine has cores for 1..{usable_cores()}")
     calibrate()  # compiled
     for count in threads:
         workloads = {**_physics(plays, count), **_simulator(plays, count)}

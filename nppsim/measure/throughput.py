@@ -21,7 +21,7 @@ import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.files import table
-from nppsim.measure import timing
+from nppsim.measure.machine import conditions, differences
 from nppsim.measure.timing import (
     Estimate,
     Summary,
@@ -104,9 +104,7 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
         "version": VERSION,
         "phase": phase,
         "date": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
-        "machine": timing.machine(),
-        "versions": timing.versions(),
-        "build": timing.build(),
+        **conditions(),
         "settings": workload.key,
         "coverage": workload.coverage,
         "decisions_per_round": decisions,
@@ -237,7 +235,7 @@ class BaselineComparison:
 
 def check_comparable(result: Mapping, baseline: Mapping, name: str) -> None:
     """Raise TimingError, naming every difference, unless machine, versions and settings agree."""
-    different = timing.differences({part: result[part] for part in KEY}, baseline)
+    different = differences({part: result[part] for part in KEY}, baseline)
     if different:
         raise TimingError(
             f"{name} cannot be compared: {'; '.join(different)}. Measure it again under the same conditions"

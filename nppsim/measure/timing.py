@@ -10,18 +10,12 @@ A time belongs to a machine, to library versions and to settings: times are comp
 (``differences``).  The build, digest and commit of the sources, may differ: it is what one compares.
 """
 
-import os
-import platform
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-from nppsim import _cache
 from nppsim.errors import UserError
 from nppsim.measure.kernels import spin
 
@@ -174,53 +168,3 @@ def _python_loop(n: int) -> int:
         x = (x * 1103515245 + 12345) & 0x7FFFFFFF
     assert x
     return n
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What a time belongs to
-
-
-def machine() -> dict[str, str | int]:
-    """The machine: model of the processor, usable cores, operating system."""
-    cpu = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {"cpu": cpu, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
-
-
-def versions() -> dict[str, str]:
-    """Python and the libraries that compile or run the kernels."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("numba", "numpy", "llvmlite")}
-
-
-def build() -> dict[str, str]:
-    """The sources: digest of what is compiled and, in a git checkout, commit and number of changed files."""
-    return {"source_digest": _cache.source_digest()} | git_state()
-
-
-def git_state() -> dict[str, str]:
-    """Commit of the sources and the number of files changed since; empty where they are no git checkout."""
-
-    def git(*arguments):
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    commit = git("rev-parse", "HEAD")
-    return {"commit": commit, "changed_files": str(len(git("status", "--porcelain").splitlines()))} if commit else {}
-
-
-def differences(ours: Mapping[str, Mapping], theirs: Mapping[str, Mapping]) -> list[str]:
-    """In words, every value in which two records disagree; both: part ("machine", "settings", ...) -> name -> value."""
-    found = []
-    for part in ours:
-        here, there = ours[part], theirs.get(part, {})
-        for name in dict.fromkeys((*here, *there)):
-            if here.get(name) != there.get(name):
-                found.append(
-                    f"{part}: {name} is {here.get(name, 'not given')} here and {there.get(name, 'not given')} there"
-                )
-    return found

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.files import table, write_json
-from nppsim.measure import timing
+from nppsim.measure import machine, timing
 from nppsim.measure.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
 from rl.config import ConfigError, ExperimentConfig, resolve
 from rl.events import Scalars, read_scalars
@@ -103,8 +103,8 @@ def _settle(plan: ABSettings, folder: Path) -> None:
     """Write what is compared, or check that it is what was begun here; seeds may be added or left out."""
     record = {
         "plan": {name: list(getattr(plan, name)) for name in ("a", "b", "common")},
-        "machine": timing.machine(),
-        "versions": timing.versions(),
+        "machine": machine.machine(),
+        "versions": machine.versions(),
         "build": {"sources": _sources()},
     }
     file = folder / PLAN
@@ -113,7 +113,7 @@ def _settle(plan: ABSettings, folder: Path) -> None:
             raise ConfigError(f"--out {folder} holds runs, but no {PLAN}; choose another folder")
         write_json(file, record)
         return
-    different = timing.differences(record, json.loads(file.read_text(encoding="utf-8")))
+    different = machine.differences(record, json.loads(file.read_text(encoding="utf-8")))
     if different:
         raise ConfigError(f"--out {folder} was begun otherwise: {'; '.join(different)}. Choose another folder")
 

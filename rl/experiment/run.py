@@ -29,7 +29,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, check_disjoint
-from nppsim.measure.timing import git_state
+from nppsim.measure.machine import git_state
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ConfigError, ExperimentConfig
 from rl.curriculum import make_sampler

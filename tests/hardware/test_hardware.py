@@ -22,9 +22,7 @@ from hardware.__main__ import main
 from hardware.detect import GB
 from hardware.memory import observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
-from nppsim import workers
 from nppsim.observe import layout
-from nppsim.workers import control_groups
 
 LAPTOP = Machine("Xeon", 2, 25 * GB, 20 * GB, amx=True)
 A100 = Gpu("A100-80GB", 80 * GB, bf16=True)
@@ -303,47 +301,6 @@ def test_this_machine_is_detected():
     assert 0 < machine.available_bytes <= machine.memory_bytes
     assert machine.cpu in machine.name
     assert machine.present
-
-
-@pytest.mark.parametrize(
-    ("membership", "files", "cores", "memory"),
-    [
-        ("0::/job/task\n", {"job/cpu.max": "150000 100000", "job/memory.max": "3000000000"}, 1, 3_000_000_000),
-        ("0::/job\n", {"job/cpu.max": "max 100000", "job/memory.max": "max"}, None, None),
-        (
-            "4:memory:/job\n1:cpu,cpuacct:/job\n0::/\n",
-            {
-                "cpu,cpuacct/job/cpu.cfs_quota_us": "200000",
-                "cpu,cpuacct/job/cpu.cfs_period_us": "100000",
-                "memory/job/memory.limit_in_bytes": "2000000000",
-            },
-            2,
-            2_000_000_000,
-        ),
-        (
-            "1:cpu:/job\n0::/\n",
-            {"cpu/job/cpu.cfs_quota_us": "-1", "cpu/job/cpu.cfs_period_us": "100000"},
-            None,
-            None,
-        ),
-    ],
-)
-def test_control_groups_limit_cores_and_memory(tmp_path, monkeypatch, membership, files, cores, memory):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    (tmp_path / "self").write_text(membership)
-
-    def simulated(controller):
-        return control_groups(controller, proc=tmp_path / "self", root=tmp_path)
-
-    module = workers
-    monkeypatch.setattr(module, "control_groups", simulated)
-    monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    monkeypatch.setattr(module.os, "sysconf", lambda name: 10**6)  # a million pages of a million bytes
-    machine = detect()
-    assert machine.cores == (64 if cores is None else cores)
-    assert machine.memory_bytes == (10**12 if memory is None else memory)
 
 
 # --- the command line ---
