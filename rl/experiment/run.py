@@ -43,7 +43,7 @@ from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
 from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import PHASES, BatchPPO
-from rl.train.probe import update_probe
+from rl.train.probe import UpdateProbe
 from rl.train.vec_env import BatchVecEnv
 from rl.upload import Uploader
 
@@ -190,10 +190,10 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
     torch.manual_seed(seed)
     wishes = config.hardware.wishes(config.ppo.total_timesteps)
     first = hardware.plan(architecture.observations, wishes, machine=machine)  # the device and precision to measure on
-    memory, seconds = update_probe(name, first.device, first.precision)
-    on_cpu = torch.device(first.device).type == "cpu"
+    probe = UpdateProbe(name, first.device, first.precision)
+    threads = probe.seconds if torch.device(first.device).type == "cpu" else None
     plan = hardware.plan(
-        architecture.observations, wishes, machine=machine, probe=memory, thread_probe=seconds if on_cpu else None
+        architecture.observations, wishes, machine=machine, probe=probe.peak_bytes, thread_probe=threads
     )
     log(f"\n{name}, {condition}, seed {seed}\n{plan}")
     torch.set_num_threads(plan.torch_threads)
@@ -246,9 +246,7 @@ def train_one(config, data, suites, machine, name, condition, seed, root: Path, 
             [TensorBoardOutputFormat(str(folder / "tensorboard")), CSVOutputFormat(str(folder / "progress.csv"))],
         )
     )
-    monitor = TrainingMonitor(
-        config, root, folder, suites.get(architecture.observations, periodic=True), plan, uploader, log
-    )
+    monitor = TrainingMonitor(config, root, folder, suites.get(architecture.observations, periodic=True), uploader, log)
     if config.resume_from is not None:
         monitor.resume(ppo)
     try:

@@ -1,37 +1,16 @@
-"""The networks: which observations they read, and the encoders that turn those into features.
+"""The architectures: which observations each network reads, and the sizes of its parts.
 
-An ``Encoder`` takes raw observations (see ``nppsim.observe.layout``), normalises them with frozen statistics and
-returns one feature vector.  Every layer exists after ``__init__`` (a layer that appears with the first batch is
-missing from the optimiser), and there is neither BatchNorm nor dropout: rollout and update must see one function.
+This table is the only one: flags, the hardware plan and the networks themselves (``rl.policy.networks``) read it.
 """
 
-import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
-import torch
-import torch.nn.functional as F
-from gymnasium import spaces
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from torch import nn
-
-from nppsim.errors import UserError
+from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics, StatisticsError
-
-PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear and ByteConv2d, nowhere else
-CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not drown the others
-PATCH = 4  # pixels per side of the patches that the image encoders start from
 
 
 class ArchitectureError(UserError, ValueError):
     """An architecture name that is unknown or not built yet."""
-
-
-class ObservationError(UserError, ValueError):
-    """An observation that does not fit the network: key missing, wrong shape or dtype."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +74,8 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 _GRAPH = "it reads the graph observation"
 _STACKED = "it stacks frames"
-_LATER = {
+# Names of the predecessor's architectures that this project does not have yet, and why.
+LATER = {
     "full_hgt": _GRAPH,
     "simplified_hgt": _GRAPH,
     "gat": _GRAPH,
@@ -116,267 +96,10 @@ def get_architecture(name: str) -> Architecture:
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     available = ", ".join(ARCHITECTURES)
-    if name in _LATER:
+    if name in LATER:
         raise ArchitectureError(
-            f"architecture {name!r} is not built yet: {_LATER[name]}, and graph architectures and frame stacking come "
+            f"architecture {name!r} is not built yet: {LATER[name]}, and graph architectures and frame stacking come "
             f"in a later version; available now: {available}"
         )
-    near = difflib.get_close_matches(name, [*ARCHITECTURES, *_LATER], n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ArchitectureError(f"unknown architecture {name!r}; {hint}available: {available}")
-
-
-def compute_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 inside an autocast region of that device, else float32."""
-    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
-
-
-class NormalizeObservations(nn.Module):
-    """First layer: all float keys side by side, centred, divided and cut off at +-10.
-
-    The buffers are frozen (no gradient, no running update) and part of the state dict: ``mean``, ``std`` and
-    ``divisor`` float64[D], ``count`` int64 and ``fingerprint`` uint8[16] (hex digits of the layout).  Until
-    ``set_statistics`` or a state dict fills them, ``forward`` raises.
-
-    Input: {key: float32[N, *shape]}.  Output: float32[N, D], D components in layout order; ``columns[key]`` is the
-    slice of a key.
-    """
-
-    def __init__(self, keys: tuple[str, ...]):
-        super().__init__()
-        self.keys = keys
-        self.float_keys = tuple(key for key in keys if layout.SPECS[key].dtype == "float32")
-        self.columns: dict[str, slice] = {}
-        stop = 0
-        for key in self.float_keys:
-            start, stop = stop, stop + int(np.prod(layout.SPECS[key].shape))
-            self.columns[key] = slice(start, stop)
-        self.size = stop
-        # NaN until filled: whoever gets around the check in forward() sees NaN and not a plausible number.
-        for name in ("mean", "std", "divisor"):
-            self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("fingerprint", _digits(layout.fingerprint(keys)))
-        self._filled = False
-
-    @property
-    def statistics(self) -> ObservationStatistics | None:
-        """The statistics in the buffers, or None before they are filled."""
-        if not self._filled:
-            return None
-        fields = {}
-        for field in ("mean", "std"):
-            values = getattr(self, field).cpu().numpy()
-            fields[field] = {key: values[self.columns[key]].reshape(layout.SPECS[key].shape) for key in self.float_keys}
-        return ObservationStatistics.from_dict(
-            {"keys": self.keys, "fingerprint": layout.fingerprint(self.keys), "count": int(self.count), **fields}
-        )
-
-    def set_statistics(self, statistics: ObservationStatistics) -> None:
-        """Fill the buffers.  StatisticsError: other layout or fewer than 2 samples."""
-        statistics.require(layout.fingerprint(self.keys), "the network")
-        for field in ("mean", "std", "divisor"):
-            values = getattr(statistics, field)
-            flat = np.concatenate([values[key].reshape(-1) for key in self.float_keys])
-            getattr(self, field).copy_(torch.from_numpy(flat))
-        self.count.fill_(statistics.count)
-        self._filled = True
-
-    def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        if not self._filled:
-            raise StatisticsError(
-                "the policy has no observation statistics yet: pass statistics=... to it, or call set_statistics() "
-                "with statistics of the demonstrations (of random play where there are none)"
-            )
-        raw = torch.cat([observations[key].flatten(1) for key in self.float_keys], dim=1)
-        return ((raw - self.mean.float()) / self.divisor.float()).clamp_(-CLAMP, CLAMP)
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        stored = state_dict.get(prefix + "fingerprint")
-        if stored is not None and not torch.equal(stored.cpu(), self.fingerprint.cpu()):
-            raise StatisticsError(
-                f"these weights were trained on observation layout {_text(stored)}, this network reads layout "
-                f"{_text(self.fingerprint)} ({', '.join(self.keys)}): train again, or use the version of the project "
-                f"that wrote them"
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        self._filled = bool(self.count >= 2)
-
-
-def _digits(fingerprint):
-    return torch.tensor(list(fingerprint.encode()), dtype=torch.uint8)
-
-
-def _text(digits):
-    return bytes(digits.tolist()).decode("ascii", "replace")
-
-
-class ByteLinear(nn.Linear):
-    """A linear layer for uint8 input: the same as ``linear(x / 255)``.
-
-    The weights are scaled, not the pixels: bytes are exact in bfloat16, and a batch has many more pixels than the
-    layer has weights (dividing the pixels took a tenth of the time of an update).
-    """
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return F.linear(pixels.to(compute_dtype(pixels.device)), self.weight * PIXEL_SCALE, self.bias)
-
-
-class ByteConv2d(nn.Conv2d):
-    """A convolution for uint8 input [N, C, H, W]: the same as ``conv(x / 255)``; see ByteLinear."""
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        pixels = pixels.to(compute_dtype(pixels.device))
-        return F.conv2d(pixels, self.weight * PIXEL_SCALE, self.bias, self.stride)
-
-
-def patches(image: torch.Tensor) -> torch.Tensor:
-    """Space to depth: uint8[N, H, W] to uint8[N, 16, H/4, W/4], channels last in memory; H and W are multiples of 4.
-
-    No pixel is lost (pooling would), and convolutions over 16 channels run on the CPU's matrix units where those over
-    one do not.  Four neighbouring bytes are moved as one int32, which makes it nine times as fast.
-    """
-    n, height, width = image.shape
-    words = image.contiguous().view(torch.int32).view(n, height // PATCH, PATCH, width // PATCH)
-    words = words.transpose(2, 3).contiguous()
-    return words.view(torch.uint8).view(n, height // PATCH, width // PATCH, PATCH * PATCH).permute(0, 3, 1, 2)
-
-
-class ImageCNN(nn.Module):
-    """Three 3x3 convolutions over 4x4 patches and a linear layer: uint8[N, H, W, 1] (or [N, 1, H, W]) to [N, size]."""
-
-    def __init__(self, shape: tuple[int, int], strides: tuple[int, int, int], size: int):
-        super().__init__()
-        self.shape = shape
-        self.convolutions = nn.Sequential(
-            ByteConv2d(PATCH * PATCH, 16, 3, strides[0]),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, strides[1]),
-            nn.ReLU(),
-            nn.Conv2d(32, 32, 3, strides[2]),
-            nn.ReLU(),
-        )
-        height, width = (side // PATCH for side in shape)
-        for stride in strides:
-            height, width = (height - 3) // stride + 1, (width - 3) // stride + 1
-        self.linear = nn.Linear(32 * height * width, size)
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        cells = self.convolutions(patches(image.reshape(len(image), *self.shape)))
-        return F.relu(self.linear(cells.flatten(1)))
-
-
-class PlayerFrameCNN(ImageCNN):
-    """The 84x84 frame around the ninja; its last grid is 7x7 cells."""
-
-    def __init__(self, size: int):
-        super().__init__(layout.SPECS["player_frame"].shape[:2], (1, 2, 1), size)
-
-
-class GlobalViewCNN(ImageCNN):
-    """The 176x100 view of the whole level; its last grid is 8x3 cells."""
-
-    def __init__(self, size: int):
-        super().__init__(layout.SPECS["global_view"].shape[:2], (2, 2, 1), size)
-
-
-class SurroundingsMLP(nn.Module):
-    """One layer over all cells of the local map: uint8[N, 3, 19, 19] to [N, size]."""
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.linear = ByteLinear(int(np.prod(layout.SPECS["surroundings"].shape)), size)
-
-    def forward(self, cells: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.linear(cells.flatten(1)))
-
-
-class VectorMLP(nn.Module):
-    """MLP over some columns of the normalised vectors: float32[N, D] to [N, sizes[-1]]."""
-
-    def __init__(self, columns: slice, sizes: tuple[int, ...]):
-        super().__init__()
-        self.columns = columns
-        self.layers = mlp(columns.stop - columns.start, sizes)
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        return self.layers(vectors[:, self.columns])
-
-
-def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
-    """Linear and ReLU, once per size."""
-    layers = []
-    for before, size in pairwise((inputs, *sizes)):
-        layers += [nn.Linear(before, size), nn.ReLU()]
-    return nn.Sequential(*layers)
-
-
-class Encoder(BaseFeaturesExtractor):
-    """Raw observations to features [N, architecture.fusion[-1]]: normaliser, one branch per modality, fusion.
-
-    architecture: a name in ARCHITECTURES (a string, so that Stable-Baselines3 archives stay readable).
-    ObservationError: the observation space, or later a batch, lacks a key or has a wrong shape or dtype.
-    """
-
-    def __init__(self, observation_space: spaces.Dict, architecture: str):
-        chosen = get_architecture(architecture)
-        super().__init__(observation_space, features_dim=chosen.fusion[-1])
-        self.keys = chosen.observations
-        check_space(observation_space, self.keys)
-        self.normalize = NormalizeObservations(self.keys)
-        self.vectors = nn.ModuleList(VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors)
-        images = {"player_frame": PlayerFrameCNN, "global_view": GlobalViewCNN, "surroundings": SurroundingsMLP}
-        self.images = nn.ModuleDict(
-            {key: make(getattr(chosen, key)) for key, make in images.items() if getattr(chosen, key)}
-        )
-        width = sum(sizes[-1] for _, sizes in chosen.vectors) + sum(getattr(chosen, key) for key in self.images)
-        self.fusion = mlp(width, chosen.fusion)
-
-    def _columns(self, keys):
-        slices = [self.normalize.columns[key] for key in keys]
-        for left, right in pairwise(slices):
-            if left.stop != right.start:
-                raise ArchitectureError(f"vectors {', '.join(keys)} are not neighbours in the observation layout")
-        return slice(slices[0].start, slices[-1].stop)
-
-    def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        check_batch(observations, self.keys)
-        vectors = self.normalize(observations)
-        branches = [branch(vectors) for branch in self.vectors]
-        branches += [branch(observations[key]) for key, branch in self.images.items()]
-        return self.fusion(torch.cat(branches, dim=1))
-
-
-def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:
-    """ObservationError unless ``space`` is a Dict with these keys in the shapes and dtypes of the layout."""
-    if not isinstance(space, spaces.Dict):
-        raise ObservationError(f"the policy needs a Dict observation space, got {type(space).__name__}")
-    missing = [key for key in keys if key not in space.spaces]
-    if missing:
-        names = ", ".join(layout.SPECS[key].name for key in missing)
-        raise ObservationError(
-            f"the environment does not compute {', '.join(missing)}; it has {', '.join(space.spaces)}: add {names} to "
-            f"its observations"
-        )
-    for key in keys:
-        _check(key, space[key].shape, str(space[key].dtype))
-
-
-def check_batch(observations: Mapping[str, torch.Tensor], keys: tuple[str, ...]) -> None:
-    """ObservationError unless every key is there, raw, with a leading batch axis; arrays or tensors."""
-    for key in keys:
-        if key not in observations:
-            raise ObservationError(f"observation lacks {key}; it has {', '.join(observations) or 'nothing'}")
-        values = observations[key]
-        _check(key, tuple(values.shape[1:]), str(values.dtype).removeprefix("torch."))
-
-
-def _check(key, shape, dtype):
-    spec = layout.SPECS[key]
-    # One channel first is the same memory as one channel last; Stable-Baselines3 reorders images on its own.
-    channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    if shape not in (spec.shape, channel_first):
-        raise ObservationError(f"{key} has shape {shape} per observation, expected {spec.shape}")
-    if dtype != spec.dtype:
-        hint = " (raw bytes: the network scales them itself)" if spec.dtype == "uint8" else ""
-        raise ObservationError(f"{key} has dtype {dtype}, expected {spec.dtype}{hint}")
+    near = did_you_mean(name, [*ARCHITECTURES, *LATER], cutoff=0.4)
+    raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}")

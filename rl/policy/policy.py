@@ -6,22 +6,25 @@ It takes raw observations.  Stable-Baselines3's own preprocessing (which turns u
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import nn
 
 from hardware import PRECISIONS
+from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from rl.policy.architectures import Encoder, ObservationError, check_batch, get_architecture
+from rl.policy.architectures import get_architecture
+from rl.policy.networks import Encoder, ObservationError, check_batch
 
-NUM_ACTIONS = 6
+Item = TypeVar("Item", torch.Tensor, np.ndarray)
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
 
@@ -36,6 +39,8 @@ class NppPolicy(ActorCriticPolicy):
         with them logits and values, stay float32 either way.
     Errors: ArchitectureError, ObservationError, StatisticsError, ValueError (precision, gSDE).
     """
+
+    features_extractor: Encoder
 
     def __init__(
         self,
@@ -65,19 +70,13 @@ class NppPolicy(ActorCriticPolicy):
             optimizer_class=torch.optim.Adam,
             optimizer_kwargs=dict(ADAM),
         )
-        # Stable-Baselines3 registers the one encoder under three names; the state dict shall hold each tensor once.
-        del self._modules["pi_features_extractor"], self._modules["vf_features_extractor"]
+        # Stable-Baselines3 registers the one encoder under three names; the state dict must hold each tensor once.
+        for name in ("pi_features_extractor", "vf_features_extractor"):
+            del self._modules[name]
+            self.__dict__[name] = self.features_extractor
         self.precision = precision
         if statistics is not None:
             self.set_statistics(statistics)
-
-    @property
-    def pi_features_extractor(self) -> Encoder:
-        return self.features_extractor
-
-    @property
-    def vf_features_extractor(self) -> Encoder:
-        return self.features_extractor
 
     @property
     def architecture(self) -> str:
@@ -126,7 +125,7 @@ class NppPolicy(ActorCriticPolicy):
         with self._autocast():
             return self.features_extractor(observations).float()
 
-    def _autocast(self):
+    def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -153,41 +152,40 @@ class NppPolicy(ActorCriticPolicy):
 
     # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
 
-    def forward(
-        self, obs: Mapping[str, torch.Tensor], deterministic: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
-        logits, values = self.logits_and_values(obs)
+        logits, values = self.logits_and_values(_dictionary(obs))
         distribution = self.action_dist.proba_distribution(action_logits=logits)
         actions = distribution.get_actions(deterministic=deterministic)
         return actions, values[:, None], distribution.log_prob(actions)
 
     def evaluate_actions(
-        self, obs: Mapping[str, torch.Tensor], actions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, obs: PyTorchObs, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Values float32[N, 1], log-probabilities of ``actions`` float32[N] and entropy in nats float32[N]."""
-        logits, values = self.logits_and_values(obs)
+        logits, values = self.logits_and_values(_dictionary(obs))
         distribution = self.action_dist.proba_distribution(action_logits=logits)
         return values[:, None], distribution.log_prob(actions), distribution.entropy()
 
-    def get_distribution(self, obs: Mapping[str, torch.Tensor]) -> Distribution:
-        return self.action_dist.proba_distribution(action_logits=self.logits_and_values(obs)[0])
+    def get_distribution(self, obs: PyTorchObs) -> Distribution:
+        return self.action_dist.proba_distribution(action_logits=self.logits_and_values(_dictionary(obs))[0])
 
-    def predict_values(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        return self.logits_and_values(obs)[1][:, None]
+    def predict_values(self, obs: PyTorchObs) -> torch.Tensor:
+        return self.logits_and_values(_dictionary(obs))[1][:, None]
 
-    def extract_features(self, obs: Mapping[str, torch.Tensor], features_extractor: Any = None) -> torch.Tensor:
-        return self.features(obs)
+    def extract_features(
+        self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor | None = None
+    ) -> torch.Tensor:
+        return self.features(_dictionary(obs))
 
-    def obs_to_tensor(self, observation: Mapping[str, np.ndarray]) -> tuple[dict[str, torch.Tensor], bool]:
+    def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
         """For ``predict``: tensors with a batch axis, and whether the observation had one."""
-        if not isinstance(observation, Mapping):
-            raise ObservationError(f"the policy reads a dict of observations, got {type(observation).__name__}")
-        arrays = {key: np.asarray(value) for key, value in observation.items() if key in self.observations}
+        given = _dictionary(observation)
+        arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
         vectorized = any(array.ndim > len(layout.SPECS[key].shape) for key, array in arrays.items())
-        return self.to_tensors(
-            arrays if vectorized else {key: array[None] for key, array in arrays.items()}
-        ), vectorized
+        if not vectorized:
+            arrays = {key: array[None] for key, array in arrays.items()}
+        return self.to_tensors(arrays), vectorized
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {
@@ -240,26 +238,9 @@ def build_policy(
     return policy.to(device)
 
 
-@torch.no_grad()
-def greedy_agreement(policy: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
-    """Share (0 to 1) of observations for which the most likely action in bf16 is that in float32."""
-    before = policy.precision
-    actions = []
-    try:
-        for policy.precision in PRECISIONS:
-            actions.append(policy.act(obs, deterministic=True))
-    finally:
-        policy.precision = before
-    return float(np.mean(actions[0] == actions[1]))
-
-
-def check_optimiser_coverage(policy: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
-    """Number of trainable tensors, all of which the optimiser holds, and no others; RuntimeError lists deviations.
-
-    optimizer: default ``policy.optimizer``.
-    """
-    optimizer = policy.optimizer if optimizer is None else optimizer
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+def check_optimiser_coverage(policy: NppPolicy) -> None:
+    """RuntimeError unless ``policy.optimizer`` holds every trainable tensor, and no others."""
+    held = {id(parameter) for group in policy.optimizer.param_groups for parameter in group["params"]}
     trainable = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
     missing = [name for name, parameter in trainable.items() if id(parameter) not in held]
     foreign = len(held) - (len(trainable) - len(missing))
@@ -268,4 +249,10 @@ def check_optimiser_coverage(policy: nn.Module, optimizer: torch.optim.Optimizer
             f"the optimiser does not fit the policy: it lacks {', '.join(missing) or 'nothing'} and holds {foreign} "
             f"tensors that are not trainable here: make it after all layers exist, from policy.parameters()"
         )
-    return len(trainable)
+
+
+def _dictionary(observations: Item | dict[str, Item]) -> dict[str, Item]:
+    """The same, known to be a dictionary: Stable-Baselines3 has policies that read one array, too."""
+    if not isinstance(observations, dict):
+        raise ObservationError(f"the policy reads a dict of observations, got {type(observations).__name__}")
+    return observations

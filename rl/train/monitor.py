@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,15 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
-from hardware import Plan
 from rl.config import ExperimentConfig
 from rl.events import require_tags
 from rl.judge.evaluation import EarlyStopping, EvaluationSuite
 from rl.judge.results import ALL, aggregate
 from rl.policy import checkpoint
-from rl.train.ppo import DivergedError
-from rl.upload import UploadError
+from rl.policy.policy import NppPolicy
+from rl.train.ppo import BatchPPO, DivergedError
+from rl.train.rollout import TensorRolloutBuffer
+from rl.upload import Uploader, UploadError
 
 REQUIRED_TAGS = (
     *(f"train/{name}" for name in ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl")),
@@ -31,23 +33,35 @@ PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 class TrainingMonitor(BaseCallback):
     """Watches one training run.
 
-    root: the experiment's folder; folder: of this run.  suite: what is played every ``eval_freq`` decisions.
+    config: of the experiment.
+    root: the experiment's folder, which is uploaded.
+    folder: of this run.
+    suite: what is played every ``eval_freq`` decisions.
+    uploader: None where nothing is uploaded.
+    log: receives lines for people.
     events: what happened, in words and numbers.
     Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
+    model: BatchPPO
+    _bar: tqdm
+
     def __init__(
-        self, config: ExperimentConfig, root: Path, folder: Path, suite: EvaluationSuite, plan: Plan, uploader, log
+        self,
+        config: ExperimentConfig,
+        root: Path,
+        folder: Path,
+        suite: EvaluationSuite,
+        uploader: Uploader | None,
+        log: Callable[[str], None],
     ):
         super().__init__()
-        self.config, self.folder, self.suite, self.plan, self.uploader, self.log = (
-            config,
-            folder,
-            suite,
-            plan,
-            uploader,
-            log,
-        )
+        self.config = config
+        self.root = root
+        self.folder = folder
+        self.suite = suite
+        self.uploader = uploader
+        self.log = log
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self._periodic = {
@@ -57,10 +71,9 @@ class TrainingMonitor(BaseCallback):
         }
         self._next = {name: period for name, (period, _) in self._periodic.items()}
         self._stop = False
-        self._bar = None
         self._printed = 0.0
         self._checked = False
-        self._first_rollout_began = time.monotonic()
+        self._updates_before = 0
 
     def _on_training_start(self) -> None:
         self._updates_before = self.model.updates  # those of an interrupted run that goes on
@@ -108,25 +121,15 @@ class TrainingMonitor(BaseCallback):
         ppo = self.model
         ppo.logger.dump(step=self.num_timesteps)
         require_tags(self.folder / "tensorboard", REQUIRED_TAGS)
-        silent = [name for name, p in ppo.policy.named_parameters() if p.requires_grad and not _learned(p)]
-        if silent and not ppo.critic_only:
-            raise DivergedError(
-                f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be"
-            )
-        normalize = ppo.policy.features_extractor.normalize
-        with torch.no_grad():
-            inputs = normalize({key: ppo.rollout_buffer.flat_obs(key) for key in normalize.float_keys})
-        mean = inputs.mean(dim=0).abs().max().item()
-        if mean > MAX_INPUT_MEAN:
-            raise DivergedError(
-                f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
-                "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"
-            )
+        if not ppo.critic_only:
+            check_gradients(ppo.policy)
+        gradients = "gradients of the critic so far" if ppo.critic_only else "gradients everywhere"
+        mean = check_inputs(ppo.policy, ppo.rollout_buffer)
         total = self.config.ppo.total_timesteps
         rate = ppo.decisions_played / ppo.seconds
         self.log(
-            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, gradients everywhere, largest input mean {mean:.2f}; "
-            f"{rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
+            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, {gradients}, largest input mean "
+            f"{mean:.2f}; {rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
         )
 
     def _evaluate(self) -> None:
@@ -157,20 +160,17 @@ class TrainingMonitor(BaseCallback):
             except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
                 self.log(f"upload failed and will be tried again: {error}")
 
-    def save(self, ppo, name: str) -> Path:
+    def save(self, ppo: BatchPPO, name: str) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
-        path = self.folder / "checkpoints" / f"{name}.pt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.save(
-            path,
+        return checkpoint.save(
+            self.folder / "checkpoints" / f"{name}.pt",
             ppo.policy,
             frame_skip=self.config.frame_skip,
             config=self.config.to_dict(),
             training=ppo.training_state(),
         )
-        return path
 
-    def resume(self, ppo) -> None:
+    def resume(self, ppo: BatchPPO) -> None:
         """Continue from the newest checkpoint in the folder."""
         found = sorted(self.folder.glob("checkpoints/*.pt"), key=lambda path: path.stat().st_mtime)
         if not found:
@@ -180,5 +180,26 @@ class TrainingMonitor(BaseCallback):
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
 
 
+def check_gradients(policy: NppPolicy) -> None:
+    """DivergedError unless the last update has left a finite gradient, not all zero, in every trainable tensor."""
+    silent = [name for name, p in policy.named_parameters() if p.requires_grad and not _learned(p)]
+    if silent:
+        raise DivergedError(f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be")
+
+
 def _learned(parameter: torch.nn.Parameter) -> bool:
     return parameter.grad is not None and bool(torch.isfinite(parameter.grad).all()) and bool(parameter.grad.any())
+
+
+@torch.no_grad()
+def check_inputs(policy: NppPolicy, buffer: TensorRolloutBuffer) -> float:
+    """The largest mean of a normalised input over a rollout, in standard deviations; DivergedError if it is too large."""
+    normalize = policy.features_extractor.normalize
+    inputs = normalize({key: buffer.flat_obs(key) for key in normalize.float_keys})
+    mean = inputs.mean(dim=0).abs().max().item()
+    if mean > MAX_INPUT_MEAN:
+        raise DivergedError(
+            f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
+            "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"
+        )
+    return mean

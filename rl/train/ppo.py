@@ -1,31 +1,40 @@
 """PPO over the batched simulator: Stable-Baselines3's algorithm and logs, with loops that never leave the tensors.
 
 The three steps are plain: ``collect_rollouts`` plays, ``TensorRolloutBuffer`` estimates advantages, ``train`` updates.
-Source: Schulman et al. 2017 (PPO), 2016 (GAE); the pull towards the cloned policy after Schmitt et al. 2018 (kickstarting).
+Source: Schulman et al. 2017 (PPO), 2016 (GAE).
 """
 
 import copy
 import json
+import math
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.vec_env import VecEnv
 
 from hardware import Plan
 from nppsim import reward
+from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.decision import WON
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
-from rl.policy.policy import NppPolicy, sample_actions
+from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
+from rl.train.losses import Losses, LossSettings, Samples, losses, measured, normalised
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
 PHASES = ("environment", "inference", "update", "rest")
+KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 
 class DivergedError(UserError, RuntimeError):
@@ -35,11 +44,18 @@ class DivergedError(UserError, RuntimeError):
 class BatchPPO(PPO):
     """PPO whose environments, rollouts and updates are arrays of all environments at once.
 
-    env: BatchVecEnv over a BatchSimulator.  config: a settled PPOConfig.  plan: sizes and precision.
-    statistics: for the policy's normaliser.  ``anchor_to`` makes it stay close to a cloned policy for a while.
+    env: BatchVecEnv over a BatchSimulator.
+    architecture: name of the network.
+    config: a settled PPOConfig.
+    plan: sizes and precision.
+    statistics: for the policy's normaliser.
+    ``anchor_to`` makes it stay close to a cloned policy for a while.
     speed: seconds spent so far in each of PHASES; decisions_played and seconds: since training began.
     Raises DivergedError when an update meets numbers that are not finite.
     """
+
+    policy: NppPolicy
+    rollout_buffer: TensorRolloutBuffer  # type: ignore[assignment]  # called like SB3's, stores tensors
 
     def __init__(
         self,
@@ -52,6 +68,10 @@ class BatchPPO(PPO):
         seed: int = 0,
         device: str | torch.device = "cpu",
     ):
+        if config.learning_rate is None or config.n_epochs is None:
+            raise ValueError("the configuration leaves numbers to the hardware plan: give config.settled(plan, ...)")
+        if env.sim.gamma != config.gamma:
+            raise ValueError(f"the simulator shapes with gamma={env.sim.gamma}, PPO discounts with {config.gamma}")
         super().__init__(
             NppPolicy,
             env,
@@ -66,13 +86,12 @@ class BatchPPO(PPO):
             vf_coef=config.vf_coef,
             max_grad_norm=config.max_grad_norm,
             target_kl=config.target_kl,
-            rollout_buffer_class=TensorRolloutBuffer,
+            rollout_buffer_class=TensorRolloutBuffer,  # type: ignore[arg-type]  # called like SB3's, stores tensors
             policy_kwargs={"architecture": architecture, "statistics": statistics, "precision": plan.precision},
             seed=seed,
             device=device,
         )
-        if env.sim.gamma != config.gamma:
-            raise ValueError(f"the simulator shapes with gamma={env.sim.gamma}, PPO discounts with {config.gamma}")
+        check_optimiser_coverage(self.policy)
         self.config = config
         self.sim, self.sampler = env.sim, env.sampler
         self.reference: NppPolicy | None = None
@@ -82,7 +101,6 @@ class BatchPPO(PPO):
         self.seconds = 0.0  # spent in rollouts and updates
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
-        self._critic = [p for name, p in self.policy.named_parameters() if "value_net" in name]
 
     def anchor_to(self, cloned: NppPolicy) -> None:
         """Let the critic learn alone for ``critic_warmup_updates``, then pull the actor towards ``cloned``, less and less."""
@@ -102,61 +120,86 @@ class BatchPPO(PPO):
         return min(done, 1.0)
 
     @staticmethod
-    def _wrap_env(env, verbose: int = 0, monitor_wrapper: bool = True):
+    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         """The environment as it is: the networks read images as the simulator draws them, so nothing is transposed."""
+        assert isinstance(env, VecEnv)
         return env
 
-    def collect_rollouts(self, env, callback: BaseCallback, rollout_buffer, n_rollout_steps: int) -> bool:
+    # -----------------------------------------------------------------------------------------------------------------
+    # Rollout
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
         """Play ``n_rollout_steps`` decisions in every environment; False if a callback wants to stop."""
         callback.on_rollout_start()
-        buffer, sim, policy, device = rollout_buffer, self.sim, self.policy, self.device
-        episodes: list[np.ndarray] = []
-        sequence = time.perf_counter()
+        buffer, sim = self.rollout_buffer, self.sim
+        episodes = [np.empty(0, sim.episode.dtype)]
+        begin = time.perf_counter()
         for t in range(n_rollout_steps):
-            begin = time.perf_counter()
-            with torch.no_grad():
-                for key, values in buffer.obs.items():
-                    values[t].copy_(torch.from_numpy(sim.obs[key]))
-                logits, values = policy.logits_and_values({key: store[t] for key, store in buffer.obs.items()})
-                log_probs = F.log_softmax(logits, dim=1)
-                actions = sample_actions(logits.cpu(), self._sampling)
-                buffer.logits[t] = logits
-                buffer.values[t] = values
-                buffer.actions[t] = actions.to(device)
-                buffer.log_probs[t] = log_probs.gather(1, buffer.actions[t, :, None])[:, 0]
-            acted = time.perf_counter()
-            sim.step(actions.numpy())
-            stepped = time.perf_counter()
-            self.speed["inference"] += acted - begin
-            self.speed["environment"] += stepped - acted
-            buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
-            buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
+            deciding = time.perf_counter()
+            actions = self._decide(t)
+            decided = time.perf_counter()
+            sim.step(actions)
+            self.speed["inference"] += decided - deciding
+            self.speed["environment"] += time.perf_counter() - decided
+            self._store_outcome(t)
             if sim.finished.size:
-                cut_off = np.flatnonzero(sim.truncated)
-                if cut_off.size:
-                    rest = self._values({key: sim.final_obs[key][cut_off] for key in buffer.obs})
-                    buffer.rewards[t, torch.from_numpy(cut_off).to(device)] += self.gamma * rest
-                ended = sim.episode[sim.finished]
-                episodes.append(ended)
-                self.sampler.record(ended["level"], ended["outcome"] == WON)
-                sim.next_level[sim.finished] = self.sampler.draw(sim.finished.size)
+                episodes.append(self._begin_next_episodes())
             self.num_timesteps += sim.num_envs
             if not callback.on_step():
                 return False
         buffer.compute_returns_and_advantages(self._values(sim.obs))
-        total = time.perf_counter() - sequence
-        self.seconds += total
+        seconds = time.perf_counter() - begin
+        self.seconds += seconds
         self.decisions_played += len(buffer)
-        self._log_rollout(np.concatenate(episodes) if episodes else np.empty(0, sim.episode.dtype), total)
+        self._log_rollout(np.concatenate(episodes), seconds)
         callback.on_rollout_end()
         return True
 
     @torch.no_grad()
-    def _values(self, obs) -> torch.Tensor:
+    def _decide(self, t: int) -> np.ndarray:
+        """Actions int64[N] for the present observations; row t of the buffer keeps what was seen and thought."""
+        buffer = self.rollout_buffer
+        for key, store in buffer.obs.items():
+            store[t].copy_(torch.from_numpy(self.sim.obs[key]))
+        logits, values = self.policy.logits_and_values({key: store[t] for key, store in buffer.obs.items()})
+        actions = sample_actions(logits.cpu(), self._sampling)
+        buffer.values[t] = values
+        buffer.actions[t] = actions.to(self.device)
+        buffer.log_probs[t] = F.log_softmax(logits, dim=1).gather(1, buffer.actions[t, :, None])[:, 0]
+        return actions.numpy()
+
+    def _store_outcome(self, t: int) -> None:
+        """Rewards and ends of decision t; where the time limit cut an episode off, its reward holds what would have come.
+
+        That is gamma times the value of the last observation: the state was no worse for the clock, so a time-out is
+        not learned as an end.
+        """
+        buffer, sim = self.rollout_buffer, self.sim
+        buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
+        buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
+        cut_off = np.flatnonzero(sim.truncated)
+        if cut_off.size:
+            rest = self._values({key: sim.final_obs[key][cut_off] for key in buffer.obs})
+            buffer.rewards[t, torch.from_numpy(cut_off).to(self.device)] += self.gamma * rest
+
+    def _begin_next_episodes(self) -> np.ndarray:
+        """Tell the sampler how episodes ended and let it choose the levels that come next; the records of those episodes."""
+        sim = self.sim
+        ended = sim.episode[sim.finished]
+        self.sampler.record(ended["level"], ended["outcome"] == WON)
+        sim.next_level[sim.finished] = self.sampler.draw(sim.finished.size)
+        return ended
+
+    @torch.no_grad()
+    def _values(self, obs: Mapping[str, np.ndarray]) -> torch.Tensor:
         return self.policy.logits_and_values(self.policy.to_tensors(obs))[1]
 
     def _log_rollout(self, episodes: np.ndarray, seconds: float) -> None:
-        for episode in episodes[-self.ep_info_buffer.maxlen :]:
+        """episodes: records of those that ended in the rollout."""
+        assert self.ep_info_buffer is not None and self.ep_success_buffer is not None  # made by learn()
+        for episode in episodes[-self._stats_window_size :]:
             self.ep_info_buffer.append({"r": float(episode["ret"]), "l": int(episode["decisions"]), "t": 0.0})
             self.ep_success_buffer.append(bool(episode["outcome"] == WON))
         record = self.logger.record
@@ -170,110 +213,132 @@ class BatchPPO(PPO):
             record("reward/return", float(episodes["ret"].mean()))
         for tag, value in self.sampler.metrics().items():
             record(tag, value)
-        counts = torch.bincount(self.rollout_buffer.flat("actions"), minlength=6).cpu().numpy()
-        for name, share in zip(("none", "left", "right", "jump", "jump_left", "jump_right"), counts, strict=True):
-            record(f"actions/frequency/{name}", share / counts.sum())
+        counts = torch.bincount(self.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
+        for name, share in zip(ACTION_NAMES, counts / counts.sum(), strict=True):
+            record(f"actions/frequency/{name}", share)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Update
 
     def train(self) -> None:
-        """One update: ``n_epochs`` passes over the rollout in minibatches."""
+        """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
         begin = time.perf_counter()
-        buffer, config, policy = self.rollout_buffer, self.config, self.policy
-        progress = self.progress
-        rate, ent_coef, kl_coef = (
-            config.learning_rate_at(progress), config.ent_coef_at(progress), config.bc_kl_coef_at(progress)
-        )  # fmt: skip
-        for group in policy.optimizer.param_groups:
+        rate, settings = self.config.learning_rate_at(self.progress), self._loss_settings()
+        for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
-        critic_only = self.critic_only
-        advantages = buffer.flat("advantages")
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        actions, old_log_probs, returns = (buffer.flat(name) for name in ("actions", "log_probs", "returns"))
-        anchor = self._reference_log_probs() if self.reference is not None and kl_coef > 0 and not critic_only else None
-        sums: dict[str, float] = {}
-        steps, stopped = 0, False
-        for _ in range(self.n_epochs):
-            for index in buffer.minibatches(self.batch_size, self._rng):
-                logits, values = policy.logits_and_values(buffer.observations(index))
-                log_probs_all = F.log_softmax(logits, dim=1)
-                probs = log_probs_all.exp()
-                log_probs = log_probs_all.gather(1, actions[index][:, None])[:, 0]
-                log_ratio = log_probs - old_log_probs[index]
-                ratio = log_ratio.exp()
-                advantage = advantages[index]
-                clipped = ratio.clamp(1 - config.clip_range, 1 + config.clip_range)
-                policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
-                value_loss = F.mse_loss(values, returns[index])
-                entropy = -(probs * log_probs_all).sum(dim=1).mean()
-                loss = policy_loss - ent_coef * entropy + config.vf_coef * value_loss
-                bc_kl = torch.zeros(())
-                if anchor is not None:
-                    pulled = anchor[index]
-                    bc_kl = (pulled.exp() * (pulled - log_probs_all)).sum(dim=1).mean()
-                    loss = loss + kl_coef * bc_kl
-                if critic_only:
-                    loss = config.vf_coef * value_loss
-                with torch.no_grad():
-                    approx_kl = (ratio - 1 - log_ratio).mean()
-                    clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
-                measured = torch.stack(
-                    [policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl.to(loss.device)]
-                ).tolist()
-                if not np.isfinite(measured).all():
-                    raise DivergedError(
-                        f"update {self.updates + 1}: the loss is not finite ({measured}); lower --initial-lr, "
-                        "or look for observations that are not finite"
-                    )
-                if config.target_kl and measured[4] > 1.5 * config.target_kl and not critic_only:
-                    stopped = True
-                    break
-                policy.optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                if critic_only:  # the trunk is shared: the cloned actor must not move while the critic learns
-                    keep = {id(p) for p in self._critic}
-                    for parameter in policy.parameters():
-                        if id(parameter) not in keep:
-                            parameter.grad = None
-                norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.max_grad_norm)
-                policy.optimizer.step()
-                steps += 1
-                names = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "approx_kl", "clip_fraction")
-                for name, value in zip((*names, "bc_kl", "grad_norm"), (*measured, float(norm)), strict=True):
-                    sums[name] = sums.get(name, 0.0) + value
+        samples = self._samples(settings)
+        steps: list[Losses[float]] = []
+        norms: list[torch.Tensor] = []
+        stopped = False
+        for index in self._minibatches():
+            logits, values = self.policy.logits_and_values(self.rollout_buffer.observations(index))
+            parts = losses(logits, values, samples.take(index), settings)
+            numbers = self._finite(measured(parts))
+            stopped = self._moved_too_far(numbers, settings)
             if stopped:
                 break
+            norms.append(self._descend(parts.loss, settings.critic_only))
+            steps.append(numbers)
         self.updates += 1
         self._n_updates += self.n_epochs
-        for name, value in sums.items():
-            self.logger.record(f"train/{name}", value / max(steps, 1))
-        spread = returns.var()
-        explained = float(1 - (returns - buffer.flat("values")).var() / spread) if spread > 0 else float("nan")
-        self.logger.record("train/explained_variance", explained)
-        self.logger.record("train/learning_rate", rate)
-        self.logger.record("train/ent_coef", ent_coef)
-        self.logger.record("train/bc_kl_coef", kl_coef)
-        self.logger.record("train/clip_range", config.clip_range)
-        self.logger.record("train/n_updates", self._n_updates)
-        self.logger.record("train/stopped_early", float(stopped))
+        self._log_steps(steps, norms)
+        self._log_update(settings, rate, stopped)
         seconds = time.perf_counter() - begin
         self.speed["update"] += seconds
         self.seconds += seconds
         self.logger.record("sim/update_s", seconds)
 
+    def _loss_settings(self) -> LossSettings:
+        """What the losses weigh at this progress of training."""
+        config, progress = self.config, self.progress
+        return LossSettings(
+            clip_range=config.clip_range,
+            vf_coef=config.vf_coef,
+            ent_coef=config.ent_coef_at(progress),
+            bc_kl_coef=config.bc_kl_coef_at(progress),
+            critic_only=self.critic_only,
+        )
+
+    def _samples(self, settings: LossSettings) -> Samples:
+        """All decisions of the rollout."""
+        buffer = self.rollout_buffer
+        pulled = self.reference is not None and settings.bc_kl_coef > 0 and not settings.critic_only
+        return Samples(
+            actions=buffer.flat("actions"),
+            log_probs=buffer.flat("log_probs"),
+            advantages=normalised(buffer.flat("advantages")),
+            returns=buffer.flat("returns"),
+            cloned_log_probs=self._cloned_log_probs() if pulled else None,
+        )
+
     @torch.no_grad()
-    def _reference_log_probs(self) -> torch.Tensor:
-        """float32[T * N, 6]: the cloned policy's log-probabilities of the rollout's observations."""
+    def _cloned_log_probs(self) -> torch.Tensor:
+        """float32[T * N, 6]: the cloned policy's log-probabilities of all actions on the rollout's observations."""
+        assert self.reference is not None
         buffer = self.rollout_buffer
         parts = []
         for index in torch.arange(len(buffer), device=self.device).split(self.batch_size):
             parts.append(F.log_softmax(self.reference.logits_and_values(buffer.observations(index))[0], dim=1))
         return torch.cat(parts)
 
+    def _minibatches(self) -> Iterator[torch.Tensor]:
+        for _ in range(self.n_epochs):
+            yield from self.rollout_buffer.minibatches(self.batch_size, self._rng)
+
+    def _finite(self, numbers: Losses[float]) -> Losses[float]:
+        if not all(map(math.isfinite, numbers)):
+            told = ", ".join(f"{name} {value:.3g}" for name, value in numbers._asdict().items())
+            raise DivergedError(
+                f"update {self.updates + 1}: the loss is not finite ({told}); lower --initial-lr, or look for "
+                "observations that are not finite"
+            )
+        return numbers
+
+    def _moved_too_far(self, numbers: Losses[float], settings: LossSettings) -> bool:
+        limit = self.config.target_kl
+        return limit is not None and numbers.approx_kl > KL_TOLERANCE * limit and not settings.critic_only
+
+    def _descend(self, loss: torch.Tensor, critic_only: bool) -> torch.Tensor:
+        """One step of the optimiser; returns the gradient's norm before clipping, as a tensor: nobody waits for it here."""
+        policy = self.policy
+        policy.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if critic_only:  # the trunk is shared: the cloned actor must not move while the critic learns
+            for name, parameter in policy.named_parameters():
+                if "value_net" not in name:
+                    parameter.grad = None
+        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), self.config.max_grad_norm)
+        policy.optimizer.step()
+        return norm
+
+    def _log_steps(self, steps: list[Losses[float]], norms: list[torch.Tensor]) -> None:
+        """Means over the steps of an update; nothing where there were none."""
+        if steps:
+            for name, value in zip(Losses._fields, np.mean(steps, axis=0), strict=True):
+                self.logger.record(f"train/{name}", float(value))
+            self.logger.record("train/grad_norm", float(np.mean(torch.stack(norms).tolist())))
+
+    def _log_update(self, settings: LossSettings, rate: float, stopped: bool) -> None:
+        returns, values = self.rollout_buffer.flat("returns"), self.rollout_buffer.flat("values")
+        spread = returns.var()
+        explained = float(1 - (returns - values).var() / spread) if spread > 0 else float("nan")
+        self.logger.record("train/explained_variance", explained)
+        self.logger.record("train/learning_rate", rate)
+        self.logger.record("train/ent_coef", settings.ent_coef)
+        self.logger.record("train/bc_kl_coef", settings.bc_kl_coef)
+        self.logger.record("train/clip_range", settings.clip_range)
+        self.logger.record("train/n_updates", self._n_updates)
+        self.logger.record("train/stopped_early", float(stopped))
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Saving
+
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
         ours = ("config", "speed", "updates", "decisions_played", "seconds", "_rng")
         self.save(path, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
 
-    def training_state(self) -> dict:
+    def training_state(self) -> dict[str, Any]:
         """Everything beside the weights that training needs to go on, as tensors, numbers, texts and dictionaries."""
         return {
             "optimizer": self.policy.optimizer.state_dict(),
@@ -303,4 +368,4 @@ class BatchPPO(PPO):
             self.reference.load_state_dict(training["reference"])
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_critic", "_sampling"]
+        return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_sampling"]

@@ -12,9 +12,11 @@ from nppsim.observe import layout
 class TensorRolloutBuffer:
     """T decisions of N environments.
 
-    obs: key -> tensor [T, N, *shape] of the layout's dtype.  actions int64, log_probs, values, rewards, advantages,
-    returns float32, episode_ends bool: [T, N].  logits float32[T, N, 6] of the policy that acted.
-    The signature is Stable-Baselines3's for rollout buffers.
+    obs: key -> tensor [T, N, *shape] of the layout's dtype.
+    actions: int64[T, N].
+    log_probs, values, rewards, advantages, returns: float32[T, N]; log_probs of the actions, by the policy that played.
+    episode_ends: bool[T, N], whether the decision was its episode's last.
+    The arguments are those that Stable-Baselines3 gives to rollout buffers.
     """
 
     def __init__(
@@ -28,19 +30,22 @@ class TensorRolloutBuffer:
         n_envs: int = 1,
     ):
         self.device = torch.device(device)
-        self.gamma, self.gae_lambda = gamma, gae_lambda
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
         self.shape = (buffer_size, n_envs)
 
-        def zeros(dtype, *more):
+        def zeros(dtype: torch.dtype, *more: int) -> torch.Tensor:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
 
         self.obs = {
             key: zeros(getattr(torch, layout.SPECS[key].dtype), *layout.SPECS[key].shape) for key in observation_space
         }
         self.actions = zeros(torch.int64)
-        self.logits = zeros(torch.float32, int(action_space.n))
-        self.log_probs, self.values, self.rewards = (zeros(torch.float32) for _ in range(3))
-        self.advantages, self.returns = (zeros(torch.float32) for _ in range(2))
+        self.log_probs = zeros(torch.float32)
+        self.values = zeros(torch.float32)
+        self.rewards = zeros(torch.float32)
+        self.advantages = zeros(torch.float32)
+        self.returns = zeros(torch.float32)
         self.episode_ends = zeros(torch.bool)
 
     def reset(self) -> None:

@@ -10,24 +10,9 @@ from stable_baselines3 import PPO
 
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
-from rl.policy.architectures import (
-    ARCHITECTURES,
-    ArchitectureError,
-    ByteConv2d,
-    ByteLinear,
-    NormalizeObservations,
-    ObservationError,
-    get_architecture,
-    patches,
-)
-from rl.policy.policy import (
-    NppPolicy,
-    build_policy,
-    check_optimiser_coverage,
-    greedy_agreement,
-    observation_space,
-    sample_actions,
-)
+from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
+from rl.policy.networks import ByteConv2d, ByteLinear, NormalizeObservations, ObservationError, patches
+from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, observation_space, sample_actions
 
 EVERY_ARCHITECTURE = sorted(ARCHITECTURES)
 
@@ -139,7 +124,7 @@ def test_all_layers_exist_before_the_first_batch_and_the_optimiser_holds_them(po
     before = list(policy.state_dict())
     policy.act(obs, deterministic=True)
     assert list(policy.state_dict()) == before
-    assert check_optimiser_coverage(policy) == len(list(policy.parameters()))
+    check_optimiser_coverage(policy)
 
 
 def test_a_layer_added_later_is_missed_by_the_optimiser_and_named():
@@ -352,8 +337,10 @@ def test_greedy_actions_in_bf16_are_those_of_float32(policy):
     best, second = policy.logits_and_values(policy.to_tensors(observations))[0].topk(2, dim=1).values.unbind(1)
     clear = (best - second > 0.1 * (best - second).median()).numpy()
     assert clear.sum() > 128
-    assert greedy_agreement(policy, {key: value[clear] for key, value in observations.items()}) == 1.0
-    assert policy.precision == "float32"
+    chosen = []
+    for policy.precision in ("float32", "bf16"):
+        chosen.append(policy.act(observations, deterministic=True)[clear])
+    assert (chosen[0] == chosen[1]).all()
 
 
 def test_an_unknown_precision_is_refused(policy):
@@ -422,7 +409,7 @@ def test_plain_ppo_trains_saves_loads_and_predicts(tmp_path):
     assert loaded.policy.statistics.count == statistics.count
     obs = random_observations(layout.VISION_FREE, 20, seed=2)
     assert (loaded.predict(obs, deterministic=True)[0] == model.predict(obs, deterministic=True)[0]).all()
-    assert check_optimiser_coverage(loaded.policy)
+    check_optimiser_coverage(loaded.policy)
 
 
 def test_an_archive_of_the_baseline_loads_in_plain_ppo(tmp_path):

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from rl.train.probe import update_probe
+from rl.train.probe import UpdateProbe
 
 
 @pytest.mark.parametrize("name", ["mlp_baseline", "vision_free"])
 def test_an_update_needs_more_bytes_for_more_samples_and_at_least_its_weights_four_times(name):
-    memory, seconds = update_probe(name, "cpu", "float32")
-    small, large = memory(8), memory(32)
+    probe = UpdateProbe(name, "cpu", "float32")
+    small, large = probe.peak_bytes(8), probe.peak_bytes(32)
     assert 4 * 200_000 * 4 < small < large
-    assert seconds(1) > 0
+    assert probe.seconds(1) > 0
 
 
 def test_probing_leaves_random_numbers_and_threads_as_they_were():
@@ -19,7 +19,6 @@ def test_probing_leaves_random_numbers_and_threads_as_they_were():
     expected = torch.rand(1)
     torch.manual_seed(3)
     threads = torch.get_num_threads()
-    _, seconds = update_probe("vision_free", "cpu", "float32")
-    seconds(1)
+    UpdateProbe("vision_free", "cpu", "float32").seconds(1)
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_num_threads() == threads

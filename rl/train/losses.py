@@ -1,0 +1,117 @@
+"""PPO's losses on a minibatch, as plain functions of tensors; tests compare them with Stable-Baselines3's own.
+
+Source: Schulman et al. 2017 (PPO); the pull towards the cloned policy after Schmitt et al. 2018 (kickstarting).
+"""
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+
+Number = TypeVar("Number", torch.Tensor, float)
+
+
+class Losses(NamedTuple, Generic[Number]):
+    """Means over a minibatch; each is logged under its name, below ``train/``.
+
+    policy_gradient_loss: PPO's clipped surrogate, negated.
+    value_loss: mean squared error of the values against the returns.
+    entropy_loss: minus the policy's entropy, nats.
+    loss: what the optimiser minimises.
+    approx_kl: estimated divergence from the policy that played, nats (Schulman's k3, never negative).
+    clip_fraction: share of decisions whose probability ratio is outside the clip range.
+    bc_kl: divergence of the policy from the cloned one, nats; 0 where there is no pull.
+    """
+
+    policy_gradient_loss: Number
+    value_loss: Number
+    entropy_loss: Number
+    loss: Number
+    approx_kl: Number
+    clip_fraction: Number
+    bc_kl: Number
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """What the parts of the loss weigh during one update.
+
+    clip_range: how far the probability ratio may leave 1 before a decision stops pulling.
+    vf_coef, ent_coef, bc_kl_coef: weights of value loss, entropy and divergence from the cloned policy.
+    critic_only: the loss is the value loss alone.
+    """
+
+    clip_range: float
+    vf_coef: float
+    ent_coef: float
+    bc_kl_coef: float = 0.0
+    critic_only: bool = False
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What the losses need to know about B decisions.
+
+    actions: int64[B].
+    log_probs: float32[B], of these actions, by the policy that played.
+    advantages, returns: float32[B]; advantages are normalised over the rollout.
+    cloned_log_probs: float32[B, 6], of all actions, by the cloned policy; None where there is no pull towards it.
+    """
+
+    actions: torch.Tensor
+    log_probs: torch.Tensor
+    advantages: torch.Tensor
+    returns: torch.Tensor
+    cloned_log_probs: torch.Tensor | None = None
+
+    def take(self, index: torch.Tensor) -> "Samples":
+        """The decisions ``index``, int64[b]."""
+        cloned = None if self.cloned_log_probs is None else self.cloned_log_probs[index]
+        return Samples(
+            self.actions[index], self.log_probs[index], self.advantages[index], self.returns[index], cloned
+        )  # fmt: skip
+
+
+def losses(
+    logits: torch.Tensor, values: torch.Tensor, samples: Samples, settings: LossSettings
+) -> Losses[torch.Tensor]:
+    """All losses of a minibatch; logits float32[B, 6] and values float32[B] are the present network's."""
+    clip = settings.clip_range
+    log_probs_all = F.log_softmax(logits, dim=1)
+    probs = log_probs_all.exp()
+    log_ratio = log_probs_all.gather(1, samples.actions[:, None])[:, 0] - samples.log_probs
+    ratio = log_ratio.exp()
+    gain = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
+    policy_loss = -gain.mean()
+    value_loss = F.mse_loss(values, samples.returns)
+    entropy = -(probs * log_probs_all).sum(dim=1).mean()
+    loss = policy_loss - settings.ent_coef * entropy + settings.vf_coef * value_loss
+    bc_kl = torch.zeros((), device=logits.device)
+    if samples.cloned_log_probs is not None:
+        bc_kl = divergence(samples.cloned_log_probs, log_probs_all).mean()
+        loss = loss + settings.bc_kl_coef * bc_kl
+    if settings.critic_only:
+        loss = settings.vf_coef * value_loss
+    with torch.no_grad():
+        approx_kl = (ratio - 1 - log_ratio).mean()
+        clip_fraction = ((ratio - 1).abs() > clip).float().mean()
+    return Losses(policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl)
+
+
+def divergence(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    """Kullback-Leibler divergence float32[B], nats, between distributions given as log-probabilities float32[B, A].
+
+    Sum over actions of exp(of) (of - to): large where ``of`` does often what ``to`` seldom does.
+    """
+    return (of.exp() * (of - to)).sum(dim=1)
+
+
+def normalised(advantages: torch.Tensor) -> torch.Tensor:
+    """Advantages with mean 0 and standard deviation 1."""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def measured(parts: Losses[torch.Tensor]) -> Losses[float]:
+    """The same as numbers; waits for the device, once."""
+    return Losses(*torch.stack(parts).tolist())
