@@ -1,402 +1,358 @@
-"""How each thing looks: entities and the ninja, drawn onto a ``Canvas`` in level pixels.
+"""How each thing looks: entities and the ninja, drawn onto a ``Canvas``.
 
-The look is flat and light, after the game's.  What matters for play is drawn at its true size: tile shapes, doors, the
-squares and discs that block or kill.  The ninja's figure fits its collision circle of radius 10.
+The look is flat and light, after the game's.  What matters for play is drawn at its true size: doors, the squares and
+discs that block or kill.  The ninja's figure fits its collision circle of radius 10.
 """
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
+from nppsim.levels import kinds
+from nppsim.physics.entities import ARMED, DORMANT
+from nppsim.physics.state import (
+    BRAKING,
+    CELEBRATING,
+    DEAD,
+    DISABLED,
+    DYING,
+    FALLING,
+    JUMPING,
+    RUNNING,
+    STANDING,
+    WALL_SLIDING,
+)
+from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
-from nppsim.errors import UserError
-
-Colour = tuple[int, int, int]
-Point = tuple[float, float]
-
-
-class RenderError(UserError, RuntimeError):
-    """A picture that cannot be drawn, or a missing package; the message says which and what to do."""
+REACH = 22  # level px around the centre of an entity or of the ninja that its drawing may touch
 
 
 @dataclass(frozen=True)
-class Palette:
-    """Colours of levels and films, sRGB 0..255."""
+class DrawnEntity:
+    """One thing to draw, as a level's records create it.
 
-    background: Colour = (222, 223, 229)
-    tile: Colour = (118, 120, 137)
-    rim: Colour = (95, 97, 114)  # edge of the tiles
-    ink: Colour = (30, 31, 38)  # outlines, the ninja
-    steel: Colour = (131, 132, 144)  # exit, thwump, mechanisms
-    pale: Colour = (245, 245, 248)
-    blue: Colour = (62, 124, 188)  # switches and what they open
-    gold: Colour = (236, 200, 62)
-    gold_edge: Colour = (163, 127, 22)
-    red: Colour = (176, 38, 46)  # what kills
-    amber: Colour = (230, 126, 34)
-    cyan: Colour = (87, 181, 207)  # drones
-    green: Colour = (56, 150, 98)
-    band: Colour = (206, 58, 52)  # the ninja's headband
-    trace: Colour = (150, 170, 204)  # path so far, in films
-    panel: Colour = (31, 32, 39)  # strip below a film
-    text: Colour = (240, 240, 244)
-    muted: Colour = (147, 149, 163)
-
-
-PALETTE = Palette()
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Canvas
-
-
-class Canvas:
-    """A rectangle of the stage, drawn ``oversample`` times larger than it will be shown and in level coordinates.
-
-    image: a Pillow image whose top-left pixel lies at ``origin`` (level pixels).  factor: image pixels per level pixel.
+    kind, index: as in ``run.entities``; the switch of exit (3, i) is (4, i).
+    at: its centre; of a locked or trap door: the door's.
+    orientation: 0..7, in steps of 45 degrees, clockwise from right.
+    switch: centre of the switch of a locked or trap door that has one.
     """
 
-    def __init__(self, image, origin: Point, factor: float):
-        from PIL import ImageDraw
-
-        self.image, self.origin, self.factor = image, origin, factor
-        self._draw = ImageDraw.Draw(image)
-
-    def _at(self, points):
-        (left, top), k = self.origin, self.factor
-        return [
-            ((x - left) * k - 0.5, (y - top) * k - 0.5) for x, y in points
-        ]  # -0.5: Pillow's pixel centres are whole
-
-    def _square(self, x, y, half):
-        half = max(half - 0.5 / self.factor, 0.0)  # Pillow's boxes include their right and bottom pixels
-        return self._at(((x - half, y - half), (x + half, y + half)))
-
-    def polygon(self, points, fill: Colour):
-        self._draw.polygon(self._at(points), fill=fill)
-
-    def disc(self, x: float, y: float, radius: float, fill: Colour):
-        self._draw.ellipse(self._square(x, y, radius), fill=fill)
-
-    def ring(self, x: float, y: float, radius: float, width: float, colour: Colour):
-        """A circle line whose outer edge has the given radius."""
-        self._draw.ellipse(self._square(x, y, radius), outline=colour, width=max(1, round(width * self.factor)))
-
-    def line(self, points, colour: Colour, width: float):
-        """A polyline with round ends and joints."""
-        points = list(points)
-        self._draw.line(self._at(points), fill=colour, width=max(1, round(width * self.factor)), joint="curve")
-        for x, y in (points[0], points[-1]):
-            self.disc(x, y, width / 2, colour)
-
-    def box(self, x: float, y: float, half: float, fill: Colour | None, edge: Colour | None = None, width: float = 1.5,
-            corner: float = 0.0):  # fmt: skip
-        """A square with centre (x, y) and half side ``half``, its corners rounded by ``corner``."""
-        stroke = max(1, round(width * self.factor)) if edge else 0
-        self._draw.rounded_rectangle(self._square(x, y, half), corner * self.factor, fill, edge, stroke)
-
-    def finish(self, oversample: int):
-        """The antialiased picture."""
-        return self.image.reduce(oversample)
+    kind: int
+    index: int
+    at: Point
+    orientation: int = 0
+    switch: Point | None = None
 
 
-def turned(points, angle: float, x: float, y: float) -> list[Point]:
-    """Points around the origin, turned by ``angle`` (radians, clockwise on screen) and moved to (x, y)."""
-    c, s = math.cos(angle), math.sin(angle)
-    return [(x + c * a - s * b, y + s * a + c * b) for a, b in points]
+@dataclass(frozen=True)
+class EntityLook:
+    """What of an entity may change during a run.
+
+    at: its centre; only movers use it.
+    active: not yet collected, taken or used up.
+    state: its own state number (signed).
+    closed: doors and exits only.
+    """
+
+    at: Point
+    active: bool = True
+    state: int = 0
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class NinjaLook:
+    """Pose of the ninja after one frame.
+
+    at: its centre.
+    state: 0..9, as in ``run.ninja_state``.
+    facing: -1 or 1.
+    stride: phase of its steps, radians.
+    tilt: of its body on slopes, radians.
+    """
+
+    at: Point
+    state: int = STANDING
+    facing: int = 1
+    stride: float = 0.0
+    tilt: float = 0.0
+
+
+def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """Draw one entity as it looks now."""
+    _FIGURES[entity.kind](canvas, entity, look)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Entities
 
 
-@dataclass(frozen=True)
-class DrawnEntity:
-    """One thing to draw, as created from a level's records.
-
-    kind, index: as in ``run.entities``; the switch of exit (3, i) is (4, i).  x, y: centre in level pixels (of a locked
-    or trap door: the door; its switch is at switch_x, switch_y).
-    """
-
-    kind: int
-    index: int
-    x: float
-    y: float
-    orientation: int = 0
-    switch_x: float = 0.0
-    switch_y: float = 0.0
-
-
-@dataclass(frozen=True)
-class EntityLook:
-    """What of an entity may change during a run.  state: its own state number (signed).  closed: doors only."""
-
-    active: bool = True
-    state: int = 0
-    closed: bool = False
-    x: float = 0.0
-    y: float = 0.0
-
-
-MOVERS = frozenset((14, 15, 16, 17, 20, 25, 26, 28))
-_INVISIBLE = frozenset((0, 4, 7, 9, 12, 13, 18, 19, 22, 27))  # read through other records, or nothing in the game
-
-
-def level_entities(level) -> list[DrawnEntity]:
-    """The things to draw, in drawing order, from a level's records."""
-    records, entities, counts = level.records, [], {}
-    for row, (kind, bx, by, orientation, _mode) in enumerate(records.tolist()):
-        if kind in _INVISIBLE or kind not in _DRAWN:
-            continue
-        index = counts.get(kind, 0)
-        counts[kind] = index + 1
-        x, y = 6.0 * bx, 6.0 * by
-        switch = {3: row + level.exit_count, 6: row + 1, 8: row + 1}.get(kind)
-        if switch is None:
-            entities.append(DrawnEntity(kind, index, x, y, orientation))
-            continue
-        if switch >= len(records):
-            raise RenderError(
-                f"record {row} (type {kind}) has no switch record {switch}; the level has {len(records)} records"
-            )
-        sx, sy = 6.0 * records[switch, 1], 6.0 * records[switch, 2]
-        entities.append(DrawnEntity(kind, index, x, y, orientation, sx, sy))
-        if kind == 3:
-            entities.append(DrawnEntity(4, index, sx, sy))
-    return sorted(entities, key=lambda e: (_DRAWN[e.kind][0], e.kind))
-
-
-def initial_look(entity: DrawnEntity) -> EntityLook:
-    """The look of an entity before the first frame."""
-    return EntityLook(True, int(entity.kind == 21), entity.kind in (3, 5, 6), entity.x, entity.y)
-
-
-def draw_entity(canvas: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    """Draw one entity as it looks now."""
-    _DRAWN[entity.kind][1](canvas, entity, look)
-
-
-def _mine(c, e, look):
-    x, y = e.x, e.y
-    if look.state == 1:
-        c.ring(x, y, 4.0, 1.2, PALETTE.red)
-        c.disc(x, y, 1.2, PALETTE.red)
-    elif look.state == 0:
-        c.polygon(_star(x, y, 16, 6.0, 3.9), PALETTE.red)
-        c.disc(x, y, 1.5, (228, 120, 116))
+def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """Armed a star, dormant a small ring, in between a disc."""
+    if look.state == DORMANT:
+        c.ring(entity.at, 4.0, 1.2, PALETTE.red)
+        c.disc(entity.at, 1.2, PALETTE.red)
+    elif look.state == ARMED:
+        c.polygon(_star(entity.at, 16, 6.0, 3.9), PALETTE.red)
+        c.disc(entity.at, 1.5, (228, 120, 116))
     else:
-        c.disc(x, y, 4.5, PALETTE.amber)
-        c.ring(x, y, 4.5, 1.3, PALETTE.red)
+        c.disc(entity.at, 4.5, PALETTE.amber)
+        c.ring(entity.at, 4.5, 1.3, PALETTE.red)
 
 
-def _star(x, y, points, outer, inner):
-    radii = (outer, inner)
+def _star(centre: Point, points: int, outer: float, inner: float) -> list[Point]:
+    (x, y), radii = centre, (outer, inner)
     angles = [math.tau * i / points for i in range(points)]
     return [(x + radii[i % 2] * math.cos(a), y + radii[i % 2] * math.sin(a)) for i, a in enumerate(angles)]
 
 
-def _gold(c, e, look):
+def _gold(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     if look.active:
-        c.box(e.x, e.y, 4.6, PALETTE.gold, PALETTE.gold_edge, 1.2)
-        c.box(e.x - 0.6, e.y - 0.6, 1.6, (250, 232, 150))
+        x, y = entity.at
+        c.box(entity.at, 4.6, PALETTE.gold, PALETTE.gold_edge, 1.2)
+        c.box((x - 0.6, y - 0.6), 1.6, (250, 232, 150))
 
 
-def _exit(c, e, look):
-    """A doorway: barred until its switch is taken (``closed``), then open and lit."""
-    x, y = e.x, e.y
-    c.box(x, y, 12, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
+def _exit(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """A doorway: barred until its switch is taken, then open and lit."""
+    c.box(entity.at, 12, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
     if look.closed:
-        c.box(x, y, 8.5, (172, 173, 184), PALETTE.ink, 1.0, corner=1.5)
+        x, y = entity.at
+        c.box(entity.at, 8.5, (172, 173, 184), PALETTE.ink, 1.0, corner=1.5)
         for dy in (-4.2, 0, 4.2):
             c.line(((x - 7, y + dy), (x + 7, y + dy)), PALETTE.steel, 1.2)
     else:
-        c.box(x, y, 8.5, (214, 233, 250), PALETTE.blue, 1.8, corner=1.5)
-        c.box(x, y, 3.5, PALETTE.blue, corner=1)
+        c.box(entity.at, 8.5, (214, 233, 250), PALETTE.blue, 1.8, corner=1.5)
+        c.box(entity.at, 3.5, PALETTE.blue, corner=1)
 
 
-def _exit_switch(c, e, look):
+def _exit_switch(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     if look.active:
-        c.box(e.x, e.y, 7, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
-        c.box(e.x, e.y, 3.6, PALETTE.blue, corner=1)
+        c.box(entity.at, 7, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
+        c.box(entity.at, 3.6, PALETTE.blue, corner=1)
     else:
-        c.box(e.x, e.y, 7, None, PALETTE.muted, 1.2, corner=2)
+        c.box(entity.at, 7, None, PALETTE.muted, 1.2, corner=2)
 
 
-_DOOR_COLOUR = {5: PALETTE.ink, 6: PALETTE.gold_edge, 8: PALETTE.red}
+def _bar(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> Callable[[float], Point]:
+    """A door across its tile border; open ones leave two short posts.  Returns the point at a distance along it."""
+    x, y = entity.at
+    upright = entity.orientation % 4 == 0
 
-
-def _door(c, e, look):
-    """A bar across its tile border; open doors leave two short posts.  The switch shows the door's colour."""
-    colour = _DOOR_COLOUR[e.kind]
-    along = (0, 1) if e.orientation in (0, 4) else (1, 0)
-
-    def at(t):
-        return (e.x + along[0] * t, e.y + along[1] * t)
+    def along(t: float) -> Point:
+        return (x, y + t) if upright else (x + t, y)
 
     if look.closed:
-        c.line((at(-11), at(11)), colour, 3.6)
-        if e.kind != 5:
-            c.box(e.x, e.y, 3.4, PALETTE.pale, colour, 1.3, corner=1)
-        else:
-            c.line((at(-8), at(8)), PALETTE.steel, 1.2)
+        c.line((along(-11), along(11)), colour, 3.6)
     else:
-        c.line((at(-11), at(-8.5)), colour, 3.0)
-        c.line((at(8.5), at(11)), colour, 3.0)
-    if e.kind != 5:
-        x, y = e.switch_x, e.switch_y
-        if look.active:
-            c.box(x, y, 5, PALETTE.pale, colour, 1.4, corner=1.5)
-            c.disc(x, y, 2.0, colour)
-        else:
-            c.box(x, y, 5, None, PALETTE.muted, 1.1, corner=1.5)
+        c.line((along(-11), along(-8.5)), colour, 3.0)
+        c.line((along(8.5), along(11)), colour, 3.0)
+    return along
 
 
-def _launch_pad(c, e, look):
-    angle = e.orientation * math.pi / 4
-    c.polygon(turned(((-3, -8), (0, -8), (3, -5), (3, 5), (0, 8), (-3, 8)), angle, e.x, e.y), PALETTE.steel)
-    c.polygon(turned(((1.4, -6.4), (3.2, -5), (3.2, 5), (1.4, 6.4)), angle, e.x, e.y), PALETTE.amber)
+def _regular_door(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    along = _bar(c, entity, look, PALETTE.ink)
+    if look.closed:
+        c.line((along(-8), along(8)), PALETTE.steel, 1.2)
 
 
-def _one_way(c, e, look):
-    angle = e.orientation * math.pi / 4
+def _switched_door(c: Canvas, entity: DrawnEntity, look: EntityLook, colour: Colour) -> None:
+    """A door with a lock, and its switch (if it has one) in the same colour."""
+    _bar(c, entity, look, colour)
+    if look.closed:
+        c.box(entity.at, 3.4, PALETTE.pale, colour, 1.3, corner=1)
+    if entity.switch is None:
+        return
+    if look.active:
+        c.box(entity.switch, 5, PALETTE.pale, colour, 1.4, corner=1.5)
+        c.disc(entity.switch, 2.0, colour)
+    else:
+        c.box(entity.switch, 5, None, PALETTE.muted, 1.1, corner=1.5)
+
+
+def _launch_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    angle = entity.orientation * math.pi / 4
+    base = ((-3, -8), (0, -8), (3, -5), (3, 5), (0, 8), (-3, 8))
+    c.polygon(turned(base, angle, entity.at), PALETTE.steel)
+    c.polygon(turned(((1.4, -6.4), (3.2, -5), (3.2, 5), (1.4, 6.4)), angle, entity.at), PALETTE.amber)
+
+
+def _one_way(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    angle = entity.orientation * math.pi / 4
     for t in (-8, 0, 8):
-        c.polygon(turned(((-5, t - 3), (-1, t), (-5, t + 3)), angle, e.x, e.y), PALETTE.steel)
-    c.polygon(turned(((-2.4, -12), (0, -12), (0, 12), (-2.4, 12)), angle, e.x, e.y), PALETTE.ink)
+        c.polygon(turned(((-5, t - 3), (-1, t), (-5, t + 3)), angle, entity.at), PALETTE.steel)
+    c.polygon(turned(((-2.4, -12), (0, -12), (0, 12), (-2.4, 12)), angle, entity.at), PALETTE.ink)
 
 
-def _drone(c, e, look):
-    """Zap drones (14), their chasing kin (15) and mini drones (26)."""
-    radius = 4.0 if e.kind == 26 else 7.5
-    c.disc(look.x, look.y, radius, PALETTE.ink)
-    c.disc(look.x, look.y, radius - 1.3, PALETTE.cyan)
-    c.disc(look.x, look.y, radius * 0.36, PALETTE.red if e.kind == 15 else PALETTE.ink)
+def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye: Colour) -> None:
+    c.disc(look.at, radius, PALETTE.ink)
+    c.disc(look.at, radius - 1.3, PALETTE.cyan)
+    c.disc(look.at, radius * 0.36, eye)
 
 
-def _floor_guard(c, e, look):
-    dome = [(look.x + 6 * math.cos(a), look.y + 6 * math.sin(a)) for a in np.linspace(-math.pi, 0, 20)]
-    c.polygon([*dome, (look.x + 6, look.y + 6), (look.x - 6, look.y + 6)], PALETTE.ink)
-    c.box(look.x + 2 * look.state, look.y - 0.5, 1.8, PALETTE.red if look.state else PALETTE.cyan, corner=0.5)
+def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """A dome whose eye looks where it runs (state -1, 0, 1)."""
+    x, y = look.at
+    angles = [math.pi * (i / 19 - 1) for i in range(20)]
+    dome = [(x + 6 * math.cos(a), y + 6 * math.sin(a)) for a in angles]
+    c.polygon([*dome, (x + 6, y + 6), (x - 6, y + 6)], PALETTE.ink)
+    c.box((x + 2 * look.state, y - 0.5), 1.8, PALETTE.red if look.state else PALETTE.cyan, corner=0.5)
 
 
-def _bounce_block(c, e, look):
-    c.box(look.x, look.y, 9, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
-    c.box(look.x, look.y, 5, None, PALETTE.muted, 1.0, corner=1.5)
+def _bounce_block(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    c.box(look.at, 9, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
+    c.box(look.at, 5, None, PALETTE.muted, 1.0, corner=1.5)
 
 
-def _thwump(c, e, look):
-    """A block with one lethal face, drawn in the colour of danger."""
-    c.box(look.x, look.y, 9, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
-    angle = {0: 0.0, 2: math.pi / 2, 4: math.pi}.get(e.orientation, -math.pi / 2)
-    c.polygon(turned(((6, -7.5), (9, -7.5), (9, 7.5), (6, 7.5)), angle, look.x, look.y), PALETTE.cyan)
-    c.box(look.x, look.y, 2.2, PALETTE.ink, corner=0.8)
+def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """A block with one lethal face, which shines."""
+    c.box(look.at, 9, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
+    angle = {0: 0.0, 2: math.pi / 2, 4: math.pi}.get(entity.orientation, -math.pi / 2)
+    c.polygon(turned(((6, -7.5), (9, -7.5), (9, 7.5), (6, 7.5)), angle, look.at), PALETTE.cyan)
+    c.box(look.at, 2.2, PALETTE.ink, corner=0.8)
 
 
-def _shove_thwump(c, e, look):
-    c.box(look.x, look.y, 12, (200, 224, 233) if look.state < 2 else None, PALETTE.cyan, 2.0, corner=1)
-    c.disc(look.x, look.y, 8, PALETTE.ink)
-    c.disc(look.x, look.y, 6.4, PALETTE.red if look.state >= 2 else PALETTE.cyan)
+def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    """A block with a lethal core; while it moves (states 2 and 3) nothing but the core can be touched."""
+    moving = look.state >= 2
+    c.box(look.at, 12, None if moving else (200, 224, 233), PALETTE.cyan, 2.0, corner=1)
+    c.disc(look.at, 8, PALETTE.ink)
+    c.disc(look.at, 6.4, PALETTE.red if moving else PALETTE.cyan)
 
 
-def _boost_pad(c, e, look):
-    c.ring(e.x, e.y, 6, 1.4, PALETTE.ink)
+def _boost_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    x, y = entity.at
+    c.ring(entity.at, 6, 1.4, PALETTE.ink)
     for t in (-2.2, 1.0):
-        c.line(((e.x + t - 1, e.y - 2.4), (e.x + t + 1.2, e.y), (e.x + t - 1, e.y + 2.4)), PALETTE.green, 1.3)
+        c.line(((x + t - 1, y - 2.4), (x + t + 1.2, y), (x + t - 1, y + 2.4)), PALETTE.green, 1.3)
 
 
-def _death_ball(c, e, look):
-    c.ring(look.x, look.y, 8, 0.9, (21, 167, 189))
-    c.disc(look.x, look.y, 5, (21, 135, 160))
-    c.disc(look.x, look.y, 1.8, PALETTE.pale)
+def _death_ball(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    c.ring(look.at, 8, 0.9, (21, 167, 189))
+    c.disc(look.at, 5, (21, 135, 160))
+    c.disc(look.at, 1.8, PALETTE.pale)
 
 
-def _laser(c, e, look):
-    c.disc(e.x, e.y, 5.9, PALETTE.ink)
-    c.disc(e.x, e.y, 2.4, PALETTE.red)
+def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
+    c.disc(entity.at, 5.9, PALETTE.ink)
+    c.disc(entity.at, 2.4, PALETTE.red)
 
 
-# kind -> (layer, function); lower layers are drawn first
-_DRAWN = {
-    3: (0, _exit), 11: (0, _one_way), 10: (0, _launch_pad), 24: (0, _boost_pad),
-    5: (1, _door), 6: (1, _door), 8: (1, _door), 4: (1, _exit_switch),
-    2: (2, _gold), 1: (3, _mine), 21: (3, _mine), 17: (3, _bounce_block), 20: (3, _thwump), 28: (3, _shove_thwump),
-    14: (4, _drone), 15: (4, _drone), 26: (4, _drone), 16: (4, _floor_guard), 25: (4, _death_ball), 23: (4, _laser),
-}  # fmt: skip
+_FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
+    kinds.EXIT: _exit,
+    kinds.ONE_WAY: _one_way,
+    kinds.LAUNCH_PAD: _launch_pad,
+    kinds.BOOST_PAD: _boost_pad,
+    kinds.REGULAR_DOOR: _regular_door,
+    kinds.LOCKED_DOOR: partial(_switched_door, colour=PALETTE.gold_edge),
+    kinds.TRAP_DOOR: partial(_switched_door, colour=PALETTE.red),
+    kinds.EXIT_SWITCH: _exit_switch,
+    kinds.GOLD: _gold,
+    kinds.MINE: _mine,
+    kinds.TOGGLE_MINE: _mine,
+    kinds.BOUNCE_BLOCK: _bounce_block,
+    kinds.THWUMP: _thwump,
+    kinds.SHOVE_THWUMP: _shove_thwump,
+    kinds.ZAP_DRONE: partial(_drone, radius=7.5, eye=PALETTE.ink),
+    kinds.CHASER_DRONE: partial(_drone, radius=7.5, eye=PALETTE.red),
+    kinds.MINI_DRONE: partial(_drone, radius=4.0, eye=PALETTE.ink),
+    kinds.FLOOR_GUARD: _floor_guard,
+    kinds.DEATH_BALL: _death_ball,
+    kinds.LASER: _laser,
+}
+_LAYERS = (
+    (kinds.EXIT, kinds.ONE_WAY, kinds.LAUNCH_PAD, kinds.BOOST_PAD),
+    (*kinds.DOORS, kinds.EXIT_SWITCH),
+    (kinds.GOLD,),
+    (*kinds.MINES, kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP),
+    (*kinds.DRONES, kinds.FLOOR_GUARD, kinds.DEATH_BALL, kinds.LASER),
+)  # from the back to the front
+LAYER = {kind: i for i, members in enumerate(_LAYERS) for kind in members}  # of every type that is drawn
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The ninja
 
+Angles = tuple[float, float]  # of the upper and the lower part of a limb; radians from straight down, forward positive
+
 
 @dataclass(frozen=True)
-class NinjaLook:
-    """Pose of the ninja after one frame: position (px), state 0..9, facing -1 or 1, stride and tilt (radians)."""
+class _Pose:
+    """Angles of the limbs, and the lean of the trunk."""
 
-    x: float
-    y: float
-    state: int = 0
-    facing: int = 1
-    stride: float = 0.0
-    tilt: float = 0.0
+    front_leg: Angles
+    back_leg: Angles
+    front_arm: Angles
+    back_arm: Angles
+    lean: float
 
 
-# (angle of the upper part, angle of the lower part) of front leg, back leg, front arm, back arm, and lean of the trunk;
-# radians from straight down, forward positive.
 _POSES = {
-    "stand": ((0.16, 0.10), (-0.16, -0.16), (0.30, 0.45), (-0.35, -0.10), 0.04),
-    "brake": ((0.95, 0.55), (0.35, -0.45), (0.9, 1.6), (-1.0, -0.7), -0.30),
-    "rise": ((1.15, -0.35), (-0.25, -0.75), (2.4, 2.9), (-0.9, -0.4), 0.10),
-    "fall": ((0.75, -0.25), (-0.45, -1.0), (1.9, 2.3), (-1.9, -2.2), 0.05),
-    "slide": ((0.95, -0.75), (0.15, -0.95), (2.3, 2.6), (0.9, 1.7), 0.10),
-    "cheer": ((0.32, 0.12), (-0.32, -0.12), (2.5, 2.85), (-2.5, -2.85), 0.0),
+    STANDING: _Pose((0.16, 0.10), (-0.16, -0.16), (0.30, 0.45), (-0.35, -0.10), 0.04),
+    BRAKING: _Pose((0.95, 0.55), (0.35, -0.45), (0.9, 1.6), (-1.0, -0.7), -0.30),
+    JUMPING: _Pose((1.15, -0.35), (-0.25, -0.75), (2.4, 2.9), (-0.9, -0.4), 0.10),
+    FALLING: _Pose((0.75, -0.25), (-0.45, -1.0), (1.9, 2.3), (-1.9, -2.2), 0.05),
+    WALL_SLIDING: _Pose((0.95, -0.75), (0.15, -0.95), (2.3, 2.6), (0.9, 1.7), 0.10),
+    CELEBRATING: _Pose((0.32, 0.12), (-0.32, -0.12), (2.5, 2.85), (-2.5, -2.85), 0.0),
 }
-_STATE_POSE = {0: "stand", 2: "brake", 3: "rise", 4: "fall", 5: "slide", 8: "cheer", 9: "stand"}
-_HIP, _THIGH, _SHIN, _ARM, _TRUNK = 1.8, 4.2, 4.3, 3.5, 5.4
+_POSES[DISABLED] = _POSES[STANDING]
+# Lengths, and the height of the hip below the centre, in level px.
+_HIP = 1.8
+_THIGH = 4.2
+_SHIN = 4.3
+_ARM = 3.5
+_TRUNK = 5.4
 
 
 def draw_ninja(canvas: Canvas, ninja: NinjaLook) -> None:
-    """Draw the ninja as a small running figure with a headband, or as scattered pieces when dead."""
-    if ninja.state in (6, 7):
-        _draw_fallen(canvas, ninja)
+    """Draw the ninja as a small figure with a headband, or as scattered pieces when dead."""
+    if ninja.state in (DEAD, DYING):
+        _draw_fallen(canvas, ninja.at)
         return
-    if ninja.state == 1:
-        swing, lift = math.sin(ninja.stride), math.cos(ninja.stride)
-        front = (0.95 * swing + 0.15, 0.95 * swing - 0.25 - 0.9 * max(lift, 0.0))
-        back = (-0.95 * swing + 0.15, -0.95 * swing - 0.25 - 0.9 * max(-lift, 0.0))
-        pose = (front, back, (-0.9 * swing, -0.9 * swing + 1.0), (0.9 * swing, 0.9 * swing + 1.0), 0.26)
-    else:
-        pose = _POSES[_STATE_POSE[ninja.state]]
-    lean = pose[4]
+    pose = _running(ninja.stride) if ninja.state == RUNNING else _POSES[ninja.state]
     hip = (0.0, _HIP)
-    neck = (hip[0] + _TRUNK * math.sin(lean), hip[1] - _TRUNK * math.cos(lean))
-    head = (neck[0] + 3.4 * math.sin(lean), neck[1] - 3.0 * math.cos(lean))
+    neck = (hip[0] + _TRUNK * math.sin(pose.lean), hip[1] - _TRUNK * math.cos(pose.lean))
+    head = (neck[0] + 3.4 * math.sin(pose.lean), neck[1] - 3.0 * math.cos(pose.lean))
     shoulder = (neck[0] * 0.85, neck[1] + 0.9)
 
-    def place(points):
-        return turned([(a * ninja.facing, b) for a, b in points], ninja.tilt, ninja.x, ninja.y)
+    def place(points: Iterable[Point]) -> list[Point]:
+        return turned([(a * ninja.facing, b) for a, b in points], ninja.tilt, ninja.at)
 
-    def limb(start, angles, upper, lower, width):
+    def limb(start: Point, angles: Angles, upper: float, lower: float, width: float) -> None:
         joint = (start[0] + upper * math.sin(angles[0]), start[1] + upper * math.cos(angles[0]))
         end = (joint[0] + lower * math.sin(angles[1]), joint[1] + lower * math.cos(angles[1]))
         canvas.line(place((start, joint, end)), PALETTE.ink, width)
 
-    limb(shoulder, pose[3], _ARM, _ARM, 1.7)
-    limb(hip, pose[1], _THIGH, _SHIN, 2.1)
+    limb(shoulder, pose.back_arm, _ARM, _ARM, 1.7)
+    limb(hip, pose.back_leg, _THIGH, _SHIN, 2.1)
     canvas.line(place((hip, neck)), PALETTE.ink, 2.8)
-    limb(hip, pose[0], _THIGH, _SHIN, 2.1)
-    limb(shoulder, pose[2], _ARM, _ARM, 1.7)
+    limb(hip, pose.front_leg, _THIGH, _SHIN, 2.1)
+    limb(shoulder, pose.front_arm, _ARM, _ARM, 1.7)
+    x, y = head
     flutter = 0.8 * math.sin(2 * ninja.stride)
-    tail = (
-        (head[0] - 2.4, head[1] - 0.3),
-        (head[0] - 4.6, head[1] + 0.2 + flutter),
-        (head[0] - 6.4, head[1] - 0.4 - flutter),
+    canvas.line(
+        place(((x - 2.4, y - 0.3), (x - 4.6, y + 0.2 + flutter), (x - 6.4, y - 0.4 - flutter))), PALETTE.band, 1.3
     )
-    canvas.line(place(tail), PALETTE.band, 1.3)
-    canvas.disc(*place((head,))[0], 2.9, PALETTE.ink)
-    canvas.line(place(((head[0] - 2.1, head[1] - 0.5), (head[0] + 2.3, head[1] - 0.3))), PALETTE.band, 1.2)
+    canvas.disc(place((head,))[0], 2.9, PALETTE.ink)
+    canvas.line(place(((x - 2.1, y - 0.5), (x + 2.3, y - 0.3))), PALETTE.band, 1.2)
 
 
-def _draw_fallen(canvas, ninja):
+def _running(stride: float) -> _Pose:
+    swing, lift = math.sin(stride), math.cos(stride)
+    return _Pose(
+        front_leg=(0.95 * swing + 0.15, 0.95 * swing - 0.25 - 0.9 * max(lift, 0.0)),
+        back_leg=(-0.95 * swing + 0.15, -0.95 * swing - 0.25 - 0.9 * max(-lift, 0.0)),
+        front_arm=(-0.9 * swing, -0.9 * swing + 1.0),
+        back_arm=(0.9 * swing, 0.9 * swing + 1.0),
+        lean=0.26,
+    )
+
+
+def _draw_fallen(canvas: Canvas, at: Point) -> None:
+    x, y = at
     for i in range(9):
         angle, reach = math.tau * i / 9 + 0.3, 5.0 + 4.0 * ((i * 5) % 9) / 9
-        far = (ninja.x + reach * math.cos(angle), ninja.y + reach * math.sin(angle))
-        near = (ninja.x + (reach - 3.4) * math.cos(angle + 0.25), ninja.y + (reach - 3.4) * math.sin(angle + 0.25))
+        far = (x + reach * math.cos(angle), y + reach * math.sin(angle))
+        near = (x + (reach - 3.4) * math.cos(angle + 0.25), y + (reach - 3.4) * math.sin(angle + 0.25))
         canvas.line((near, far), PALETTE.ink if i % 3 else PALETTE.band, 1.8)
-    canvas.disc(ninja.x + 1, ninja.y + 1.5, 2.6, PALETTE.ink)
+    canvas.disc((x + 1, y + 1.5), 2.6, PALETTE.ink)

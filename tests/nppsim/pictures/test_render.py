@@ -1,16 +1,15 @@
 """Pictures: tile shapes against a naive twin, what is drawn where, cropping, and film frames."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import nppsim
 from nppsim.actions import JUMP, RIGHT
-from nppsim.pictures import render
-from nppsim.pictures.figures import PALETTE, level_entities
-from nppsim.pictures.region import STAGE, tile_masks, used_region, widened
+from nppsim.pictures.canvas import PALETTE
+from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
 from nppsim.pictures.render import contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
+from nppsim.pictures.scene import Scene, level_entities, ninja_looks
+from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS
 
 from worlds import small_room as corridor
 
@@ -105,12 +104,10 @@ def test_switches_are_paired_with_their_doors():
     records = np.array(
         [(0, 8, 8, 0, 0), (3, 20, 20, 0, 0), (3, 30, 30, 0, 0), (4, 21, 21, 0, 0), (4, 31, 31, 0, 0),
          (6, 40, 40, 0, 0), (7, 41, 41, 0, 0)], np.uint8)  # fmt: skip
-    found = {(e.kind, e.index): e for e in level_entities(SimpleNamespace(records=records, exit_count=2))}
+    found = {(e.kind, e.index): e for e in level_entities(nppsim.Level(np.zeros((23, 42), np.uint8), records))}
     assert set(found) == {(3, 0), (3, 1), (4, 0), (4, 1), (6, 0)}
-    assert (found[3, 1].switch_x, found[4, 1].y) == (186.0, 186.0)
-    assert (found[6, 0].x, found[6, 0].switch_x) == (240.0, 246.0)
-    with pytest.raises(render.RenderError, match="record 1 .type 3. has no switch record 2; the level has 2 records"):
-        level_entities(SimpleNamespace(records=records[:2], exit_count=1))
+    assert found[3, 1].switch == found[4, 1].at == (186.0, 186.0)
+    assert (found[6, 0].at, found[6, 0].switch) == ((240.0, 240.0), (246.0, 246.0))
 
 
 def test_an_exit_lights_up_when_its_switch_is_taken():
@@ -129,7 +126,7 @@ def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
     still = nppsim.simulate(level, np.full(9, 0, np.uint8))
     picture = np.asarray(draw_two_routes(level, (run, run), ("a", "b" * 200), parted=20)).astype(int)
     x, y = (round(v) for v in run.position[run.frames // 2])
-    blue, red = render._TWO_COLOURS
+    blue, red = TWO_COLOURS
     column = picture[y - 3 : y + 4, x]
     assert np.abs(column - red).max(axis=1).min() < 60 and np.abs(column - blue).max(axis=1).min() < 60
     x, y = (round(v) for v in run.position[-1])
@@ -143,7 +140,7 @@ def test_a_route_shows_start_end_and_jumps():
     inputs[5:25] |= JUMP
     run = nppsim.simulate(level, inputs)
     picture = np.asarray(draw_route(level, run, title="a title that is far too long for its place " * 9))
-    assert picture.shape == (600 + render.PANEL_HEIGHT, 1056, 3)
+    assert picture.shape == (600 + PANEL_HEIGHT, 1056, 3)
     jump = run.position[int(np.argmax(run.ninja_state == 3)) - 1]
     points = {
         "start": (level.spawn, PALETTE.pale),
@@ -174,7 +171,7 @@ def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
     assert len(film) == len(film_steps(40, 30)) == 21
     height, width, _ = film[0].shape
     assert film[0].dtype == np.uint8 and height % 2 == 0 and width % 2 == 0
-    stage = height - render.PANEL_HEIGHT
+    stage = height - PANEL_HEIGHT
     ppt = width // 12
     columns = [np.flatnonzero((picture[:stage] == PALETTE.ink).all(axis=2).any(axis=0)).min() for picture in film]
     assert columns[-1] > columns[0] + ppt  # the figure, the leftmost black thing, has run right
@@ -192,8 +189,8 @@ def test_a_film_ends_as_its_parts_were_drawn_at_once():
     run = nppsim.simulate(level, inputs)
     *_, last = frames(level, inputs, run=run)
     region = widened(used_region(level, run.position))
-    scene = render._Scene(level, render._film_tile(region, 1.0), region)
-    ninja = render._ninja_looks(level, run, inputs)[-1]
+    scene = Scene(level, film_pixels_per_tile(region, 1.0), region)
+    ninja = ninja_looks(level, run, inputs)[-1]
     whole = scene.picture(scene.looks, None)
     scene.repaint(
         whole, (0, 0, 1056, 600), scene.looks_at(run, run.frames), np.vstack([[level.spawn], run.position]), ninja

@@ -1,0 +1,130 @@
+"""Colours, and a canvas that draws antialiased shapes in level coordinates."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nppsim.errors import needed
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+OVERSAMPLE = 4  # everything is drawn so many times too large, then averaged down
+
+Colour = tuple[int, int, int]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of levels and films, sRGB 0..255."""
+
+    background: Colour = (222, 223, 229)
+    tile: Colour = (118, 120, 137)
+    rim: Colour = (95, 97, 114)  # edge of the tiles
+    ink: Colour = (30, 31, 38)  # outlines, the ninja
+    steel: Colour = (131, 132, 144)  # exit, thwump, mechanisms
+    pale: Colour = (245, 245, 248)
+    blue: Colour = (62, 124, 188)  # switches and what they open
+    gold: Colour = (236, 200, 62)
+    gold_edge: Colour = (163, 127, 22)
+    red: Colour = (176, 38, 46)  # what kills
+    amber: Colour = (230, 126, 34)
+    cyan: Colour = (87, 181, 207)  # drones
+    green: Colour = (56, 150, 98)
+    band: Colour = (206, 58, 52)  # the ninja's headband
+    trace: Colour = (150, 170, 204)  # path so far, in films
+    panel: Colour = (31, 32, 39)  # strip below a picture
+    text: Colour = (240, 240, 244)
+    muted: Colour = (147, 149, 163)
+
+
+PALETTE = Palette()
+ROUTE_COLOURS: tuple[Colour, ...] = ((58, 76, 192), (23, 143, 178), (44, 160, 96), (226, 160, 32), (214, 62, 50))
+"""Colours of a route, from its start to its end."""
+
+
+def route_colour(t: float) -> Colour:
+    """Colour of a route at time ``t``: 0 is its start, 1 its end."""
+    place = min(max(t, 0.0), 1.0) * (len(ROUTE_COLOURS) - 1)
+    i = min(int(place), len(ROUTE_COLOURS) - 2)
+    red, green, blue = (
+        round(a + (b - a) * (place - i)) for a, b in zip(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], strict=True)
+    )
+    return red, green, blue
+
+
+class Canvas:
+    """A rectangle of the stage, drawn OVERSAMPLE times larger than it will be shown, in level coordinates.
+
+    image: a Pillow image whose top-left pixel lies at ``origin``.
+    origin: level pixels.
+    factor: image pixels per level pixel.
+    """
+
+    def __init__(self, image: "Image", origin: Point, factor: float):
+        self.image, self.origin, self.factor = image, origin, factor
+        self._draw = needed("PIL.ImageDraw", "video").Draw(image)
+
+    def polygon(self, points: Iterable[Point], fill: Colour) -> None:
+        """A filled polygon."""
+        self._draw.polygon(self._on_image(points), fill=fill)
+
+    def disc(self, centre: Point, radius: float, fill: Colour) -> None:
+        """A filled circle."""
+        self._draw.ellipse(self._square(centre, radius), fill=fill)
+
+    def ring(self, centre: Point, radius: float, width: float, colour: Colour) -> None:
+        """A circle line whose outer edge has the given radius."""
+        self._draw.ellipse(self._square(centre, radius), outline=colour, width=self._stroke(width))
+
+    def line(self, points: Iterable[Point], colour: Colour, width: float) -> None:
+        """A polyline with round ends and joints."""
+        points = list(points)
+        self._draw.line(self._on_image(points), fill=colour, width=self._stroke(width), joint="curve")
+        for end in (points[0], points[-1]):
+            self.disc(end, width / 2, colour)
+
+    def box(
+        self,
+        centre: Point,
+        half: float,
+        fill: Colour | None,
+        edge: Colour | None = None,
+        width: float = 1.5,
+        corner: float = 0.0,
+    ) -> None:
+        """A square.
+
+        half: half of its side.
+        fill, edge: its colours; None leaves that part out.
+        width: of the edge.
+        corner: radius of its rounded corners.
+        """
+        stroke = self._stroke(width) if edge else 0
+        self._draw.rounded_rectangle(self._square(centre, half), corner * self.factor, fill, edge, stroke)
+
+    def finish(self) -> "Image":
+        """The antialiased picture."""
+        return self.image.reduce(OVERSAMPLE)
+
+    def _on_image(self, points: Iterable[Point]) -> list[Point]:
+        left, top = self.origin
+        # half a pixel less: whole numbers are the centres of Pillow's pixels
+        return [((x - left) * self.factor - 0.5, (y - top) * self.factor - 0.5) for x, y in points]
+
+    def _square(self, centre: Point, half: float) -> list[Point]:
+        half = max(half - 0.5 / self.factor, 0.0)  # Pillow's boxes include their right and bottom pixels
+        x, y = centre
+        return self._on_image(((x - half, y - half), (x + half, y + half)))
+
+    def _stroke(self, width: float) -> int:
+        return max(1, round(width * self.factor))
+
+
+def turned(points: Iterable[Point], angle: float, centre: Point) -> list[Point]:
+    """Points around the origin, turned by ``angle`` (radians, clockwise on screen) and moved to ``centre``."""
+    c, s = math.cos(angle), math.sin(angle)
+    x, y = centre
+    return [(x + c * a - s * b, y + s * a + c * b) for a, b in points]

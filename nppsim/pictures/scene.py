@@ -1,0 +1,222 @@
+"""A level prepared for drawing: its still background, its entities, and how they and the ninja look at each frame."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nppsim.actions import LEFT, RIGHT
+from nppsim.errors import needed
+from nppsim.levels import kinds
+from nppsim.levels.level import Level
+from nppsim.physics.state import JUMPING, RUNNING, WALL_SLIDING
+from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Point
+from nppsim.pictures.figures import LAYER, REACH, DrawnEntity, EntityLook, NinjaLook, draw_entity, draw_ninja
+from nppsim.pictures.region import TILE, Box, solid_samples
+from nppsim.simulate import Run
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOVING = frozenset(kinds.MOVERS) - {kinds.EXIT, kinds.LASER}  # types that change their place
+_STRIDE_PX = 5.2  # the ninja's way per radian of its stride
+_RIM_PX = 1.1  # width of the darker edge of the tiles
+_BAND = 4  # rows of tiles drawn at once, so that the oversampled picture stays small
+_BACKGROUND, _SOLID, _RIM = range(3)
+_COLOURS = np.array([PALETTE.background, PALETTE.tile, PALETTE.rim], np.uint8)
+
+Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
+Looks = Mapping[DrawnEntity, EntityLook]
+
+
+class Scene:
+    """A region of a level, and everything in it, at a number of output pixels per tile.
+
+    width, height: of the picture, px.
+    entities: in drawing order.  looks: theirs at the start of a run.
+    moving, still: those that change their place, and those that do not.
+    """
+
+    def __init__(self, level: Level, ppt: int, region: Box):
+        self.ppt, self.region = ppt, region
+        left, top, right, bottom = region
+        self.width, self.height = (right - left) * ppt, (bottom - top) * ppt
+        self.entities = level_entities(level)
+        self.looks = {entity: initial_look(entity) for entity in self.entities}
+        self.moving = [entity for entity in self.entities if entity.kind in MOVING]
+        self.still = [entity for entity in self.entities if entity.kind not in MOVING]
+        self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
+        self._run: Run | None = None  # whose columns are known
+        self._columns: dict[tuple[int, int], int] = {}
+
+    def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
+        """The looks after ``frame`` frames of a run; 0 is its start."""
+        if frame == 0:
+            return self.looks
+        if run is not self._run:
+            self._run, self._columns = run, {(int(kind), int(n)): i for i, (kind, n) in enumerate(run.entities)}
+        state, place = run.entity_state[frame - 1], run.entity_position[frame - 1]
+        looks = {}
+        for entity, start in self.looks.items():
+            column = self._columns.get((entity.kind, entity.index))
+            if column is None:  # a type that was left out of the run: scenery
+                looks[entity] = start
+                continue
+            bits = int(state[column])
+            own = (bits >> 1) & 7  # three bits, signed
+            x, y = place[column].tolist()
+            looks[entity] = EntityLook((x, y), bool(bits & 1), own - 8 * (own > 3), bool(bits & 16))
+            if entity.kind == kinds.EXIT:  # barred for good if it has no switch
+                barred = entity.switch is None or bool(state[self._columns[kinds.EXIT_SWITCH, entity.index]] & 1)
+                looks[entity] = replace(looks[entity], closed=barred)
+        return looks
+
+    def picture(self, looks: Looks, ninja: NinjaLook | None, *, movers: bool = True) -> "Image":
+        """The whole region."""
+        picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
+        for top in range(0, self.height, _BAND * self.ppt):
+            box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
+            picture.paste(self._draw(box, looks, (), ninja, movers), box[:2])
+        return picture
+
+    def repaint(
+        self, picture: "Image", area: Area, looks: Looks, trace: np.ndarray, ninja: NinjaLook | None = None
+    ) -> None:
+        """Draw the part of ``picture`` around ``area`` again, with the way so far.
+
+        Without a ninja the movers are left out too: that is the background of a film.
+        """
+        k = self.ppt / TILE
+        left, top = self.region[0] * TILE, self.region[1] * TILE
+        box = (
+            max(math.floor((area[0] - left) * k), 0),
+            max(math.floor((area[1] - top) * k), 0),
+            min(math.ceil((area[2] - left) * k), self.width),
+            min(math.ceil((area[3] - top) * k), self.height),
+        )
+        if box[0] < box[2] and box[1] < box[3]:
+            picture.paste(self._draw(box, looks, trace, ninja, ninja is not None), box[:2])
+
+    def overlay(self, picture: "Image") -> Canvas:
+        """A canvas over the whole of ``picture``, to draw more onto it; its ``finish`` gives the new picture."""
+        size = (self.width * OVERSAMPLE, self.height * OVERSAMPLE)
+        nearest = needed("PIL.Image", "video").Resampling.NEAREST  # averages to what it was where nothing is drawn
+        left, top = self.region[:2]
+        return Canvas(picture.resize(size, nearest), (left * TILE, top * TILE), self.ppt / TILE * OVERSAMPLE)
+
+    def _draw(
+        self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, movers: bool
+    ) -> "Image":
+        """A box of the picture (output px), drawn anew."""
+        left, top, right, bottom = (OVERSAMPLE * v for v in box)
+        image = needed("PIL.Image", "video").fromarray(_COLOURS[self._classes[top:bottom, left:right]])
+        k = self.ppt / TILE
+        x0, y0 = self.region[0] * TILE, self.region[1] * TILE
+        area = (x0 + box[0] / k, y0 + box[1] / k, x0 + box[2] / k, y0 + box[3] / k)
+        canvas = Canvas(image, area[:2], k * OVERSAMPLE)
+        for piece in _pieces_inside(trace, (area[0] - 3, area[1] - 3, area[2] + 3, area[3] + 3)):
+            canvas.line(piece, PALETTE.trace, 1.6)
+        for entity in self.entities:
+            if entity.kind in MOVING and not movers:
+                continue
+            if _overlap(touched(entity, looks[entity]), area):
+                draw_entity(canvas, entity, looks[entity])
+        if ninja is not None:
+            draw_ninja(canvas, ninja)
+        return canvas.finish()
+
+
+def level_entities(level: Level) -> list[DrawnEntity]:
+    """The things to draw, in drawing order, as a level's records create them."""
+    entities: list[DrawnEntity] = []
+    counts: dict[int, int] = {}
+    records = level.records.tolist()
+    places = [(6.0 * x, 6.0 * y) for _, x, y, _, _ in records]
+    for row, (kind, _, _, orientation, _) in enumerate(records):
+        if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # a switch is created by its door
+            continue
+        index = counts.get(kind, 0)
+        counts[kind] = index + 1
+        switch_row = row + level.exit_count if kind == kinds.EXIT else row + 1
+        has_switch = kind == kinds.EXIT or kind in kinds.SWITCH_OF_DOOR
+        switch = places[switch_row] if has_switch and switch_row < len(records) else None
+        entities.append(DrawnEntity(kind, index, places[row], orientation, switch))
+        if kind == kinds.EXIT and switch is not None:
+            entities.append(DrawnEntity(kinds.EXIT_SWITCH, index, switch))
+    return sorted(entities, key=lambda e: (LAYER[e.kind], e.kind))
+
+
+def initial_look(entity: DrawnEntity) -> EntityLook:
+    """The look of an entity before the first frame."""
+    return EntityLook(
+        entity.at,
+        active=True,
+        state=int(entity.kind == kinds.TOGGLE_MINE),
+        closed=entity.kind in (kinds.EXIT, kinds.REGULAR_DOOR, kinds.LOCKED_DOOR),
+    )
+
+
+def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
+    """The ninja's pose after 0, 1, ... frames: which way it faces, its stride, its tilt on slopes."""
+    looks = [NinjaLook(level.spawn)]
+    facing, stride, tilt = 1, 0.0, 0.0
+    for i in range(run.frames):
+        state, speed = int(run.ninja_state[i]), float(run.velocity[i, 0])
+        wanted = -1 if inputs[i] & LEFT else int(bool(inputs[i] & RIGHT))
+        if state in (RUNNING, WALL_SLIDING) and wanted:
+            facing = wanted
+        elif state != WALL_SLIDING and abs(speed) > 0.01:
+            facing = 1 if speed > 0 else -1
+        stride += abs(speed) / _STRIDE_PX
+        if run.airborne[i]:
+            tilt = 0.0 if state in (JUMPING, WALL_SLIDING) else 0.9 * tilt
+        else:
+            normal_x, normal_y = run.floor_normal[i]
+            tilt = math.atan2(normal_y, normal_x) + math.pi / 2
+        x, y = run.position[i].tolist()
+        looks.append(NinjaLook((x, y), state, facing, stride, tilt))
+    return looks
+
+
+def touched(entity: DrawnEntity, look: EntityLook) -> Area:
+    """The area that the drawing of an entity may touch."""
+    if entity.kind in MOVING:
+        return around([look.at], REACH)
+    return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
+
+
+def around(points: np.ndarray | Sequence[Point], reach: float) -> Area:
+    """The area that lies within ``reach`` of some points, on both axes."""
+    left, top = np.min(points, axis=0) - reach
+    right, bottom = np.max(points, axis=0) + reach
+    return float(left), float(top), float(right), float(bottom)
+
+
+def _overlap(a: Area, b: Area) -> bool:
+    return a[0] < b[2] and a[2] > b[0] and a[1] < b[3] and a[3] > b[1]
+
+
+def _tile_classes(level: Level, region: Box, samples: int) -> np.ndarray:
+    """uint8[rows * samples, columns * samples]: background, solid or rim, at the region's sample points."""
+    solid = solid_samples(level, samples, region, margin=1)  # no rim along the picture's own edge
+    width = max(1, round(samples / TILE * _RIM_PX))
+    core = solid.copy()
+    for shift in (-width, width):
+        core &= np.roll(solid, shift, axis=0)
+        core &= np.roll(solid, shift, axis=1)
+    classes = np.where(core, _SOLID, np.where(solid, _RIM, _BACKGROUND)).astype(np.uint8)
+    return np.ascontiguousarray(classes[samples:-samples, samples:-samples])
+
+
+def _pieces_inside(trace: np.ndarray | Sequence, area: Area) -> Iterable[list[Point]]:
+    """The runs of consecutive points whose segments come near ``area``."""
+    if len(trace) < 2:
+        return
+    points = np.asarray(trace)
+    low, high = np.minimum(points[:-1], points[1:]), np.maximum(points[:-1], points[1:])
+    near = (low[:, 0] < area[2]) & (high[:, 0] > area[0]) & (low[:, 1] < area[3]) & (high[:, 1] > area[1])
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
+    for start, stop in edges.reshape(-1, 2):
+        yield points[start : stop + 1].tolist()
