@@ -211,10 +211,7 @@ def _diff(arguments) -> int:
         from nppsim.pictures import render  # Pillow is an extra
 
         labels = Path(arguments.a).name, Path(arguments.b).name
-        try:
-            render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part).save(arguments.out)
-        except (render.RenderError, ValueError) as error:
-            raise CommandError(str(error)) from error
+        render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part).save(arguments.out)
     return 0
 
 
@@ -311,21 +308,18 @@ def _render(arguments) -> int:
     if arguments.count < 1:
         raise CommandError(f"--count {arguments.count} must be at least 1")
     _check_picture(out)
-    try:
-        if arguments.sheet:
-            levels = LevelSet.open(arguments.sheet)
-            count = min(arguments.count, len(levels))
-            shown = [i * len(levels) // count for i in range(count)]
-            picture = render.contact_sheet([levels[i] for i in shown], [levels.entries[i].file for i in shown])
-        elif arguments.replay:
-            drawn = Level.load(level[0])
-            run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
-            picture = render.draw_route(drawn, run, arguments.scale, title=Path(level[0]).name)
-        else:
-            picture = render.draw_level(Level.load(level[0]), arguments.scale)
-        picture.save(out)
-    except (render.RenderError, ValueError) as error:
-        raise CommandError(str(error)) from error
+    if arguments.sheet:
+        levels = LevelSet.open(arguments.sheet)
+        count = min(arguments.count, len(levels))
+        shown = [i * len(levels) // count for i in range(count)]
+        picture = render.contact_sheet([levels[i] for i in shown], [levels.entries[i].file for i in shown])
+    elif arguments.replay:
+        drawn = Level.load(level[0])
+        run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
+        picture = render.draw_route(drawn, run, arguments.scale, title=Path(level[0]).name)
+    else:
+        picture = render.draw_level(Level.load(level[0]), arguments.scale)
+    picture.save(out)
     print(f"{out}: {picture.width} x {picture.height}")
     return 0
 

@@ -17,10 +17,11 @@ from nppsim.levels import kinds, tiles
 from nppsim.levels.level import COLUMNS, ROWS, Level
 from nppsim.physics import bodies, entities, movers
 from nppsim.physics.state import DRAG, GRAVITY_FALL, RADIUS
-from nppsim.pictures.figures import PALETTE, Canvas, Colour, Point, draw_entity, initial_look, level_entities
+from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Colour, Point
+from nppsim.pictures.figures import draw_entity
+from nppsim.pictures.scene import initial_look, level_entities
 from nppsim.simulate import simulate
 
-OVERSAMPLE = 4
 PAPER: Colour = (255, 255, 255)
 GRID: Colour = (226, 227, 233)
 SOLID: Colour = (190, 193, 205)
@@ -64,7 +65,7 @@ class Figure:
 
     def finish(self):
         """The antialiased picture, a Pillow image."""
-        picture = self.canvas.finish(OVERSAMPLE)
+        picture = self.canvas.finish()
         pen = needed("PIL.ImageDraw", "video").Draw(picture)
         font = needed("PIL.ImageFont", "video").load_default
         for x, y, text, size, colour in self._texts:
@@ -126,8 +127,9 @@ def _fill_tile(figure: Figure, tile: int, x: float, y: float) -> None:
     solid = tiles.solid_mask(tile, round(tiles.TILE * canvas.factor))
     colour = FAINT_SOLID if tile in range(34, 38) else SOLID
     image = needed("PIL.Image", "video")
-    corner = [round((a - b) * canvas.factor) for a, b in zip((x, y), canvas.origin, strict=True)]
-    canvas.image.paste(colour, tuple(corner), image.fromarray(solid))
+    left, top = canvas.origin
+    corner = (round((x - left) * canvas.factor), round((y - top) * canvas.factor))
+    canvas.image.paste(colour, corner, image.fromarray(solid))
     for k in (0, 12, 24):
         canvas.line(((x + k, y), (x + k, y + 24)), GRID, 0.25)
         canvas.line(((x, y + k), (x + 24, y + k)), GRID, 0.25)
@@ -198,7 +200,7 @@ def _draw_alone(figure: Figure, kind: int, x: float, y: float, orientation: int 
     records = np.array([[kinds.NINJA, 8, 8, 0, 0], [first, 50, 50, orientation, 0], *switch])
     entity = next(e for e in level_entities(Level(np.zeros((ROWS, COLUMNS), np.uint8), records)) if e.kind == kind)
     canvas, origin = figure.canvas, figure.canvas.origin
-    canvas.origin = (entity.x - x, entity.y - y)
+    canvas.origin = (entity.at[0] - x, entity.at[1] - y)
     draw_entity(canvas, entity, initial_look(entity))
     canvas.origin = origin
 
@@ -282,10 +284,9 @@ def draw_jumps():
     for cx in range(int(left // tiles.TILE), int((left + width) // tiles.TILE) + 1):
         _fill_tile(figure, 1, tiles.TILE * cx, floor)
     for (held, path), colour in zip(paths, (PALETTE.blue, PALETTE.green, PALETTE.red), strict=True):
-        for x, y in path:
-            figure.canvas.disc(x, y, 0.9, colour)
-        released_x, released_y = path[min(held, len(path) - 1)]
-        figure.canvas.ring(released_x, released_y, 2.6, 0.8, colour)
+        for place in path:
+            figure.canvas.disc(place, 0.9, colour)
+        figure.canvas.ring(path[min(held, len(path) - 1)], 2.6, 0.8, colour)
         up, along = path[0, 1] - path[:, 1].min(), path[-1, 0] - path[0, 0]
         lines = (f"held for {held}", f"{up:.1f} up, {along:.0f} along", f"{len(path) - 1} frames")
         for line, text in enumerate(lines):
