@@ -10,9 +10,9 @@ from pathlib import Path
 import nppsim
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.levels.level import Level, LevelError
-from nppsim.levels.level_set import LevelSet, LevelSetError
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
+from nppsim.replays.replay import Replay
 
 
 class CommandError(UserError, ValueError):
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (CommandError, LevelError, LevelSetError, ReplayError) as error:
+    except UserError as error:
         message = str(error)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}; check the path" if error.filename else str(error)
