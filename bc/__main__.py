@@ -5,37 +5,27 @@ The report needs the extra ``train``, Minari datasets the extra ``minari``.
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
 from bc.analysis import analyse
-from bc.dataset import DatasetError, with_bank
+from bc.dataset import with_bank
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
-from bc.minari import export_minari, import_minari
+from bc.minari import About, export_minari, import_minari
 from bc.report import render_report, summary
-from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim import errors
+from nppsim.errors import needed
+from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.report.pages import write_page
-
-_EXTRA_OF = {"minari": "minari", "matplotlib": "train"}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 the report found what would spoil training, 2 it failed."""
     arguments = _parser().parse_args(argv)
-    try:
-        return arguments.run(arguments)
-    except (DatasetError, DemonstrationError, LevelSetError) as error:
-        print(f"error: {error}", file=sys.stderr)
-    except ModuleNotFoundError as error:
-        package = error.name.split(".")[0]
-        if package not in _EXTRA_OF:
-            raise
-        extra = _EXTRA_OF[package]
-        print(f"error: {package} is not installed; install the extra: pip install -e '.[{extra}]'", file=sys.stderr)
-    return 2
+    return errors.run(lambda: arguments.run(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(arguments) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     files = find_replays(arguments.replays)
     found = load_demonstrations(
         files, arguments.frame_skip, folder=arguments.replays, mirror=arguments.mirror, progress=_bar
@@ -86,9 +76,8 @@ def _check(arguments) -> int:
     return 0
 
 
-def _report(arguments) -> int:
-    import matplotlib  # noqa: F401  the page needs it: told before minutes are spent on playing back
-
+def _report(arguments: argparse.Namespace) -> int:
+    needed("matplotlib", "train")  # told before minutes are spent on playing back
     if Path(arguments.out).suffix != ".html":
         raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
     levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
@@ -109,40 +98,30 @@ def _report(arguments) -> int:
     return int(any(finding.problem for finding in analysis.findings))
 
 
-def _bar(items: Sequence, title: str = "playing back") -> Iterable:
+def _bar(items: Iterable, title: str = "playing back") -> Iterable:
     """The items, with a progress bar on a terminal."""
     return tqdm(items, desc=title, leave=False, disable=not sys.stderr.isatty())
 
 
-def _export(arguments) -> int:
-    found, _bank, _places = with_bank(
-        load_demonstrations(
-            find_replays(arguments.folder), arguments.frame_skip, folder=arguments.folder, progress=_bar
-        )
-    )
+def _export(arguments: argparse.Namespace) -> int:
+    needed("minari", "minari")
+    files = find_replays(arguments.folder)
+    played = load_demonstrations(files, arguments.frame_skip, folder=arguments.folder, progress=_bar)
+    found, bank, _places = with_bank(played)
     print(found.table())
-    names = export_minari(
-        found,
-        arguments.source,
-        observations=arguments.observations,
-        progress=_bar,
-        author=arguments.author,
-        author_email=arguments.author_email,
-        code_permalink=arguments.code_permalink,
-    )
-    print("\n".join(names))
+    about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
+    print("\n".join(export_minari(found, about, bank=bank, observations=arguments.observations, progress=_bar)))
     return 0
 
 
-def _import(arguments) -> int:
+def _import(arguments: argparse.Namespace) -> int:
     files = import_minari(arguments.dataset)
     targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
     if taken := [target for target in targets if target.exists()]:
         raise DemonstrationError(f"{taken[0]}: is there already; choose another folder")
     for file, target in zip(files, targets, strict=True):
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.data)
+            file.replay.save(target)
         except OSError as error:
             raise DemonstrationError(
                 f"{target}: cannot be written ({error.strerror}); choose another folder"

@@ -6,17 +6,20 @@
 States are those that an agent observes before each decision, from the simulator that training uses (``bc.dataset``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-import nppsim
 from bc.baselines import Metrics, predictors, previous_actions, score, transition_counts
 from bc.dataset import DatasetConfig, record, with_bank
-from bc.demonstrations import DemonstrationSet, ReplayFile, load_demonstrations
+from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
 from nppsim.actions import ACTION_NAMES, LEFT, RIGHT
+from nppsim.bank import LevelBank
+from nppsim.compile import LevelGeometry
 from nppsim.generate.variety import HAZARDS
 from nppsim.levels.kinds import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
@@ -25,7 +28,6 @@ from nppsim.observe import layout
 from nppsim.observe.layout import MAX_PATH
 from nppsim.paths import NODES_X, NODES_Y, WALL
 from nppsim.pictures.region import STAGE, TILE
-from nppsim.replays.replay import Replay
 
 STATE = "game_state"
 IDLE_FRAMES = 60  # without moving: an idle stretch that is told
@@ -43,10 +45,21 @@ _WAVE = 512  # demonstrations stepped side by side
 _CHUNK = 256  # levels compiled at once
 
 # Kinds of anomalies besides the reasons for leaving a replay out.
-IDLE, SLOWER_THAN_PAR, SLOWER_THAN_OTHERS = "idle stretch", "much longer than par", "much longer than another one"
-SLOW_FOR_ITS_WAY, LONG_FOR_ITS_CATEGORY = "slow for its way", "much longer than its category"
-RETIMED_FAR, NOT_IN_LEVELS, OTHER_CATEGORY = "re-timed far off", "level not in --levels", "another category in --levels"
-AFTER_WIN, BOTH_HELD, DEFECT = "inputs after the win", "left and right held together", "tolerated defect of the file"
+IDLE = "idle stretch"
+SLOWER_THAN_PAR = "much longer than par"
+SLOWER_THAN_OTHERS = "much longer than another one"
+SLOW_FOR_ITS_WAY = "slow for its way"
+LONG_FOR_ITS_CATEGORY = "much longer than its category"
+RETIMED_FAR = "re-timed far off"
+NOT_IN_LEVELS = "level not in --levels"
+OTHER_CATEGORY = "another category in --levels"
+AFTER_WIN = "inputs after the win"
+BOTH_HELD = "left and right held together"
+DEFECT = "tolerated defect of the file"
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Item = TypeVar("_Item")
+Progress = Callable[[Iterable, str], Iterable]  # wraps what is gone through, given its title
 
 
 @dataclass(frozen=True)
@@ -70,11 +83,14 @@ class Finding:
 class Group:
     """The demonstrations of one category, or all; D demonstrations.
 
-    lengths: int64[D], decisions.  transitions: int64[6, 6], action (column) after the previous one (row; no-op before
-    the first).  holds: int64, decisions of each stretch with one action (the last one of each demonstration is cut off by
-    the win).  baselines: trivial predictors, which learned from all demonstrations of the folder, measured on these.
-    states: share of the decisions in each state of the ninja.  airborne: share.  positions: int64[25, 44], decisions per
-    tile of the stage.  speeds: int64[41, 41], decisions by vy (row) and vx (column), -10 to 10 px per frame in halves.
+    lengths: int64[D], decisions.
+    transitions: int64[6, 6], action (column) after the previous one (row; no-op before the first).
+    holds: int64, decisions of each stretch with one action (the last one of each demonstration is cut off by the win).
+    baselines: trivial predictors, which learned from all demonstrations of the folder, measured on these.
+    states: share of the decisions in each state of the ninja.
+    airborne: share of the decisions.
+    positions: int64[25, 44], decisions per tile of the stage.
+    speeds: int64[41, 41], decisions by vy (row) and vx (column), -10 to 10 px per frame in halves.
     visited: float64[levels], share of the tiles that the path field reaches which the demonstrations of a level visit.
     """
 
@@ -143,11 +159,17 @@ class Coverage:
 class Analysis:
     """What ``analyse`` finds; D demonstrations.
 
-    found: the demonstrations, and what was left out.  total, groups: all demonstrations, and by category.  components:
-    of the observation ``state``.  frames: int64[D]; par: float64[D], NaN where no level set knows it.  coverage: category
-    of the level sets -> Coverage; empty without level sets.  several: names of the demonstrations of each level that has
-    more than one.  mirrored: names, of each level that occurs with its mirror image too; the same_mirrored of them have
-    the mirrored actions as well.  leaks: demonstrations of held-out levels.  anomalies: kind -> the most extreme first.
+    found: the demonstrations, and what was left out.
+    total, groups: all demonstrations, and by category.
+    components: of the observation ``state``.
+    frames: int64[D].
+    par: float64[D], NaN where no level set knows it.
+    coverage: category of the level sets -> Coverage; empty without level sets.
+    several: names of the demonstrations of each level that has more than one.
+    mirrored: names of the demonstrations of each level that occurs with its mirror image too.
+    same_mirrored: pairs of which one is the mirror image of the other, level and actions.
+    leaks: demonstrations of held-out levels.
+    anomalies: kind -> the most extreme first.
     """
 
     found: DemonstrationSet
@@ -176,51 +198,78 @@ def analyse(
     folder: str = "",
     levels: Sequence[LevelSet] = (),
     held_out: Sequence[LevelSet] = (),
-    progress: Callable[[Iterable, str], Iterable] = lambda items, title: items,
+    progress: Progress = lambda items, title: items,
 ) -> Analysis:
     """Play the demonstrations and measure them.
 
-    levels: the training levels that they are compared with.  held_out: levels that they must not contain.
+    levels: the training levels that they are compared with.
+    held_out: levels that they must not contain.
     progress: wraps what is gone through, given its title.
     Raises DemonstrationError if nothing can be used, LevelSetError for a level that cannot be read, DatasetError.
     """
     known = _known_levels(levels, "levels", progress)
     forbidden = _known_levels(held_out, "held-out levels", progress)
-    found, bank, level_index = with_bank(
-        load_demonstrations(files, frame_skip, folder=folder, progress=partial(progress, title="playback"))
-    )
-    demonstrations = found.demonstrations
-    symmetric = {level.fingerprint: symmetric_fingerprint(level) for level in bank.levels}
-    content = [symmetric[d.level.fingerprint] for d in demonstrations]
-
-    steps = _Steps(demonstrations, bank, level_index, frame_skip, progress)
+    played = load_demonstrations(files, frame_skip, folder=folder, progress=lambda files: progress(files, "playback"))
+    found, bank, place = with_bank(played)
+    steps = _Steps(found.demonstrations, bank, place, frame_skip, progress)
+    measured = _Measured.of(found.demonstrations, steps, bank, known)
     tables = predictors(transition_counts(steps.actions, steps.previous))
-    categories = sorted({d.category for d in demonstrations})
-    of_category = np.array([categories.index(d.category) for d in demonstrations])
-    frames = np.array([len(d.inputs) for d in demonstrations])
-    entries = {key: entry for key, (entry, _level, _file) in known.items()}
-    par = np.array([getattr(entries.get(key), "par_frames", None) or np.nan for key in content])
-    way = bank.path_length[steps.level].astype(float)
-    pace = frames / np.where((way > 0) & (way < MAX_PATH), way, np.nan)
-    leaks = [
-        Anomaly(d.name, None, f"is the held-out level {forbidden[key][2]}, as it is or mirrored")
-        for d, key in zip(demonstrations, content, strict=True)
-        if key in forbidden
-    ]
+    categories = np.array([d.category for d in found.demonstrations])
     return Analysis(
         found=found,
-        total=steps.group(np.ones(len(demonstrations), bool), tables),
-        groups={name: steps.group(of_category == i, tables) for i, name in enumerate(categories)},
+        total=steps.group(np.ones(len(categories), bool), tables),
+        groups={str(name): steps.group(categories == name, tables) for name in np.unique(categories)},
         components=tuple(_components(steps.states)),
-        frames=frames,
-        par=par,
-        coverage=_coverage(known, set(content)),
-        several=_several(demonstrations),
-        mirrored=_mirrored(demonstrations, content),
-        same_mirrored=_same_mirrored(demonstrations),
-        leaks=tuple(leaks),
-        anomalies=_anomalies(files, found, content, entries if levels else None, frames, par, pace, steps.idle()),
+        frames=measured.frames,
+        par=measured.par,
+        coverage=_coverage(known, set(measured.content), found.compiled),
+        several=_several(found.demonstrations),
+        mirrored=_mirrored(found.demonstrations, measured.content),
+        same_mirrored=_same_mirrored(found.demonstrations),
+        leaks=tuple(_leaks(found.demonstrations, measured.content, forbidden)),
+        anomalies=_anomalies(files, found, measured, known if levels else None),
     )
+
+
+class _KnownLevel(NamedTuple):
+    entry: LevelEntry
+    level: Level
+    file: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Of each of D demonstrations.
+
+    content: ``symmetric_fingerprint`` of its level.
+    frames: int64[D], its length.
+    par: float64[D], NaN where no level set knows it.
+    pace: float64[D], frames per px of its level's way; NaN where there is none.
+    idle: int64[D], frames of its longest stretch without moving.
+    """
+
+    content: list[str]
+    frames: np.ndarray
+    par: np.ndarray
+    pace: np.ndarray
+    idle: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        demonstrations: Sequence[Demonstration],
+        steps: "_Steps",
+        bank: LevelBank,
+        known: Mapping[str, _KnownLevel],
+    ) -> "_Measured":
+        """known: content -> levels whose par may be known."""
+        symmetric = {level: symmetric_fingerprint(level) for level in bank.levels}
+        content = [symmetric[d.level] for d in demonstrations]
+        frames = np.array([len(d.inputs) for d in demonstrations])
+        par = np.array([(known[key].entry.par_frames if key in known else None) or np.nan for key in content])
+        way = bank.path_length[steps.level].astype(float)
+        pace = frames / np.where((way > 0) & (way < MAX_PATH), way, np.nan)
+        return cls(content, frames, par, pace, steps.idle())
 
 
 class _Steps:
@@ -229,14 +278,21 @@ class _Steps:
     states: float32[N, 26], observed before the decision.  actions, previous: int64[N].  demonstration: int64[N].
     """
 
-    def __init__(self, demonstrations, bank, level_index, frame_skip, progress):
+    def __init__(
+        self,
+        demonstrations: Sequence[Demonstration],
+        bank: LevelBank,
+        place: Mapping[Level, int],
+        frame_skip: int,
+        progress: Progress,
+    ):
         self.frame_skip = frame_skip
         self.lengths = np.array([len(d.actions) for d in demonstrations])
         self.first = np.cumsum([0, *self.lengths[:-1]])
         self.demonstration = np.repeat(np.arange(len(demonstrations)), self.lengths)
         self.actions = np.concatenate([d.actions for d in demonstrations])
         self.previous = np.concatenate([previous_actions(d.actions) for d in demonstrations])
-        self.level = np.array([level_index[d.level.fingerprint] for d in demonstrations])
+        self.level = np.array([place[d.level] for d in demonstrations])
         self.states = np.empty((len(self.actions), *layout.SPECS[STATE].shape), np.float32)
         config = DatasetConfig(frame_skip=frame_skip, observations=(STATE,))
         by_length = np.argsort(self.lengths, kind="stable")  # those of a wave end together
@@ -244,19 +300,20 @@ class _Steps:
         for wave in progress(waves, "states"):
             played = [demonstrations[i] for i in wave]
             rows = np.concatenate([self.first[i] + np.arange(self.lengths[i]) for i in wave])
-            self.states[rows] = record(nppsim.BatchSimulator, bank, self.level[wave], played, config)[STATE]
+            self.states[rows] = record(bank, self.level[wave], played, config)[STATE]
         reached = (bank.distance[:, 0] < WALL).reshape(-1, NODES_X, NODES_Y)[:, :-1, :-1]
-        self.reachable = reached.reshape(len(bank), STAGE[0], 2, STAGE[1], 2).any(axis=(2, 4))
+        self.reachable = reached.reshape(len(bank), STAGE[0], 2, STAGE[1], 2).max(axis=(2, 4))
         self.visited = self._visited(len(bank))
 
     def column(self, name: str) -> np.ndarray:
         """float32[N]: one component of the observation ``state``."""
         return self.states[:, layout.SPECS[STATE].components.index(name)]
 
-    def _tiles(self, x, y):
+    def _tiles(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[N] each: column and row of the tile at a place in px."""
         return (np.clip(x // TILE, 0, STAGE[0] - 1).astype(int), np.clip(y // TILE, 0, STAGE[1] - 1).astype(int))
 
-    def _visited(self, levels):
+    def _visited(self, levels: int) -> np.ndarray:
         """bool[levels, 44, 25]: tiles on the way, straight from decision to decision."""
         visited = np.zeros((levels, *STAGE), bool)
         x, y = self.column("x"), self.column("y")
@@ -278,10 +335,10 @@ class _Steps:
         return longest * self.frame_skip
 
     def group(self, chosen: np.ndarray, tables: dict[str, np.ndarray]) -> Group:
-        """chosen: bool[D].  tables: ``predictors``."""
+        """The group of some demonstrations.  chosen: bool[D].  tables: ``predictors``."""
         rows = chosen[self.demonstration]
         actions, previous = self.actions[rows], self.previous[rows]
-        begins = np.append(True, (actions[1:] != actions[:-1]) | (np.diff(self.demonstration[rows]) != 0))
+        begins = np.append(True, (np.diff(actions) != 0) | (np.diff(self.demonstration[rows]) != 0))
         vx, vy = (np.rint(np.clip(self.column(name)[rows], -FASTEST, FASTEST) * 2) for name in ("vx", "vy"))
         size = 4 * FASTEST + 1
         column, row = self._tiles(self.column("x")[rows], self.column("y")[rows])
@@ -304,7 +361,7 @@ class _Steps:
         )
 
 
-def _components(states):
+def _components(states: np.ndarray) -> Iterator[Component]:
     for name, values in zip(layout.SPECS[STATE].components, states.T, strict=True):
         values = values.astype(np.float64)
         _, counts = np.unique(values, return_counts=True)
@@ -312,25 +369,24 @@ def _components(states):
         yield Component(name, values.min(), values.mean(), values.max(), values.std(), common)
 
 
-def _known_levels(sets, title, progress) -> dict[str, tuple[LevelEntry, Level, str]]:
-    """Content -> (entry, level, file) of the levels of all sets; the first of equal ones."""
-    known = {}
+def _known_levels(sets: Sequence[LevelSet], title: str, progress: Progress) -> dict[str, _KnownLevel]:
+    """Content -> level, of the levels of all sets; the first of equal ones."""
+    known: dict[str, _KnownLevel] = {}
     for level_set in sets:
-        for i, level in enumerate(progress(level_set, title)):
-            entry = level_set.entries[i]
-            known.setdefault(symmetric_fingerprint(level), (entry, level, str(level_set.path / entry.file)))
+        for entry, level in zip(level_set.entries, progress(level_set, title), strict=True):
+            one = _KnownLevel(entry, level, str(level_set.path / entry.file))
+            known.setdefault(symmetric_fingerprint(level), one)
     return known
 
 
-def _coverage(known, demonstrated) -> dict[str, Coverage]:
-    categories: dict[str, list[str]] = {}
-    for key, (entry, _level, _file) in known.items():
-        categories.setdefault(entry.category, []).append(key)
+def _coverage(
+    known: Mapping[str, _KnownLevel], demonstrated: set[str], compiled: Mapping[Level, LevelGeometry]
+) -> dict[str, Coverage]:
     coverage = {}
-    for category, keys in categories.items():
-        levels = [known[key][1] for key in keys]
-        lengths = [nppsim.LevelBank(levels[i : i + _CHUNK]).path_length for i in range(0, len(levels), _CHUNK)]
-        way = np.concatenate(lengths).astype(float)
+    for category, keys in _grouped((one.entry.category for one in known.values()), known).items():
+        levels = [known[key].level for key in keys]
+        chunks = [levels[i : i + _CHUNK] for i in range(0, len(levels), _CHUNK)]
+        way = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
         measures = {"way": np.where(way < MAX_PATH, way, np.nan)}
         for name, kinds in (("hazards", HAZARDS), ("doors", (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR))):
             measures[name] = np.array([float(np.isin(level.records[:, 0], kinds).sum()) for level in levels])
@@ -338,90 +394,117 @@ def _coverage(known, demonstrated) -> dict[str, Coverage]:
     return coverage
 
 
-def _grouped(keys, names) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for key, name in zip(keys, names, strict=True):
-        groups.setdefault(key, []).append(name)
+def _grouped(keys: Iterable[_Key], items: Iterable[_Item]) -> dict[_Key, list[_Item]]:
+    groups: dict[_Key, list[_Item]] = {}
+    for key, item in zip(keys, items, strict=True):
+        groups.setdefault(key, []).append(item)
     return groups
 
 
-def _several(demonstrations):
-    groups = _grouped((d.level.fingerprint for d in demonstrations), (d.name for d in demonstrations))
+def _several(demonstrations: Sequence[Demonstration]) -> tuple[tuple[str, ...], ...]:
+    groups = _grouped((d.level for d in demonstrations), (d.name for d in demonstrations))
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
 
 
-def _mirrored(demonstrations, content):
+def _mirrored(demonstrations: Sequence[Demonstration], content: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     groups = _grouped(content, demonstrations)
-    both = (group for group in groups.values() if len({d.level.fingerprint for d in group}) > 1)
+    both = (group for group in groups.values() if len({d.level for d in group}) > 1)
     return tuple(tuple(d.name for d in group) for group in both)
 
 
-def _same_mirrored(demonstrations) -> int:
+def _same_mirrored(demonstrations: Sequence[Demonstration]) -> int:
     """Number of pairs of which one is the mirror image of the other, level and actions."""
-    content = {(d.level.fingerprint, d.actions.tobytes()) for d in demonstrations}
-    image_of = {d.level.fingerprint: mirror(d.level).fingerprint for d in demonstrations}
+    content = {(d.level, d.actions.tobytes()) for d in demonstrations}
+    image_of = {level: mirror(level) for level in {d.level for d in demonstrations}}
     pairs = sum(
-        image_of[d.level.fingerprint] != d.level.fingerprint
-        and (image_of[d.level.fingerprint], _MIRRORED_ACTION[d.actions].tobytes()) in content
+        image_of[d.level] != d.level and (image_of[d.level], _MIRRORED_ACTION[d.actions].tobytes()) in content
         for d in demonstrations
     )
     return pairs // 2
 
 
-def _anomalies(files, found, content, entries, frames, par, pace, idle) -> dict[str, tuple[Anomaly, ...]]:
-    """entries: content -> LevelEntry of --levels; None without them.  pace: frames per px of way, NaN without a way."""
-    kinds: dict[str, list[Anomaly]] = {}
+def _leaks(
+    demonstrations: Sequence[Demonstration], content: Sequence[str], forbidden: Mapping[str, _KnownLevel]
+) -> Iterator[Anomaly]:
+    for d, key in zip(demonstrations, content, strict=True):
+        if key in forbidden:
+            yield Anomaly(d.name, None, f"is the held-out level {forbidden[key].file}, as it is or mirrored")
 
-    def add(kind, name, value, detail):
-        kinds.setdefault(kind, []).append(Anomaly(name, value, detail))
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Anomalies
+
+_Odd = tuple[str, Anomaly]  # its kind, and itself
+
+
+def _anomalies(
+    files: Sequence[ReplayFile],
+    found: DemonstrationSet,
+    measured: _Measured,
+    known: Mapping[str, _KnownLevel] | None,
+) -> dict[str, tuple[Anomaly, ...]]:
+    """Kind -> anomalies.  known: content -> level of --levels; None without them."""
+    kinds: dict[str, list[Anomaly]] = defaultdict(list)
     for item in found.left_out:
-        add(item.reason, item.name, None, item.detail)
-    usual = np.nanmedian(pace) if np.isfinite(pace).any() else np.nan
-    categories = _grouped((d.category for d in found.demonstrations), frames.tolist())
-    median = {name: np.median(group) for name, group in categories.items()}
-    fastest = {key: min(group) for key, group in _grouped(content, frames.tolist()).items()}
-    for i, (d, key) in enumerate(zip(found.demonstrations, content, strict=True)):
-        if idle[i] >= IDLE_FRAMES:
-            add(IDLE, d.name, int(idle[i]), f"{idle[i]} frames on end without moving, of {frames[i]}")
-        if frames[i] > SLOW * par[i]:
-            ratio = frames[i] / par[i]
-            add(SLOWER_THAN_PAR, d.name, ratio, f"{frames[i]} frames, {ratio:.1f} times par ({par[i]:.0f})")
-        if pace[i] > SLOW_WAY * usual:
-            detail = f"{frames[i]} frames for {frames[i] / pace[i]:.0f} px, {pace[i] / usual:.1f} times the usual"
-            add(SLOW_FOR_ITS_WAY, d.name, pace[i] / usual, detail)
-        if frames[i] > LONG_FOR_CATEGORY * median[d.category]:
-            detail = f"{frames[i]} frames, the median of {d.category} is {median[d.category]:.0f}"
-            add(LONG_FOR_ITS_CATEGORY, d.name, frames[i] / median[d.category], detail)
-        if frames[i] > SLOW * fastest[key]:
-            ratio = frames[i] / fastest[key]
-            add(SLOWER_THAN_OTHERS, d.name, ratio, f"{frames[i]} frames, the fastest on this level {fastest[key]}")
-        if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
-            add(RETIMED_FAR, d.name, d.deviation_px, f"{d.deviation_px:.1f} px from the recording on average")
-        if entries is not None and key not in entries:
-            add(NOT_IN_LEVELS, d.name, None, f"category {d.category}")
-        elif entries is not None and entries[key].category != d.category:
-            add(OTHER_CATEGORY, d.name, None, f"{d.category} here, {entries[key].category} in the level set")
-    _file_anomalies(files, found, add)
+        kinds[item.reason].append(Anomaly(item.name, None, item.detail))
+    file_of = {file.name: file for file in files}
+    odd: list[_Odd] = [*_slow(found.demonstrations, measured)]
+    for d, key in zip(found.demonstrations, measured.content, strict=True):
+        if known is not None:
+            odd += _odd_places(d, known.get(key))
+        odd += _odd_recordings(d, file_of[d.name])
+    for kind, anomaly in odd:
+        kinds[kind].append(anomaly)
     order = {kind: sorted(items, key=lambda item: -(item.value or 0)) for kind, items in kinds.items()}
     return {kind: tuple(items) for kind, items in sorted(order.items(), key=lambda pair: -len(pair[1]))}
 
 
-def _file_anomalies(files, found, add) -> None:
-    """What can be seen only in the files of the demonstrations kept, as these are cut at the win and cleaned."""
-    kept = {d.name: d for d in found.demonstrations}
-    for file in files:
-        if file.name not in kept:
-            continue
-        replay, d = Replay.from_bytes(file.data, file.path), kept[file.name]
-        won = nppsim.simulate(replay.level, replay.inputs).frames if d.retimed else len(d.inputs)
-        if replay.frames > won:
-            add(AFTER_WIN, d.name, replay.frames - won, f"{replay.frames - won} inputs after the win at frame {won}")
-        both = int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum())
-        if both:
-            add(BOTH_HELD, d.name, both, f"{both} frames with input byte 6 or 7, taken as left")
-        for warning in replay.warnings:
-            add(DEFECT, d.name, None, warning)
+def _slow(demonstrations: Sequence[Demonstration], measured: _Measured) -> Iterator[_Odd]:
+    """Those that take long: by themselves, against par, for their way, in their category, on their level."""
+    usual = np.nanmedian(measured.pace) if np.isfinite(measured.pace).any() else np.nan
+    lengths = measured.frames.tolist()
+    categories = _grouped((d.category for d in demonstrations), lengths)
+    fastest = {key: min(group) for key, group in _grouped(measured.content, lengths).items()}
+    for i, (d, frames) in enumerate(zip(demonstrations, lengths, strict=True)):
+        idle, par, pace = int(measured.idle[i]), float(measured.par[i]), float(measured.pace[i])
+        median, best = float(np.median(categories[d.category])), fastest[measured.content[i]]
+        if idle >= IDLE_FRAMES:
+            yield IDLE, Anomaly(d.name, idle, f"{idle} frames on end without moving, of {frames}")
+        if frames > SLOW * par:
+            text = f"{frames} frames, {frames / par:.1f} times par ({par:.0f})"
+            yield SLOWER_THAN_PAR, Anomaly(d.name, frames / par, text)
+        if pace > SLOW_WAY * usual:
+            text = f"{frames} frames for {frames / pace:.0f} px, {pace / usual:.1f} times the usual"
+            yield SLOW_FOR_ITS_WAY, Anomaly(d.name, pace / usual, text)
+        if frames > LONG_FOR_CATEGORY * median:
+            text = f"{frames} frames, the median of {d.category} is {median:.0f}"
+            yield LONG_FOR_ITS_CATEGORY, Anomaly(d.name, frames / median, text)
+        if frames > SLOW * best:
+            text = f"{frames} frames, the fastest on this level {best}"
+            yield SLOWER_THAN_OTHERS, Anomaly(d.name, frames / best, text)
+
+
+def _odd_places(d: Demonstration, known: _KnownLevel | None) -> Iterator[_Odd]:
+    """Whether its level is none of --levels (``known`` is None), or of another category there."""
+    if known is None:
+        yield NOT_IN_LEVELS, Anomaly(d.name, None, f"category {d.category}")
+    elif known.entry.category != d.category:
+        yield OTHER_CATEGORY, Anomaly(d.name, None, f"{d.category} here, {known.entry.category} in the level set")
+
+
+def _odd_recordings(d: Demonstration, file: ReplayFile) -> Iterator[_Odd]:
+    """What can be seen only in the file: a demonstration is moved onto the grid, cut at the win and cleaned."""
+    if d.retimed and d.deviation_px > LARGE_DEVIATION_PX:
+        yield RETIMED_FAR, Anomaly(d.name, d.deviation_px, f"{d.deviation_px:.1f} px from the recording on average")
+    replay, won = file.replay, d.recorded_frames
+    if replay.frames > won:
+        text = f"{replay.frames - won} inputs after the win at frame {won}"
+        yield AFTER_WIN, Anomaly(d.name, replay.frames - won, text)
+    both = int((replay.inputs[:won] & (LEFT | RIGHT) == LEFT | RIGHT).sum())
+    if both:
+        yield BOTH_HELD, Anomaly(d.name, both, f"{both} frames with input byte 6 or 7, taken as left")
+    for warning in replay.warnings:
+        yield DEFECT, Anomaly(d.name, None, warning)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -430,7 +513,7 @@ def _file_anomalies(files, found, add) -> None:
 _HIGHEST = {"way": "a longer way", "hazards": "more hazards", "doors": "more doors"}
 
 
-def _findings(analysis: Analysis):
+def _findings(analysis: Analysis) -> Iterator[Finding]:
     total = analysis.total
     count = len(total.lengths)
     if analysis.leaks:
@@ -476,7 +559,7 @@ def _findings(analysis: Analysis):
             )
 
 
-def _coverage_findings(coverage):
+def _coverage_findings(coverage: Mapping[str, Coverage]) -> Iterator[Finding]:
     for category, c in coverage.items():
         number = len(c.demonstrated)
         if not c.demonstrated.any():

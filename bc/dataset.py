@@ -2,8 +2,6 @@
 
 The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
 observations cannot differ; each is copied *before* the step that its action drives.  Instead of images, the states are kept
-from nppsim.errors import UserError
-from nppsim.files import replacing
 from which they are drawn again (``bc.images``).  The file (HDF5, layout in ``docs/file_formats.md``) is a cache named after
 everything that its content depends on: the replays' bytes, the observation layout, the sources of the simulator and of this
 recording, and the settings.
@@ -17,7 +15,6 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import psutil
 
 import nppsim
 from bc.baselines import previous_actions
@@ -25,11 +22,15 @@ from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFi
 from bc.images import StoredImages
 from nppsim._cache import source_digest
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.errors import UserError
 from nppsim.files import replacing
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.workers import usable_memory
 
 FORMAT_VERSION = 2
 STATES = "states"  # beside the observations in the file: what images are drawn from
@@ -37,9 +38,15 @@ MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest 
 _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
 _CHUNK_ROWS = 512
 _STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # a damaged block is an error, not other values
-_WON = 1  # outcome in BatchSimulator.episode
 # What turns replays into rows, beside the kernels: a change of it makes another dataset.
-_CODE = (Path(__file__), Path(__file__).with_name("demonstrations.py"))
+_NPPSIM = Path(nppsim.__file__).parent
+_CODE = (
+    Path(__file__),
+    Path(__file__).with_name("demonstrations.py"),
+    _NPPSIM / "batch.py",
+    *sorted(_NPPSIM.glob("planner/*.py")),
+    *sorted(_NPPSIM.glob("replays/*.py")),
+)
 _REBUILD = "delete it, it will be rebuilt"
 
 
@@ -51,9 +58,12 @@ class DatasetError(UserError, ValueError):
 class DatasetConfig:
     """What a dataset depends on besides the replays.
 
-    frame_skip: frames per decision.  observations: keys or short names.  validation_share: share of the levels of each
-    category that is kept for validation.  seed: chooses those levels, and the replays if there are too many.
-    mirror: also learn from mirror images.  max_per_category: replays of each category at most, mirror images not counted.
+    frame_skip: frames per decision.
+    observations: keys or short names.
+    validation_share: share of the levels of each category that is kept for validation.
+    seed: chooses those levels, and the replays if there are too many.
+    mirror: also learn from mirror images.
+    max_per_category: replays of each category at most, mirror images not counted; None: all.
     """
 
     frame_skip: int = 4
@@ -61,7 +71,7 @@ class DatasetConfig:
     validation_share: float = 0.1
     seed: int = 0
     mirror: bool = False
-    max_per_category: int | None = None  # None: all
+    max_per_category: int | None = None
 
     def __post_init__(self):
         try:
@@ -80,18 +90,20 @@ class DatasetConfig:
 
 
 def load_or_build(
-    folder,
-    cache_folder,
+    folder: str | Path,
+    cache_folder: str | Path,
     config: DatasetConfig | None = None,
     *,
     available_bytes: int | None = None,
     log: Callable[[str], None] = print,
-    progress: Callable[[Iterable], Iterable] = iter,
+    progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
     """The dataset of a folder (or set) of replays, from the cache if it holds exactly this one, else built and cached.
 
-    available_bytes: memory that may be used (default: what the machine has available); too large a dataset is refused
-    before anything is recorded.  log: receives the tables.  progress: wraps the replays as they are played back.
+    available_bytes: memory that may be used (default: what is free); too large a dataset is refused before anything is
+        recorded.
+    log: receives the tables.
+    progress: wraps the replays as they are played back.
     Raises DemonstrationError, DatasetError.
     """
     config = config or DatasetConfig()
@@ -114,8 +126,8 @@ def load_or_build(
         seed=config.seed,
         progress=progress,
     )
-    write_dataset(path, found, config, key, available_bytes=available_bytes)
-    dataset = BCDataset.open(path, available_bytes=available_bytes)
+    bank = write_dataset(path, found, config, key, available_bytes=available_bytes)
+    dataset = BCDataset.open(path, available_bytes=available_bytes, bank=bank)
     log(dataset.report)
     return dataset
 
@@ -127,77 +139,95 @@ def content_key(files: Sequence[ReplayFile], config: DatasetConfig) -> str:
         "layout": layout.fingerprint(config.observations),
         "sources": source_digest(),
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
-        "replays": sorted((file.name, file.category, hashlib.sha256(file.data).hexdigest()) for file in files),
+        "replays": sorted((file.name, file.category, file.digest) for file in files),
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write_dataset(
-    path, found: DemonstrationSet, config: DatasetConfig, key: str, *, available_bytes: int | None = None
-) -> None:
-    """Record the demonstrations and write the HDF5 file; it appears complete or not at all.
+    path: str | Path,
+    found: DemonstrationSet,
+    config: DatasetConfig,
+    key: str,
+    *,
+    available_bytes: int | None = None,
+) -> LevelBank:
+    """Record the demonstrations and write the HDF5 file, which appears complete or not at all; the levels' bank.
 
     Demonstrations are stored by ascending length, each one's decisions together and in order.  One that is longer than
     its level's time limit in the simulator is left out and counted.  Raises DatasetError, DemonstrationError.
     """
-    found, bank, level_index = with_bank(found)
-    sample = sample_dtype(config.observations, nppsim.BatchSimulator(bank, 1).snapshot(0).size)
-    check_memory(path, sum(len(d.actions) for d in found.demonstrations), sample.itemsize, available_bytes)
+    found, bank, place = with_bank(found)
+    columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
+    bytes_each = sum(column.itemsize for column in columns.values())
     demonstrations = sorted(found.demonstrations, key=lambda d: len(d.actions))
+    decisions = sum(len(d.actions) for d in demonstrations)
+    check_memory(path, decisions, bytes_each, available_bytes)
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
     with replacing(path) as temporary:
         with h5py.File(temporary, "w") as file:
             _write_tables(file, demonstrations, validation, found, config, key)
-            _make_samples(file, sample, sum(len(d.actions) for d in demonstrations))
-            if STATES in sample.names:
+            _make_samples(file, columns, decisions)
+            if STATES in columns:
                 _write_levels(file, bank.levels)
             row = 0
-            for wave in _waves(demonstrations, _WAVE_BYTES // sample.itemsize):
-                levels = np.array([level_index[d.level.fingerprint] for d in wave])
-                recorded = record(nppsim.BatchSimulator, bank, levels, wave, config)
+            for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
+                recorded = record(bank, [place[d.level] for d in wave], wave, config)
                 for name, values in recorded.items():
                     file["observations"][name][row : row + len(values)] = values
                 row += sum(len(d.actions) for d in wave)
+    return bank
 
 
-def sample_dtype(keys: Sequence[str], state_bytes: int) -> np.dtype:
-    """What is kept of each decision, as a structured type: the observations that are no images and, if there are images,
+def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]:
+    """What is kept of each decision, name -> type of one row: the observations that are no images and, if there are images,
     STATES, of ``state_bytes``, from which they are drawn."""
-    fields = [(key, layout.SPECS[key].dtype, layout.SPECS[key].shape) for key in keys if key not in layout.IMAGES]
-    return np.dtype([*fields, (STATES, np.uint8, state_bytes)] if len(fields) < len(keys) else fields)
+    columns = {key: np.dtype((layout.SPECS[key].dtype, layout.SPECS[key].shape)) for key in keys if not _is_image(key)}
+    return columns if len(columns) == len(keys) else columns | {STATES: np.dtype((np.uint8, (state_bytes,)))}
 
 
-def record(simulator: Callable, bank, level_indices, wave, config) -> dict[str, np.ndarray]:
-    """What is kept of each decision of the demonstrations of ``wave``, one after another: see ``sample_dtype``.
+def _is_image(key: str) -> bool:
+    return key in layout.IMAGES
 
-    simulator: ``BatchSimulator``.  level_indices: int[len(wave)], each demonstration's level in ``bank``.
+
+def record(
+    bank: LevelBank, levels: Sequence[int], wave: Sequence[Demonstration], config: DatasetConfig
+) -> dict[str, np.ndarray]:
+    """What is kept of each decision of the demonstrations of ``wave``, one after another: see ``sample_columns``.
+
+    levels: each demonstration's level, its place in ``bank``.
     Raises DatasetError if a demonstration does not win on exactly its last decision.
     """
-    observed = [key for key in config.observations if key not in layout.IMAGES] or config.observations
-    sim = simulator(bank, len(wave), frame_skip=config.frame_skip, observations=tuple(observed))
-    sim.reset(level_indices)
+    observed = tuple(key for key in config.observations if not _is_image(key)) or config.observations
+    sim = BatchSimulator(bank, len(wave), frame_skip=config.frame_skip, observations=observed)
+    sim.reset(np.array(levels))
     lengths = np.array([len(d.actions) for d in wave])
     first = np.concatenate([[0], np.cumsum(lengths)])
-    sample = sample_dtype(config.observations, sim.snapshot(0).size)
-    recorded = {name: np.empty((first[-1], *sample[name].shape), sample[name].base) for name in sample.names}
+    columns = sample_columns(config.observations, sim.snapshot(0).size)
+    recorded = {name: np.empty((first[-1], *column.shape), column.base) for name, column in columns.items()}
     actions = np.zeros((len(wave), lengths.max()), np.int64)  # after its end, an environment is driven by no-ops
     for i, demonstration in enumerate(wave):
         actions[i, : lengths[i]] = demonstration.actions
-    for t in range(lengths.max()):
+    for t in range(int(lengths.max())):
         active = np.flatnonzero(lengths > t)
         for name, values in recorded.items():
             values[first[active] + t] = sim.snapshot(active) if name == STATES else sim.obs[name][active]
         sim.step(actions[:, t])
         ended = {int(i): int(sim.episode["outcome"][i]) for i in sim.finished}
-        for i in active:
-            last = t == lengths[i] - 1
-            if last != (i in ended) or (last and ended[i] != _WON):
-                outcome = {0: "timed out", _WON: "won", 2: "died", None: "is still running"}[ended.get(int(i))]
-                raise DatasetError(
-                    f"{wave[i].name}: {outcome} after decision {t + 1} of {lengths[i]} in the batch simulator, but won "
-                    "on the last one when played back alone; the two disagree: please report this replay"
-                )
+        for i in active.tolist():
+            _check_end(wave[i], t + 1, ended.get(i))
     return recorded
+
+
+def _check_end(demonstration: Demonstration, decision: int, outcome: int | None) -> None:
+    """DatasetError unless it goes on (None) after each decision but the last, and wins on that."""
+    decisions = len(demonstration.actions)
+    if outcome != (WON if decision == decisions else None):
+        told = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
+        raise DatasetError(
+            f"{demonstration.name}: {told} after decision {decision} of {decisions} in the batch simulator, but won "
+            "on the last one when played back alone; the two disagree: please report this replay"
+        )
 
 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
@@ -206,8 +236,8 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
 
     ``share`` of the levels (rounded, at least one on either side), evenly from all categories, chosen by ``seed``.
     """
-    fingerprint_of = {level: symmetric_fingerprint(level) for level in {d.level for d in demonstrations}}
-    fingerprints = [fingerprint_of[d.level] for d in demonstrations]
+    content = {level: symmetric_fingerprint(level) for level in {d.level for d in demonstrations}}
+    fingerprints = [content[d.level] for d in demonstrations]
     category_of = {f: d.category for f, d in reversed(list(zip(fingerprints, demonstrations, strict=True)))}
     count = len(category_of)
     if count < 2:
@@ -216,7 +246,7 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
             "and validation; add demonstrations of other levels"
         )
 
-    def by_category_then_lot(fingerprint):
+    def by_category_then_lot(fingerprint: str) -> tuple[str, bytes]:
         return category_of[fingerprint], hashlib.sha256(f"{seed} {fingerprint}".encode()).digest()
 
     ordered = sorted(category_of, key=by_category_then_lot)
@@ -225,10 +255,10 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
     return np.array([fingerprint in chosen for fingerprint in fingerprints])
 
 
-def check_memory(path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
+def check_memory(path: str | Path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
     """Bytes of ``samples`` decisions in memory; DatasetError if they are more than the machine can hold."""
     needed = samples * per_sample
-    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    available = usable_memory()[1] if available_bytes is None else available_bytes
     if needed > MEMORY_SHARE * available:
         raise DatasetError(
             f"{path}: {samples} decisions of {per_sample} bytes need {needed / 1e9:.2f} GB, more than "
@@ -243,11 +273,15 @@ def check_memory(path, samples: int, per_sample: int, available_bytes: int | Non
 class BCDataset:
     """A dataset in memory; S decisions of D demonstrations.
 
-    observations: key -> array [S, ...], raw units, of all but the images.  images: those, drawn when asked for, or None;
-    ``observe`` has both.  actions, previous_actions: int8[S], the decision and the one before it (no-op before the first).
-    demonstration: int32[S], row in the tables that follow.
-    names, level_fingerprints: str, category: int16, validation: bool, retimed: bool, each [D].  report: the tables of
-    what was kept, what was left out, and the actions.
+    observations: key -> array [S, ...], raw units, of all but the images; ``observe`` has those too.
+    actions, previous_actions: int8[S], the decision and the one before it (no-op before the first).
+    demonstration: int32[S], row in the tables of demonstrations, which follow.
+    categories: their names.
+    names, level_fingerprints: str[D].
+    category: int16[D], place in ``categories``.
+    validation, retimed: bool[D].
+    kept_and_left_out: the tables of ``DemonstrationSet``.
+    images: drawn when asked for; None where none is wanted.
     """
 
     path: str
@@ -268,21 +302,24 @@ class BCDataset:
     images: StoredImages | None = None
 
     @classmethod
-    def open(cls, path, available_bytes: int | None = None) -> "BCDataset":
-        """Read a dataset file into memory.  DatasetError if it is damaged, of another layout, or too large."""
+    def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
+        """Read a dataset file into memory.  DatasetError if it is damaged, of another layout, or too large.
+
+        bank: of the file's levels, which images are drawn on, where the caller has it.
+        """
         path = Path(path)
         if not path.is_file():
             raise DatasetError(f"{path}: no such file; build it with scripts/pretrain_bc.py")
         try:
             with h5py.File(path, "r") as file:
-                return cls._read(path, file, available_bytes)
+                return cls._read(path, file, available_bytes, bank)
         except DatasetError:
             raise
         except (OSError, KeyError, RuntimeError, ValueError) as error:  # of h5py for a damaged file, and of its content
             raise DatasetError(f"{path}: no readable dataset ({error}); {_REBUILD}") from error
 
     @classmethod
-    def _read(cls, path, file, available_bytes):
+    def _read(cls, path: Path, file: h5py.File, available_bytes: int | None, bank: LevelBank | None) -> "BCDataset":
         version = file.attrs["format_version"]
         if version != FORMAT_VERSION:
             raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {_REBUILD}")
@@ -294,17 +331,19 @@ class BCDataset:
                 f"version's; {_REBUILD}"
             )
         actions, table, stored = file["actions"][:], file["demonstrations"], file["observations"]
-        drawn = tuple(key for key in keys if key in layout.IMAGES)
-        sample = sample_dtype(keys, stored[STATES].shape[-1] if drawn else 0)
-        check_memory(path, len(actions), sample.itemsize, available_bytes)
-        for name in sample.names:
-            expected = (len(actions), *sample[name].shape)
+        drawn = tuple(key for key in keys if _is_image(key))
+        columns = sample_columns(keys, stored[STATES].shape[-1] if drawn else 0)
+        check_memory(path, len(actions), sum(column.itemsize for column in columns.values()), available_bytes)
+        for name, column in columns.items():
+            expected = (len(actions), *column.shape)
             if stored[name].shape != expected:
                 raise DatasetError(
                     f"{path}: observations/{name} has shape {stored[name].shape}, expected {expected}; {_REBUILD}"
                 )
-        observations = {name: stored[name][:] for name in sample.names}
-        images = StoredImages(_read_levels(file), observations.pop(STATES), drawn) if drawn else None
+        observations = {name: stored[name][:] for name in columns}
+        images = None
+        if drawn:
+            images = StoredImages(bank or LevelBank(_read_levels(file)), observations.pop(STATES), drawn)
         return cls(
             path=str(path),
             key=str(file.attrs["key"]),
@@ -389,14 +428,14 @@ class BCDataset:
         )
 
 
-def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, nppsim.LevelBank, dict[str, int]]:
-    """The set without demonstrations longer than their level's time limit; a bank of the levels of all; fingerprint of a
-    level -> its place there.  DemonstrationError if nothing is left."""
-    levels = {d.level.fingerprint: d.level for d in found.require_some().demonstrations}
-    bank, place = nppsim.LevelBank(list(levels.values())), {fingerprint: i for i, fingerprint in enumerate(levels)}
+def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dict[Level, int]]:
+    """(the set without demonstrations longer than their level's time limit; a bank of the levels of all; each level's
+    place there).  DemonstrationError if nothing is left."""
+    place = {level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))}
+    bank = LevelBank(list(place), known=found.compiled)
     kept, left_out = [], list(found.left_out)
     for d in found.demonstrations:
-        limit = int(bank.time_limit[place[d.level.fingerprint]])
+        limit = int(bank.time_limit[place[d.level]])
         if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is cut off after a decision, not inside
             kept.append(d)
         else:
@@ -405,9 +444,10 @@ def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, nppsim.LevelBa
     return replace(found, demonstrations=tuple(kept), left_out=tuple(left_out)).require_some(), bank, place
 
 
-def _waves(demonstrations, limit: int) -> Iterator[list[Demonstration]]:
+def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:
     """Consecutive groups of at most ``limit`` decisions (or single demonstrations)."""
-    wave, rows = [], 0
+    wave: list[Demonstration] = []
+    rows = 0
     for demonstration in demonstrations:
         if wave and rows + len(demonstration.actions) > limit:
             yield wave
@@ -417,7 +457,14 @@ def _waves(demonstrations, limit: int) -> Iterator[list[Demonstration]]:
     yield wave
 
 
-def _write_tables(file, demonstrations, validation, found, config, key):
+def _write_tables(
+    file: h5py.File,
+    demonstrations: Sequence[Demonstration],
+    validation: np.ndarray,
+    found: DemonstrationSet,
+    config: DatasetConfig,
+    key: str,
+) -> None:
     lengths = [len(d.actions) for d in demonstrations]
     categories = sorted({d.category for d in demonstrations})
     text = h5py.string_dtype()
@@ -442,20 +489,19 @@ def _write_tables(file, demonstrations, validation, found, config, key):
     table["deviation_px"] = np.array([d.deviation_px for d in demonstrations], np.float32)
 
 
-def _make_samples(file, sample: np.dtype, rows: int):
+def _make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> None:
     group = file.create_group("observations")
-    for name in sample.names:
-        shape = (rows, *sample[name].shape)
-        chunks = (min(_CHUNK_ROWS, rows), *shape[1:])
-        group.create_dataset(name, shape, sample[name].base, chunks=chunks, **_STORAGE)
+    for name, column in columns.items():
+        chunks = (min(_CHUNK_ROWS, rows), *column.shape)
+        group.create_dataset(name, (rows, *column.shape), column.base, chunks=chunks, **_STORAGE)
 
 
-def _write_levels(file, levels: Sequence[Level]):
+def _write_levels(file: h5py.File, levels: Sequence[Level]) -> None:
     """The levels' files, one after another, and where each ends; ``_read_levels`` has them back."""
     files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
     file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
     file["level_ends"] = np.cumsum([len(data) for data in files])
 
 
-def _read_levels(file) -> list[Level]:
+def _read_levels(file: h5py.File) -> list[Level]:
     return [Level.from_bytes(data.tobytes()) for data in np.split(file["levels"][:], file["level_ends"][:-1])]

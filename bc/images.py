@@ -2,12 +2,9 @@
 images, and drawing one costs no more than copying it.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nppsim import BatchSimulator, LevelBank
-from nppsim.levels.level import Level
 from nppsim.observe import layout
 
 _AT_ONCE = 512  # states; bounds the memory of drawing
@@ -16,13 +13,12 @@ _AT_ONCE = 512  # states; bounds the memory of drawing
 class StoredImages:
     """The images ``keys`` of states that ``BatchSimulator.snapshot`` has taken, bit for bit as its agent saw them.
 
-    levels: those of the simulator's bank, in its order.  states: uint8[S, B].
+    bank: the simulator's, or one of the same levels in its order.  states: uint8[S, B].
     Raises ValueError if the states are not of these levels.
     """
 
-    def __init__(self, levels: Sequence[Level], states: np.ndarray, keys: tuple[str, ...]):
+    def __init__(self, bank: LevelBank, states: np.ndarray, keys: tuple[str, ...]):
         self.keys, self.states = keys, states
-        bank = LevelBank(levels)
         self._simulator = BatchSimulator(bank, min(_AT_ONCE, len(states)), observations=keys)
         self._simulator.reset(np.zeros(self._simulator.num_envs, np.int32))
         size = self._simulator.snapshot(0).size

@@ -5,9 +5,8 @@ interrupted: results are written in that order, and a call goes on at the last l
 """
 
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.workers import worker_pool
+from nppsim.workers import usable_cores, worker_pool
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
 
@@ -27,9 +26,11 @@ SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the
 class PlannerSettings:
     """How the runs are searched; the defaults are those of ``nppsim.planner.plan``, so those of an index's ``par_frames``.
 
-    frame_skip: frames per decision.  seed, runs: each level is planned with the seeds seed ... seed + runs - 1.
-    budget: simulated frames per run.  min_hold: decisions that an action lasts at least.  noise: px, more of it makes the
-    runs of different seeds differ more.
+    frame_skip: frames per decision.
+    seed, runs: each level is planned with the seeds seed ... seed + runs - 1.
+    budget: simulated frames per run.
+    min_hold: decisions that an action lasts at least.
+    noise: px, more of it makes the runs of different seeds differ more.
     """
 
     frame_skip: int = 4
@@ -51,9 +52,12 @@ class PlannerSettings:
 class MadeDemonstrations:
     """What ``make_demonstrations`` did.
 
-    written: runs written now.  found: runs from earlier calls.  duplicates: runs found now that another seed, or the same
-    level under another name, had given already.  failed: runs not found now, on levels that have others.
-    unfinished: levels without any run.  compared: runs that should be as long as ``par_frames`` in the level set's index;
+    written: runs written now.
+    found: runs from earlier calls.
+    duplicates: runs found now that another seed, or the same level under another name, had given already.
+    failed: runs not found now, on levels that have others.
+    unfinished: levels without any run.
+    compared: runs that should be as long as ``par_frames`` in the level set's index.
     differing: those that are not, each with both lengths.
     """
 
@@ -76,7 +80,8 @@ def make_demonstrations(
 ) -> MadeDemonstrations:
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
-    workers: processes; all cores if None.  progress: wraps the levels as they are done, given their number.
+    workers: processes; all usable cores if None.
+    progress: wraps the levels as they are done, given their number.
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
@@ -86,11 +91,45 @@ def make_demonstrations(
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
+    job = _job(level_set, out, settings)
+    frames, duplicates, failed = dict(job.earlier), (len(level_set) - len(job.entries)) * settings.runs, 0
+    plan_it = partial(_plan_level, level_set.path, settings)
+    with _results(plan_it, job.todo, workers or usable_cores()) as results, _Files(out, settings) as files:
+        for entry, (runs, again) in zip(job.todo, progress(results, len(job.todo)), strict=True):
+            for seed, run in runs:
+                if (entry.fingerprint, seed) not in frames:
+                    files.append(entry, seed, run)
+                    frames[entry.fingerprint, seed] = run.frames
+            duplicates += again
+            failed += settings.runs - len(runs) - again if runs else 0
+            files.save_now_and_then()
+    finished = {fingerprint for fingerprint, _ in frames}
+    unfinished = tuple(entry.file for fingerprint, entry in job.entries.items() if fingerprint not in finished)
+    compared, differing = _compare_with_par(job.entries, frames, settings)
+    written, found = len(frames) - len(job.earlier), len(job.earlier)
+    return MadeDemonstrations(written, found, duplicates, failed, unfinished, compared, differing)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be planned.
+
+    entries: the distinct levels, by fingerprint.
+    earlier: frames of the runs that earlier calls wrote, by level (fingerprint) and seed.
+    todo: the levels that earlier calls have not dealt with.
+    """
+
+    entries: Mapping[str, LevelEntry]
+    earlier: Mapping[tuple[str, int], int]
+    todo: Sequence[LevelEntry]
+
+
+def _job(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Job:
     entries: dict[str, LevelEntry] = {}
     for i, entry in enumerate(level_set.entries):
         fingerprint = level_set.fingerprint(i)
         entries.setdefault(fingerprint, replace(entry, fingerprint=fingerprint))
-    frames: dict[tuple[str, int], int] = {}  # of each run, by level and seed
+    frames: dict[tuple[str, int], int] = {}
     behind: set[str] = set()  # levels that an earlier call has dealt with
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
@@ -101,43 +140,45 @@ def make_demonstrations(
             done -= 1  # an interruption may have cut off some runs of the last one
         behind.update(ours[:done])
         frames |= earlier
-    found, duplicates, failed = len(frames), (len(level_set) - len(entries)) * settings.runs, 0
-    todo = [entry for fingerprint, entry in entries.items() if fingerprint not in behind]
-    with ExitStack() as closing:
-        plan_it = partial(_plan_level, level_set.path, settings)
-        results = closing.enter_context(_results(plan_it, todo, workers or os.cpu_count() or 1))
-        writers: dict[str, ReplayWriter] = {}
-        saved = time.monotonic()
-        for entry, (runs, again) in zip(todo, progress(results, len(todo)), strict=True):
-            if runs and entry.category not in writers:
-                path = out / f"{entry.category}.h5"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                writers[entry.category] = closing.enter_context(ReplayWriter(path))
-            for seed, run in runs:
-                if (entry.fingerprint, seed) in frames:
-                    continue
-                about = {"source": "planner", "seed": seed, "par_frames": entry.par_frames, "planner": asdict(settings)}
-                writers[entry.category].append(run, category=entry.category, **about)
-                frames[entry.fingerprint, seed] = run.frames
-            duplicates += again
-            failed += settings.runs - len(runs) - again if runs else 0
-            if time.monotonic() - saved > SAVE_EVERY_S:
-                for writer in writers.values():
-                    writer.flush()
-                saved = time.monotonic()
-    finished = {fingerprint for fingerprint, _ in frames}
-    unfinished = [entry.file for fingerprint, entry in entries.items() if fingerprint not in finished]
-    compared, differing = _compare_with_par(entries, frames, settings)
-    return MadeDemonstrations(
-        len(frames) - found, found, duplicates, failed, tuple(unfinished), compared, tuple(differing)
-    )
+    return _Job(entries, frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind])
+
+
+class _Files:
+    """The replay set of each category in ``folder``, made when the first run comes; all are saved at the end."""
+
+    def __init__(self, folder: Path, settings: PlannerSettings):
+        self._folder, self._settings = folder, settings
+        self._writers: dict[str, ReplayWriter] = {}
+        self._closing = ExitStack()
+        self._saved = time.monotonic()
+
+    def append(self, entry: LevelEntry, seed: int, run: Replay) -> None:
+        if entry.category not in self._writers:
+            path = self._folder / f"{entry.category}.h5"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[entry.category] = self._closing.enter_context(ReplayWriter(path))
+        about = {"source": "planner", "seed": seed, "par_frames": entry.par_frames, "planner": asdict(self._settings)}
+        self._writers[entry.category].append(run, category=entry.category, **about)
+
+    def save_now_and_then(self) -> None:
+        if time.monotonic() - self._saved > SAVE_EVERY_S:
+            for writer in self._writers.values():
+                writer.flush()
+            self._saved = time.monotonic()
+
+    def __enter__(self) -> "_Files":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closing.close()
 
 
 def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) -> dict[tuple[str, int], int]:
     """Frames by level (fingerprint) and seed of the runs that an earlier call wrote; levels: of the category, in order."""
     if not path.exists():
         return {}
-    place, at, frames = {level: i for i, level in enumerate(levels)}, 0, {}
+    place = {level: i for i, level in enumerate(levels)}
+    at, frames = 0, {}
     with ReplaySet(path) as replays:
         for i in range(len(replays)):
             about = replays.entry(i)
@@ -159,7 +200,8 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
 def _plan_level(path: Path, settings: PlannerSettings, entry: LevelEntry) -> tuple[list[tuple[int, Replay]], int]:
     """The runs that differ, with their seeds, and the number of those that do not."""
     level = LevelSet(path, [entry])[0]
-    distinct, again = {}, 0
+    distinct: dict[bytes, tuple[int, Replay]] = {}
+    again = 0
     for seed in range(settings.seed, settings.seed + settings.runs):
         run = plan(
             level,
@@ -187,15 +229,17 @@ def _results(plan_it: Callable, entries: Sequence[LevelEntry], workers: int) -> 
         yield pool.map(plan_it, entries)
 
 
-def _compare_with_par(entries, frames, settings) -> tuple[int, list[str]]:
+def _compare_with_par(
+    entries: Mapping[str, LevelEntry], frames: Mapping[tuple[str, int], int], settings: PlannerSettings
+) -> tuple[int, tuple[str, ...]]:
     """Number of runs found with the call that ``par_frames`` comes from, and those of another length."""
     usual = PlannerSettings()
     if replace(settings, runs=usual.runs) != usual:
-        return 0, []
+        return 0, ()
     known = [entry for entry in entries.values() if entry.par_frames and (entry.fingerprint, usual.seed) in frames]
     lengths = [frames[entry.fingerprint, usual.seed] for entry in known]
-    return len(known), [
+    return len(known), tuple(
         f"{entry.file}: {length} frames, the index says {entry.par_frames}"
         for entry, length in zip(known, lengths, strict=True)
         if length != entry.par_frames
-    ]
+    )

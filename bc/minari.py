@@ -6,15 +6,15 @@ beside it, hold what makes it a demonstration again: the level's map (zlib, base
 
 The environment's spec lacks the levels, which are with the episodes already: pass them when recovering it.
 
-    levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]  # one per episode
+    levels = [file.replay.level for file in import_minari(name)]  # one per episode
     env = minari.load_dataset(name).recover_environment(levels=levels)
 """
 
 import base64
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import gymnasium
@@ -22,7 +22,9 @@ import numpy as np
 
 from bc.dataset import check_memory
 from bc.demonstrations import Demonstration, DemonstrationError, DemonstrationSet, ReplayFile
+from nppsim.bank import LevelBank
 from nppsim.env import ENV_ID, NppEnv
+from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay, to_inputs
@@ -39,71 +41,98 @@ def dataset_id(category: str, source: str) -> str:
     return name
 
 
+@dataclass(frozen=True)
+class About:
+    """What Minari wants to know about a dataset.
+
+    source: who played: "planner", "human" or another word.
+    code_permalink: address of the code that made the demonstrations, with its version.
+    """
+
+    source: str
+    author: str
+    author_email: str
+    code_permalink: str
+
+
 def export_minari(
     found: DemonstrationSet,
-    source: str,
+    about: About,
     *,
+    bank: LevelBank | None = None,
     observations: Sequence[str] = layout.VISION_FREE,
     reward: str = "default",
-    author: str,
-    author_email: str,
-    code_permalink: str,
-    progress: Callable[[Iterable], Iterable] = iter,
+    progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]] = iter,
 ) -> list[str]:
     """Write one Minari dataset per category; returns their names.
 
-    observations: keys or short names.  reward: preset.  author, author_email, code_permalink: what Minari asks for.
+    bank: of the levels, where the caller has it (``with_bank``).
+    observations: keys or short names.
+    reward: preset.
     progress: wraps the demonstrations as they are played.
     Raises DemonstrationError if there is no demonstration, an observation is unknown, or a dataset of that name exists
     already; DatasetError if a category does not fit into memory.
     """
-    import minari
-    from minari.data_collector import EpisodeBuffer
-
-    found.require_some()
+    minari = needed("minari", "minari")
     try:
         keys = layout.observation_keys(observations)
     except ValueError as error:
         raise DemonstrationError(f"observations: {error}") from error
-    by_category: dict[str, list[Demonstration]] = {}
-    for demonstration in sorted(found.demonstrations, key=lambda d: d.category):
-        by_category.setdefault(demonstration.category, []).append(demonstration)
-    names = {category: dataset_id(category, source) for category in by_category}
-    local = minari.list_local_datasets()
-    if taken := [name for name in names.values() if name in local]:
-        raise DemonstrationError(
-            f"{taken[0]}: there is such a dataset already; delete it with: minari delete {taken[0]}"
-        )
-    for category, name in names.items():
-        bytes_each = sum(layout.SPECS[key].bytes for key in keys)
-        check_memory(name, sum(len(d.actions) + 1 for d in by_category[category]), bytes_each)
-    for category, demonstrations in by_category.items():
-        levels = {d.level.fingerprint: d.level for d in demonstrations}
-        index = {fingerprint: i for i, fingerprint in enumerate(levels)}
-        settings = {"observations": keys, "frame_skip": found.frame_skip, "reward": reward}
-        env = NppEnv(list(levels.values()), **settings)
-        env.spec = replace(gymnasium.spec(ENV_ID), kwargs=settings | {"observations": list(keys)})
-        episodes = [
-            EpisodeBuffer(**_episode(env, index[demonstration.level.fingerprint], demonstration, number))
-            for number, demonstration in enumerate(progress(demonstrations))
-        ]
+    named = _by_name(found, about.source)
+    bytes_each = sum(layout.SPECS[key].bytes for key in keys)
+    for name, demonstrations in named.items():
+        if name in minari.list_local_datasets():
+            raise DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
+        check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
+    env = _environment(found, bank, keys, reward)
+    for name, demonstrations in named.items():
         minari.create_dataset_from_buffers(
-            names[category],
-            episodes,
+            name,
+            list(_episodes(env, demonstrations, progress)),
             env,
-            algorithm_name=source,
-            author=author,
-            author_email=author_email,
-            code_permalink=code_permalink,
+            algorithm_name=about.source,
+            author=about.author,
+            author_email=about.author_email,
+            code_permalink=about.code_permalink,
             description=(
-                f"N++ levels of category {category}, finished by: {source}. One action per {found.frame_skip} frames "
-                f"of 1/60 s. Observations: docs/observations.md, layout {layout.fingerprint(keys)}; "
-                f"reward preset {reward}."
+                f"N++ levels of category {demonstrations[0].category}, finished by: {about.source}. "
+                f"One action per {found.frame_skip} frames of 1/60 s. "
+                f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset {reward}."
             ),
             requirements=[f"nppsim=={version('nppsim')}"],
             jpeg_encoding=False,
         )
-    return list(names.values())
+    return list(named)
+
+
+def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstration]]:
+    """Name of the dataset -> demonstrations of its category."""
+    named: dict[str, list[Demonstration]] = {}
+    for demonstration in sorted(found.require_some().demonstrations, key=lambda d: d.category):
+        named.setdefault(dataset_id(demonstration.category, source), []).append(demonstration)
+    return named
+
+
+def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...], reward: str) -> NppEnv:
+    """The environment that the demonstrations are recorded in; its spec, which Minari keeps, lacks the levels."""
+    bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
+    env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip, reward=reward)
+    kwargs = {"observations": list(keys), "frame_skip": found.frame_skip, "reward": reward}
+    env.spec = replace(gymnasium.spec(ENV_ID), kwargs=kwargs)
+    return env
+
+
+def _episodes(
+    env: NppEnv,
+    demonstrations: Sequence[Demonstration],
+    progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]],
+) -> Iterator[object]:
+    """Minari's EpisodeBuffer of each demonstration."""
+    from minari.data_collector import EpisodeBuffer  # an extra
+
+    place = {level: i for i, level in enumerate(env.simulator.bank.levels)}
+    for number, demonstration in enumerate(progress(demonstrations)):
+        yield EpisodeBuffer(**_episode(env, place[demonstration.level], demonstration, number))
 
 
 def _episode(env: NppEnv, level: int, demonstration: Demonstration, number: int) -> dict:
@@ -139,8 +168,7 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
 
     Raises DemonstrationError for a name that is not there, and for a dataset without the levels.
     """
-    import minari
-
+    minari = needed("minari", "minari")
     matched = _ID.fullmatch(name)
     if matched is None or name not in minari.list_local_datasets():
         raise DemonstrationError(f"{name}: no such dataset of nppsim here; `minari list local` shows what there is")
@@ -156,6 +184,5 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
             original = str(options["name"])
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
-        replay = Replay(level, inputs, True, place)
-        files.append(ReplayFile(place, original, matched["category"], replay.to_bytes()))
+        files.append(ReplayFile(place, original, matched["category"], Replay(level, inputs, True, place)))
     return tuple(files)

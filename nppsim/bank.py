@@ -1,13 +1,14 @@
 """LevelBank: many levels in one set of arrays, so that switching levels is switching an index."""
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import allocating
-from nppsim.compile import GRID_SIZE, compile_level
+from nppsim.compile import GRID_SIZE, LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.observe.layout import MAX_PATH
@@ -73,15 +74,21 @@ class LevelBank:
     time_limit: int32[L], frames after which an episode is truncated.
     max_entities, max_movers: the largest number of any level.
     completions: create chaser drones and lasers too, which the reference simulator leaves out.
+    known: levels that were compiled before, with the same ``completions``, need not be compiled again.
     Raises ValueError for an empty list.
     """
 
-    def __init__(self, levels: Sequence[Level], completions: bool = True):
+    def __init__(
+        self,
+        levels: Sequence[Level],
+        completions: bool = True,
+        known: Mapping[Level, LevelGeometry] = MappingProxyType({}),
+    ):
         self.levels = list(levels)
         self.completions = completions
         if not self.levels:
             raise ValueError("a bank needs at least one level")
-        self.compiled = compiled = [compile_level(level, completions) for level in self.levels]
+        self.compiled = compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
         self.max_entities = max(1, *(len(c.entity_type) for c in compiled))
         self.max_movers = max(1, *(len(c.movers) for c in compiled))
 

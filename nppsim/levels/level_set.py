@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -33,7 +34,8 @@ from nppsim.files import write_text
 from nppsim.levels.level import REPLAY_SUFFIXES, Level, LevelError, mirror
 
 INDEX = "index.json"
-FORMAT, VERSION = "nppsim level set", 1
+FORMAT = "nppsim level set"
+VERSION = 1
 UNCATEGORISED = "uncategorised"
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
 
@@ -66,7 +68,7 @@ _FIELD_TYPES = {
 }
 
 
-class LevelSet(Sequence):
+class LevelSet(Sequence[Level]):
     """The levels of one folder, in the order of its index.  ``level_set[i]`` reads level i.
 
     path: the folder.  entries: one LevelEntry per level.  categories: their names, in order of first appearance.
@@ -96,7 +98,7 @@ class LevelSet(Sequence):
     def __len__(self) -> int:
         return len(self.entries)
 
-    def __getitem__(self, index: int) -> Level:
+    def __getitem__(self, index: int) -> Level:  # type: ignore[override]  # no slices: each level is a file to read
         """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
         entry = self.entries[index]
         file = self.path / entry.file
@@ -115,6 +117,7 @@ class LevelSet(Sequence):
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
+        """Names of the categories, in order of first appearance."""
         return tuple(self._indices)
 
     def category(self, index: int) -> str:
@@ -230,7 +233,7 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
     ]
 
 
-def _refuse(error: OSError):
+def _refuse(error: OSError) -> NoReturn:
     raise LevelSetError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
 
 

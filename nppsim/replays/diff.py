@@ -1,5 +1,6 @@
 """Compare two runs of one level: where they part, and where frames are gained and lost."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,12 @@ APART_PX = 1.0  # positions farther from each other than this have parted
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on the way: ``remaining_px`` of path are left.  frame_a, frame_b: when each run first was as near to the
-    exit, None if never.  lead: frames by which A is ahead of B there (negative: behind), None if one never came."""
+    """A place on the way.
+
+    remaining_px: path that is left there.
+    frame_a, frame_b: when each run first was as near to the exit, None if never.
+    lead: frames by which A is ahead of B there (negative: behind), None if one never came.
+    """
 
     remaining_px: float
     frame_a: int | None
@@ -29,10 +34,11 @@ class Mark:
 class Difference:
     """How run B differs from run A; frames count from 1.
 
-    inputs_part: first frame whose inputs differ; None if they are the same.  positions_part: first frame after which the
-    ninjas are more than APART_PX from each other; None if never.  frames, outcomes: of A and of B.
-    marks: along the way, the last one at its end (with the frame of the win); empty where the level has no way to the
-    exit.  total: frames by which A finishes before B (negative: after), None unless both finish.
+    inputs_part: first frame whose inputs differ; None if they are the same.
+    positions_part: first frame after which the ninjas are more than APART_PX from each other; None if never.
+    frames, outcomes: of A and of B.
+    marks: along the way, the last one at its end (with the frame of the win); empty where the level has no way to the exit.
+    total: frames by which A finishes before B (negative: after), None unless both finish.
     """
 
     inputs_part: int | None
@@ -54,7 +60,8 @@ def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Differenc
         )
     if sections < 1:
         raise ReplayError(f"sections={sections}; divide the way into at least one")
-    run_a, run_b = (simulate(replay.level, replay.inputs) for replay in (a, b))
+    bank = LevelBank([a.level])
+    run_a, run_b = (simulate(bank, replay.inputs) for replay in (a, b))
     common = min(run_a.frames, run_b.frames)
     apart = np.hypot(*(run_a.position[:common] - run_b.position[:common]).T) > APART_PX
     both_won = run_a.outcome == run_b.outcome == "won"
@@ -63,13 +70,13 @@ def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Differenc
         positions_part=int(np.argmax(apart)) + 1 if apart.any() else None,
         frames=(run_a.frames, run_b.frames),
         outcomes=(run_a.outcome, run_b.outcome),
-        marks=tuple(_marks(LevelBank([a.level]), run_a, run_b, sections)),
+        marks=tuple(_marks(bank, run_a, run_b, sections)),
         total=run_b.frames - run_a.frames if both_won else None,
     )
     return difference, run_a, run_b
 
 
-def _inputs_part(a, b) -> int | None:
+def _inputs_part(a: np.ndarray, b: np.ndarray) -> int | None:
     common = min(len(a), len(b))
     differs = a[:common] != b[:common]
     if differs.any():
@@ -77,7 +84,7 @@ def _inputs_part(a, b) -> int | None:
     return None if len(a) == len(b) else common + 1
 
 
-def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int):
+def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[Mark]:
     """Marks at equal steps of remaining path, from just after the spawn to the exit."""
     length = float(bank.path_length[0])
     if length >= MAX_PATH:
@@ -90,12 +97,12 @@ def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int):
             left[-1] = 0.0
     for k in range(1, sections + 1):
         wanted = length * (sections - k) / sections
-        frames = [_first(left <= wanted) for left in all_left]
-        lead = None if None in frames else frames[1] - frames[0]
-        yield Mark(wanted, *frames, lead)
+        frame_a, frame_b = (_first(left <= wanted) for left in all_left)
+        lead = None if frame_a is None or frame_b is None else frame_b - frame_a
+        yield Mark(wanted, frame_a, frame_b, lead)
 
 
-def _first(reached) -> int | None:
+def _first(reached: np.ndarray) -> int | None:
     return int(np.argmax(reached)) + 1 if reached.any() else None
 
 
@@ -114,12 +121,12 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     opened = np.zeros(active.shape, np.uint8)
     for row in np.flatnonzero(kinds == EXIT_SWITCH):
         opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]
-    taken = opened[:, kinds == EXIT].any(axis=1)
+    taken = opened[:, kinds == EXIT].max(axis=1, initial=0)
     state = np.concatenate([doors, opened], axis=1)
     distance, hop = np.empty_like(bank.distance[0]), np.empty_like(bank.hop[0])
     left = np.empty(run.frames)
     for frame in range(run.frames):
-        if frame == 0 or (state[frame] != state[frame - 1]).any():
+        if frame == 0 or not np.array_equal(state[frame], state[frame - 1]):
             paths.compute_fields(
                 bank.world, bank.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
             )
@@ -138,7 +145,7 @@ def difference_text(difference: Difference) -> str:
     lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
     if difference.marks:
         lines.append(f"{'left, px':>10} {'frame A':>8} {'frame B':>8} {'A leads by':>11} {'gained by A':>12}")
-    before = 0
+    before: int | None = 0
     for mark in difference.marks:
         gained = None if mark.lead is None or before is None else mark.lead - before
         before = mark.lead
@@ -153,9 +160,9 @@ def difference_text(difference: Difference) -> str:
     return "\n".join(lines)
 
 
-def _at(frame) -> str:
+def _at(frame: int | None) -> str:
     return "never" if frame is None else f"in frame {frame}"
 
 
-def _cell(value, width: int, sign: str = "") -> str:
+def _cell(value: int | None, width: int, sign: str = "") -> str:
     return f"{'-':>{width}}" if value is None else f"{value:>{sign}{width}}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay import Replay, ReplayError, read_bytes
 
 SEPARATOR = 0x26
 EPISODE_LEVELS = 5
@@ -24,23 +24,23 @@ SAVED_REPLAY_OFFSET = 215
 _MAX_BYTES = 1 << 24  # of unpacked inputs: 77 hours of play
 
 
-def load_inputs(path, level: Level, offset: int = 0) -> Replay:
+def load_inputs(path: str | Path, level: Level, offset: int = 0) -> Replay:
     """Read the inputs of one level.
 
     offset: bytes before the inputs: 0, or SAVED_REPLAY_OFFSET for a saved replay of the game.
     Raises ReplayError if the file is damaged or holds an episode.
     """
-    parts = parse_inputs(_read(path), str(path), offset)
+    parts = parse_inputs(read_bytes(path), str(path), offset)
     if len(parts) > 1:
         raise ReplayError(f"{path}: inputs of {len(parts)} levels, expected of one; read it with load_episode")
     return Replay(level, parts[0], name=str(path))
 
 
-def load_episode(path, levels: Sequence[Level]) -> tuple[Replay, ...]:
+def load_episode(path: str | Path, levels: Sequence[Level]) -> tuple[Replay, ...]:
     """Read an episode: one replay for each of its five levels, in order.  Raises ReplayError."""
     if len(levels) != EPISODE_LEVELS:
         raise ReplayError(f"{path}: {len(levels)} levels given; an episode has {EPISODE_LEVELS}: pass them in order")
-    parts = parse_inputs(_read(path), str(path))
+    parts = parse_inputs(read_bytes(path), str(path))
     if len(parts) != EPISODE_LEVELS:
         raise ReplayError(
             f"{path}: inputs of {len(parts)} levels, an episode has {EPISODE_LEVELS}; "
@@ -50,7 +50,7 @@ def load_episode(path, levels: Sequence[Level]) -> tuple[Replay, ...]:
     return tuple(Replay(level, part, name=n) for level, part, n in zip(levels, parts, named, strict=True))
 
 
-def save_inputs(path, replays: Replay | Sequence[Replay], compress: bool = True) -> None:
+def save_inputs(path: str | Path, replays: Replay | Sequence[Replay], compress: bool = True) -> None:
     """Write the inputs of one replay, or of the five of an episode; the file appears complete or not at all.
 
     compress: as a zlib stream, as the game's tools expect; an episode always is.  Levels and success are not written.
@@ -113,10 +113,3 @@ def _unpacked(data: bytes, label: str) -> bytes:
         what = f"{len(stream.unused_data)} bytes follow it" if stream.eof else "the file ends within it"
         raise ReplayError(f"{label}: a zlib stream of {len(unpacked)} inputs, but {what}; copy the file again")
     return unpacked
-
-
-def _read(path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ReplayError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error

@@ -1,8 +1,9 @@
 """Play replays back and say how each ends: what ``python -m nppsim replays`` prints."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nppsim.levels import kinds
@@ -12,7 +13,11 @@ from nppsim.simulate import simulate
 
 REPLAY_SET = ".h5"
 SUFFIXES = (".replay", REPLAY_SET)
-FINISHED, DIED, RAN_OUT, UNREADABLE = "finished", "died", "ran out", "unreadable"
+# How a replay ends.
+FINISHED = "finished"
+DIED = "died"
+RAN_OUT = "ran out"
+UNREADABLE = "unreadable"
 _ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
 
 
@@ -20,8 +25,11 @@ _ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
 class Playback:
     """How a replay ends.
 
-    file: path, with the replay's place in a replay set behind a "#".  ending: FINISHED, DIED, RAN_OUT (of inputs) or
-    UNREADABLE.  frame: the last frame played, 0 if unreadable.  inputs: frames of input.  gold: pieces taken.
+    file: path, with the replay's place in a replay set behind a "#".
+    ending: FINISHED, DIED, RAN_OUT (of inputs) or UNREADABLE.
+    frame: the last frame played, 0 if unreadable.
+    inputs: frames of input.
+    gold: pieces taken.
     warnings: what is odd about the file, its level or its ending; for an unreadable one the error.
     """
 
@@ -78,14 +86,14 @@ def play_files(files: Iterable[Path]) -> Iterator[Playback]:
             if file.suffix == REPLAY_SET:
                 with ReplaySet(file) as replays:
                     for index in range(len(replays)):
-                        yield _play(lambda replays=replays, index=index: replays[index], f"{file}#{index}")
+                        yield _play(partial(replays.__getitem__, index), f"{file}#{index}")
             else:
-                yield _play(lambda file=file: Replay.load(file), str(file))
+                yield _play(partial(Replay.load, file), str(file))
         except ReplayError as error:  # of a whole set
             yield _unreadable(str(file), error)
 
 
-def _play(load, file: str) -> Playback:
+def _play(load: Callable[[], Replay], file: str) -> Playback:
     try:
         replay = load()
     except ReplayError as error:
@@ -99,7 +107,7 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
 
 def table(playbacks: Iterable[Playback]) -> Iterator[str]:
     """Lines to print: one per replay with its warnings below it, then the counts."""
-    endings = Counter()
+    endings: Counter[str] = Counter()
     yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5}  file"
     for one in playbacks:
         endings[one.ending] += 1

@@ -17,6 +17,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -39,7 +40,8 @@ class ReplayError(UserError, ValueError):
 class Replay:
     """A level and what was pressed on it.  Immutable.
 
-    level: the level played.  inputs: uint8[frames], read-only, at least one frame; raw bytes 0..15.
+    level: the level played.
+    inputs: uint8[frames], read-only, at least one frame; raw bytes 0..15.
     success: what the file says; None where the format does not say (compact 0); attract files end in death: False.
     name: for messages, e.g. the file path.
     frame_skip: set by makers that act every ``frame_skip`` frames (the planner); checked against the inputs.  The file
@@ -76,6 +78,7 @@ class Replay:
 
     @property
     def frames(self) -> int:
+        """Frames of input."""
         return len(self.inputs)
 
     @property
@@ -95,22 +98,18 @@ class Replay:
             raise ReplayError(f"{self.name or 'replay'}: {error}") from error
 
     @classmethod
-    def load(cls, path) -> "Replay":
+    def load(cls, path: str | Path) -> "Replay":
         """Read a replay file of any known format; ReplayError names file, byte offset and remedy.
 
         A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
         """
         if Path(path).suffix.partition("#")[0] == ".h5":
-            from nppsim.replays.replay_set import load_one  # sets are made of replays
+            from nppsim.replays.replay_set import (
+                load_one,  # only here: sets are made of replays, and import this module
+            )
 
             return load_one(str(path))
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise ReplayError(
-                f"{path}: cannot be read ({error.strerror}); check the path and its permissions"
-            ) from error
-        return cls.from_bytes(data, str(path))
+        return cls.from_bytes(read_bytes(path), str(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "") -> "Replay":
@@ -123,21 +122,8 @@ class Replay:
         first, second = _unpack(name, data, 0, "<II", "the first two numbers")
         if first > _MAX_VERSION:
             map_start, map_length, num_inputs, success = 8, first, second, None
-        elif first == 1:
-            map_length, num_inputs, flag = _unpack(name, data, 4, "<IIB", "the header of compact version 1")
-            if flag > 1:
-                _fail(
-                    name,
-                    f"success flag at byte 12 is {flag}, expected 0 or 1",
-                    "the header is damaged: record it again",
-                )
-            map_start, success = 13, bool(flag)
         else:
-            _fail(
-                name,
-                f"format version at byte 0 is {first}, expected 1, or a map length above {_MAX_VERSION} (version 0)",
-                "is this a replay file? convert it to compact version 1",
-            )
+            map_start, map_length, num_inputs, success = _read_compact_header(name, data, version=first)
         map_end = map_start + map_length
         if map_end > len(data):
             _fail(
@@ -182,7 +168,7 @@ class Replay:
         # the two lengths take the place of the map's first eight bytes
         return struct.pack("<II", len(map_bytes) - 8, demo_length) + map_bytes[8:] + demo + self.inputs.tobytes()
 
-    def save(self, path, format: str = "compact") -> None:
+    def save(self, path: str | Path, format: str = "compact") -> None:
         """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
         write_bytes(path, self.to_bytes(format))
 
@@ -191,8 +177,7 @@ def mirror_replay(replay: Replay) -> Replay:
     """The same play seen in a mirror: level mirrored, left and right exchanged.  Twice gives the play back.
 
     Left and right held together count as left, so they become left alone before the exchange.  A few rules of the
-    physics are not symmetric (docs/file_formats.md), so the outcome may
-    differ: ``success`` is None until somebody plays it.
+    physics are not symmetric (docs/file_formats.md), so the outcome may differ: ``success`` is None until somebody plays it.
     """
     inputs = np.where(replay.inputs & LEFT, replay.inputs & ~np.uint8(RIGHT), replay.inputs)
     left, right = inputs & LEFT, inputs & RIGHT
@@ -245,6 +230,28 @@ def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -
     return inputs[:frames]
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """All bytes of a file.  Raises ReplayError if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ReplayError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+
+
+def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int, int, bool]:
+    """Start and length of the map, number of inputs, success, of compact version 1."""
+    if version != 1:
+        _fail(
+            name,
+            f"format version at byte 0 is {version}, expected 1, or a map length above {_MAX_VERSION} (version 0)",
+            "is this a replay file? convert it to compact version 1",
+        )
+    map_length, num_inputs, flag = _unpack(name, data, 4, "<IIB", "the header of compact version 1")
+    if flag > 1:
+        _fail(name, f"success flag at byte 12 is {flag}, expected 0 or 1", "the header is damaged: record it again")
+    return 13, map_length, num_inputs, bool(flag)
+
+
 def _is_attract(data: bytes, start: int, demo_length: int) -> bool:
     """Whether a demo header (0, demo length, ..., four bytes 0xFF) lies at ``start``; compact inputs are never 0xFF."""
     header = data[start : start + _ATTRACT_HEADER]
@@ -266,7 +273,9 @@ def _read_attract_header(name: str, data: bytes, start: int, demo_length: int) -
     return num_inputs
 
 
-def _read_inputs(name, data, start, num_inputs, highest):
+def _read_inputs(
+    name: str, data: bytes, start: int, num_inputs: int, highest: int
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Inputs uint8[<= num_inputs] from ``start`` and the tuple of warnings."""
     inputs = np.frombuffer(data, np.uint8, offset=start) if start < len(data) else np.zeros(0, np.uint8)
     if len(inputs) > num_inputs:
@@ -285,7 +294,7 @@ def _read_inputs(name, data, start, num_inputs, highest):
     return inputs, (f"byte {start}: {num_inputs} inputs declared, {len(inputs)} present; they are used",)
 
 
-def _check_inputs(name, inputs, highest, start=None):
+def _check_inputs(name: str, inputs: np.ndarray, highest: int, start: int | None = None) -> None:
     bad = (inputs < 0) | (inputs > highest)
     if bad.any():
         index = int(np.argmax(bad))
@@ -294,12 +303,12 @@ def _check_inputs(name, inputs, highest, start=None):
         _fail(name, f"input {index}{place} is {inputs[index]}, expected 0 to {highest}", f"the bits are {bits}")
 
 
-def _check_frame_skip(frame_skip):
+def _check_frame_skip(frame_skip: int) -> None:
     if frame_skip < 1:
         raise ReplayError(f"frame_skip={frame_skip}, expected at least 1")
 
 
-def _unpack(name, data, offset, layout, what):
+def _unpack(name: str, data: bytes, offset: int, layout: str, what: str) -> tuple:
     size = struct.calcsize(layout)
     if offset + size > len(data):
         _fail(
@@ -310,5 +319,5 @@ def _unpack(name, data, offset, layout, what):
     return struct.unpack_from(layout, data, offset)
 
 
-def _fail(name, what, remedy):
+def _fail(name: str, what: str, remedy: str) -> NoReturn:
     raise ReplayError(f"{name or 'replay'}: {what}; {remedy}")

@@ -13,7 +13,7 @@ old one's place: whoever reads at that time goes on with the file that he opened
 import io
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +25,13 @@ from nppsim.files import write_bytes
 from nppsim.levels.level import Level, LevelError
 from nppsim.replays.replay import Replay, ReplayError
 
-FORMAT, VERSION = "nppsim replays", 1
+FORMAT = "nppsim replays"
+VERSION = 1
 # Texts are packed bytes too: a damaged heap, where HDF5 keeps strings of any length, makes it loop for ever.
 _TABLES = {
-    "levels": {"data": np.uint8, "end": np.int64, "fingerprint": "S64"},
-    "replays": {
-        "inputs": np.uint8,
-        "end": np.int64,
-        "level": np.int32,
-        "success": np.int8,
-        "frame_skip": np.int32,
-    },
-    "about": {"data": np.uint8, "end": np.int64},
+    "levels": {"data": "u1", "end": "i8", "fingerprint": "S64"},
+    "replays": {"inputs": "u1", "end": "i8", "level": "i4", "success": "i1", "frame_skip": "i4"},
+    "about": {"data": "u1", "end": "i8"},
 }
 _PACKED = ("data", "inputs")  # bytes of all rows one after another; the others have one value per row
 _LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
@@ -63,11 +58,11 @@ class ReplayWriter:
     recorded is kept.  A flush copies the file, so gather some replays (an evening's play, a wave of the planner) first.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         self.path = Path(path)
         self._pending: list[tuple[Replay, bytes]] = []
 
-    def append(self, replay: Replay, *, category: str = "", **metadata) -> None:
+    def append(self, replay: Replay, *, category: str = "", **metadata: object) -> None:
         """Take a replay; it is on disk after the next ``flush``.
 
         metadata: where it comes from and whatever else is worth knowing, JSON values.  Raises ReplayError if the texts
@@ -79,10 +74,10 @@ class ReplayWriter:
                 raise ReplayError(f"{place}: the text {text!r} cannot be stored; use printable characters")
         try:
             about = {"name": replay.name, "category": category, "metadata": metadata}
-            text = json.dumps(about, sort_keys=True, allow_nan=False).encode()
+            packed = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ReplayError(f"{place}: the metadata are no JSON values: {error}; convert them") from error
-        self._pending.append((replay, text))
+        self._pending.append((replay, packed))
 
     def flush(self) -> None:
         """Write what was appended; the file then holds all of it, or, after an error, is as before.
@@ -107,17 +102,17 @@ class ReplayWriter:
             if self.path.exists() and self.path.read_bytes() == data:
                 self._pending.clear()
 
-    def _append_to(self, file):
-        fingerprints = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}
-        new = {}
-        for replay, _ in self._pending:
-            if replay.level.fingerprint not in fingerprints:
-                fingerprints[replay.level.fingerprint] = len(fingerprints)
-                new[replay.level.fingerprint] = replay.level.to_bytes()
-        _extend(file["levels"], "data", new.values(), {"fingerprint": np.array(list(new), "S64")})
+    def _append_to(self, file: h5py.File) -> None:
+        rows = {text.decode(): row for row, text in enumerate(file["levels/fingerprint"][:])}
         replays = [replay for replay, _ in self._pending]
+        new = {}
+        for level in (replay.level for replay in replays):
+            if level.fingerprint not in rows:
+                rows[level.fingerprint] = len(rows)
+                new[level.fingerprint] = level.to_bytes()
+        _extend(file["levels"], "data", new.values(), {"fingerprint": np.array(list(new), "S64")})
         columns = {
-            "level": [fingerprints[replay.level.fingerprint] for replay in replays],
+            "level": [rows[replay.level.fingerprint] for replay in replays],
             "success": [-1 if replay.success is None else int(replay.success) for replay in replays],
             "frame_skip": [replay.frame_skip or 0 for replay in replays],
         }
@@ -128,21 +123,21 @@ class ReplayWriter:
         """Replays that wait for the next flush."""
         return len(self._pending)
 
-    def __enter__(self):
+    def __enter__(self) -> "ReplayWriter":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.flush()
 
 
-class ReplaySet(Sequence):
+class ReplaySet(Sequence[Replay]):
     """The replays of one file, in the order in which they were written.  ``replay_set[i]`` reads replay i.
 
     categories, names: str, one per replay.  frames: int64, one per replay.  The file stays open until ``close``.
     Raises ReplayError if the file is missing, damaged or something else; damage to inputs or a level shows on reading it.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         self.path = Path(path)
         try:
             self._file = h5py.File(self.path, "r")
@@ -157,7 +152,7 @@ class ReplaySet(Sequence):
             self.close()
             raise self._damaged("the tables", error) from error
 
-    def _open(self):
+    def _open(self) -> None:
         found = f"{FORMAT}, {self._file.attrs.get('version')}" if "replays" in self._file else "another"
         if found != f"{FORMAT}, {VERSION}":
             raise ReplayError(f"{self.path}: format {found}, expected {FORMAT}, {VERSION}; is this a file of replays?")
@@ -205,7 +200,7 @@ class ReplaySet(Sequence):
             self._about[index]["metadata"],
         )
 
-    def __getitem__(self, index: int) -> Replay:
+    def __getitem__(self, index: int) -> Replay:  # type: ignore[override]  # no slices: each replay is read from the file
         """Replay ``index``; its level is read once.  Raises IndexError, ReplayError."""
         about = self.entry(index)
         index = range(len(self))[index]
@@ -215,7 +210,7 @@ class ReplaySet(Sequence):
         except _DAMAGE as error:
             raise self._damaged(f"inputs of replay {index}", error) from error
         try:
-            return Replay(level, inputs, about.success, about.name, about.frame_skip)
+            return Replay(level, inputs, about.success, about.name, about.frame_skip, level.warnings)
         except ReplayError as error:
             raise ReplayError(f"{self.path}: replay {index}: {error}") from error
 
@@ -234,7 +229,7 @@ class ReplaySet(Sequence):
             self._levels[row] = level
         return self._levels[row]
 
-    def _damaged(self, what, error) -> ReplayError:
+    def _damaged(self, what: str, error: Exception) -> ReplayError:
         return ReplayError(
             f"{self.path}: {what} cannot be read ({_first_line(error)}); the file is damaged: copy it again"
         )
@@ -244,10 +239,10 @@ class ReplaySet(Sequence):
         with suppress(RuntimeError):  # a damaged file may refuse
             self._file.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "ReplaySet":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -261,7 +256,7 @@ def load_one(place: str) -> Replay:
         return replays[index]
 
 
-def _create(file) -> None:
+def _create(file: h5py.File) -> None:
     file.attrs["version"] = VERSION
     for table, columns in _TABLES.items():
         for name, dtype in columns.items():
@@ -269,7 +264,9 @@ def _create(file) -> None:
             file.create_dataset(f"{table}/{name}", (0,), dtype, maxshape=(None,), compression="gzip", **options)
 
 
-def _extend(table, packed: str, blobs, columns: dict) -> None:
+def _extend(
+    table: h5py.Group, packed: str, blobs: Iterable[bytes], columns: Mapping[str, Sequence | np.ndarray]
+) -> None:
     """Append rows: ``blobs`` (bytes) to the packed column and its ``end``, ``columns`` to the others."""
     blobs = list(blobs)
     if not blobs:
@@ -282,5 +279,5 @@ def _extend(table, packed: str, blobs, columns: dict) -> None:
         column[start:] = values
 
 
-def _first_line(error) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -15,7 +15,7 @@ from bc.dataset import (
     check_memory,
     content_key,
     load_or_build,
-    sample_dtype,
+    sample_columns,
     split_by_level,
 )
 from bc.demonstrations import Demonstration, ReplayFile
@@ -55,26 +55,28 @@ class CountingSimulator:
 
 def demonstrations_of(lengths):
     return [
-        Demonstration(f"demo{i}", "simple", level(40 + i), np.arange(n) % 5 + 1, np.zeros(4 * n, np.uint8))
+        Demonstration(f"demo{i}", "simple", level(40 + i), np.arange(n) % 5 + 1, np.zeros(4 * n, np.uint8), 4 * n)
         for i, n in enumerate(lengths)
     ]
 
 
-def test_each_decision_is_paired_with_the_observation_before_it():
+def test_each_decision_is_paired_with_the_observation_before_it(monkeypatch):
     lengths = (2, 5, 3)
     wave = demonstrations_of(lengths)
     config = DatasetConfig(observations=STATE)
-    state = bc.dataset.record(CountingSimulator, lengths, np.arange(3), wave, config)["game_state"]
+    monkeypatch.setattr(bc.dataset, "BatchSimulator", CountingSimulator)
+    state = bc.dataset.record(lengths, range(3), wave, config)["game_state"]
     assert state[:, 0].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]
     assert state[:, 1].tolist() == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
     assert state[:, 2].tolist() == [0, 1, 0, 1, 2, 3, 4, 0, 1, 2]  # the previous action, never the label
 
 
 @pytest.mark.parametrize(("true_length", "message"), [(4, "won after decision 4 of 5"), (6, "is still running after")])
-def test_a_demonstration_that_ends_elsewhere_in_the_batch_simulator_is_an_error(true_length, message):
+def test_a_demonstration_that_ends_elsewhere_in_the_batch_simulator_is_an_error(monkeypatch, true_length, message):
+    monkeypatch.setattr(bc.dataset, "BatchSimulator", CountingSimulator)
     wave = demonstrations_of((2, 5))
     with pytest.raises(DatasetError, match=f"demo1: {message}"):
-        bc.dataset.record(CountingSimulator, (2, true_length), np.arange(2), wave, DatasetConfig(observations=STATE))
+        bc.dataset.record((2, true_length), range(2), wave, DatasetConfig(observations=STATE))
 
 
 def test_the_dataset_agrees_with_playing_back_alone(tmp_path):
@@ -109,11 +111,11 @@ def test_images_are_drawn_as_they_were_seen_with_everything_that_moves():
         states.append(simulator.snapshot(slice(None)))
         seen.append({key: values.copy() for key, values in simulator.obs.items()})
         simulator.step(rng.integers(0, 6, 8))
-    images, rows = StoredImages(levels, np.concatenate(states), layout.IMAGES), rng.permutation(640)
+    images, rows = StoredImages(nppsim.LevelBank(levels), np.concatenate(states), layout.IMAGES), rng.permutation(640)
     for key, drawn in images.draw(rows).items():
         np.testing.assert_array_equal(drawn, np.concatenate([one[key] for one in seen])[rows])
     with pytest.raises(ValueError, match="those of these levels have"):
-        StoredImages(levels, np.zeros((3, 10), np.uint8), layout.IMAGES)
+        StoredImages(simulator.bank, np.zeros((3, 10), np.uint8), layout.IMAGES)
 
 
 def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
@@ -138,7 +140,7 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path
     key = content_key(files, config)
     assert key == content_key([replace(file, path="elsewhere") for file in reversed(files)], config)
     variants = [
-        content_key([files[0], replace(files[1], data=b"3")], config),
+        content_key([files[0], replace(files[1], source=b"3")], config),
         content_key([files[0], replace(files[1], category="hard")], config),
         content_key(files[:1], config),
         content_key(files, replace(config, frame_skip=2)),
@@ -162,7 +164,9 @@ def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path
 
 def test_levels_are_split_never_samples():
     demonstrations = [
-        Demonstration(f"{i}", ("easy", "hard")[i % 2], level(10 + i // 2), np.zeros(1, np.int64), np.zeros(4, np.uint8))
+        Demonstration(
+            f"{i}", ("easy", "hard")[i % 2], level(10 + i // 2), np.zeros(1, np.int64), np.zeros(4, np.uint8), 4
+        )
         for i in range(60)
     ]
     validation = split_by_level(demonstrations, 0.2, seed=0)
@@ -188,7 +192,7 @@ def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path,
         def time_limit(self, value):
             pass
 
-    monkeypatch.setattr(nppsim, "LevelBank", Impatient)
+    monkeypatch.setattr(bc.dataset, "LevelBank", Impatient)
     folder = replay_folder(tmp_path / "replays")
     dataset = load_or_build(folder, tmp_path, DatasetConfig(observations=STATE), log=lambda text: None)
     assert len(dataset.names) == 2
@@ -196,11 +200,11 @@ def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path,
 
 
 def test_too_large_a_dataset_is_refused_with_its_size():
-    sample = sample_dtype(("game_state", "player_frame", "global_view"), state_bytes=1000)
-    assert sample.names == ("game_state", "states") and sample.itemsize == 26 * 4 + 1000
-    assert check_memory("x.h5", 1000, sample.itemsize, available_bytes=10**9) == 1000 * sample.itemsize
+    columns = sample_columns(("game_state", "player_frame", "global_view"), state_bytes=1000)
+    assert {name: column.itemsize for name, column in columns.items()} == {"game_state": 26 * 4, "states": 1000}
+    assert check_memory("x.h5", 1000, 1104, available_bytes=10**9) == 1000 * 1104
     with pytest.raises(DatasetError, match=r"need 1\.10 GB.*--max-demonstrations-per-category"):
-        check_memory("x.h5", 10**6, sample.itemsize, available_bytes=10**9)
+        check_memory("x.h5", 10**6, 1104, available_bytes=10**9)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):

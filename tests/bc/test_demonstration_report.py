@@ -333,7 +333,9 @@ def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(command_line, "analyse", None)  # told before anything is played
     assert run_command(folder / "replays", "--out", folder / "out.html") == 2
-    assert "matplotlib is not installed; install the extra: pip install -e '.[train]'" in capsys.readouterr().err
+    assert (
+        "matplotlib is needed for this and is not installed; run pip install 'nppsim[train]'" in capsys.readouterr().err
+    )
 
 
 def test_the_report_needs_no_torch():

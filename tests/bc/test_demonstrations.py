@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+import bc.demonstrations
 import nppsim
 from bc.__main__ import main
 from bc.dataset import split_by_level
@@ -89,7 +90,8 @@ def test_replay_sets_are_read_beside_files(tmp_path):
         ("deep/more.h5#3", "recorded as a failure"),
     ]
     alone = find_replays(tmp_path / "deep" / "more.h5")
-    assert [file.data for file in alone] == [file.data for file in files[1:]]
+    assert [file.digest for file in alone] == [file.digest for file in files[1:]]
+    assert len({file.digest for file in files}) == 5
     assert [(file.name, file.category) for file in alone[:2]] == [
         ("more.h5#0", "simple"),
         ("more.h5#1", "uncategorised"),
@@ -151,7 +153,7 @@ def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
     assert not any(item.reason == "not drawn" for item in load_demonstrations(files, 4, max_per_category=8).left_out)
 
 
-def test_what_is_no_demonstration_is_left_out_and_counted():
+def test_what_is_no_demonstration_is_left_out_and_counted(monkeypatch):
     def file(name, inputs, success=True, of=None):
         return ReplayFile(name, name, "simple", Replay(of or level(), np.array(inputs, np.uint8), success).to_bytes())
 
@@ -166,7 +168,8 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
         ReplayFile("broken", "broken", "simple", b"\1"),
     ]
 
-    found = load_demonstrations(files, 4, retime=lambda replay, frame_skip: None)
+    monkeypatch.setattr(bc.demonstrations, "retime", lambda replay, frame_skip, **known: None)
+    found = load_demonstrations(files, 4)
     assert [d.name for d in found.demonstrations] == ["good"]
     assert [(item.name, item.reason) for item in found.left_out] == [
         ("longer than needed", "duplicate"),
@@ -183,7 +186,13 @@ def test_what_is_no_demonstration_is_left_out_and_counted():
         nothing.require_some()
 
 
-def test_mirror_images_that_finish_are_added_and_the_others_counted():
+def total_of(found):
+    """The cells of the table's last row."""
+    (row,) = (line for line in found.table().splitlines() if line.startswith("| total"))
+    return row.replace("|", " ").split()
+
+
+def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch):
     won = winning_inputs(level())
 
     def file(name, inputs):
@@ -200,16 +209,16 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted():
         ("again", "duplicate"),
         ("idle", "does not finish"),
     ]
-    total = found.table().splitlines()[2].split()
-    assert total[:6] == ["total", "3", "1", "1", "0", "2"]  # files, kept, mirrored, re-timed, levels
+    assert total_of(found)[:6] == ["total", "3", "1", "1", "0", "2"]  # files, kept, mirrored, re-timed, levels
 
-    def finishes_unmirrored_only(played, inputs):
-        return nppsim.simulate(level(), inputs if played == level() else np.zeros(5, np.uint8))
+    def finishes_unmirrored_only(bank, inputs):
+        return nppsim.simulate(level(), inputs if bank.levels == [level()] else np.zeros(5, np.uint8))
 
-    found = load_demonstrations(files, 4, mirror=True, simulate=finishes_unmirrored_only)
+    monkeypatch.setattr(bc.demonstrations, "simulate", finishes_unmirrored_only)
+    found = load_demonstrations(files, 4, mirror=True)
     assert [d.name for d in found.demonstrations] == ["good"]
     assert "left out, does not finish mirrored: 1\n  good (mirrored): running after 5 of" in found.table()
-    assert found.table().splitlines()[2].split()[:4] == ["total", "3", "1", "0"]
+    assert total_of(found)[:4] == ["total", "3", "1", "0"]
 
 
 def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
@@ -219,21 +228,29 @@ def test_a_level_and_its_mirror_image_are_on_the_same_side_of_the_split():
     assert validation[:12].tolist() == validation[12:].tolist() and 0 < validation.sum() < 24
 
 
-def test_a_recording_off_the_grid_is_retimed_and_checked_again():
+def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
     won = winning_inputs(level())
     recording = ReplayFile("human", "human", "simple", Replay(level(), np.array([0, *won], np.uint8)).to_bytes())
 
     def retime_to(inputs):
-        return lambda replay, frame_skip: SimpleNamespace(inputs=np.array(inputs, np.uint8), deviation_px=2.5)
+        def moved(replay, frame_skip, *, bank, recorded):
+            assert recorded.outcome == "won"
+            played = np.array(inputs, np.uint8)
+            return SimpleNamespace(inputs=played, deviation_px=2.5, run=nppsim.simulate(bank, played))
 
-    found = load_demonstrations([recording], 4, retime=retime_to([*won, 0, 0, 0, 0, 0]))
+        monkeypatch.setattr(bc.demonstrations, "retime", moved)
+
+    retime_to([*won, 0, 0, 0, 0, 0])
+    found = load_demonstrations([recording], 4)
     (demonstration,) = found.demonstrations
     assert demonstration.retimed and demonstration.deviation_px == 2.5
     assert demonstration.inputs.tolist() == won.tolist()
+    assert demonstration.recorded_frames == len(won) + 1
     assert demonstration.actions.tolist() == [2] * -(-len(won) // 4)
     stray = "re-timed runs stray from the recording by 2.5 px (median), 2.5 px (90th percentile), 2.5 px (worst: human)"
     assert f"re-timed: 1 of 1 recordings off the grid (100%)\n{stray}" in found.table()
-    failing = load_demonstrations([recording], 4, retime=retime_to([0] * 8))
+    retime_to([0] * 8)
+    failing = load_demonstrations([recording], 4)
     assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
     assert "re-timed: 0 of 1 recordings off the grid (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing

@@ -10,7 +10,7 @@ import nppsim
 from bc.__main__ import main
 from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
-from bc.minari import dataset_id, export_minari, import_minari
+from bc.minari import About, dataset_id, export_minari, import_minari
 from nppsim import NppEnv
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay
@@ -36,7 +36,7 @@ def found(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
-    names = export_minari(found, "planner", **ABOUT)
+    names = export_minari(found, About("planner", **ABOUT))
     assert names == ["npp/simple/planner-v0", "npp/simplest/planner-v0"]
     dataset = minari.load_dataset("npp/simple/planner-v0")
     assert dataset.total_episodes == 2
@@ -59,23 +59,23 @@ def test_a_dataset_is_what_minari_expects_and_what_the_environment_gives(found):
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_it_becomes_the_same_demonstrations_again(found):
-    names = export_minari(found, "human", **ABOUT)
+    names = export_minari(found, About("human", **ABOUT))
     files = [file for name in names for file in import_minari(name)]
-    assert [len(Replay.from_bytes(file.data).inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
+    assert [len(file.replay.inputs) for file in files] == [len(d.inputs) for d in found.demonstrations]
     again = load_demonstrations(files, 4)
     assert [d.level for d in again.demonstrations] == [d.level for d in found.demonstrations]
     for ours, theirs in zip(found.demonstrations, again.demonstrations, strict=True):
         assert (ours.name, ours.category) == (theirs.name, theirs.category)
         np.testing.assert_array_equal(ours.actions, theirs.actions)
     with pytest.raises(DemonstrationError, match="such a dataset already"):
-        export_minari(found, "human", **ABOUT)
+        export_minari(found, About("human", **ABOUT))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
-    (name, _) = export_minari(found, "planner", observations=("state", "player_frame"), **ABOUT)
+    (name, _) = export_minari(found, About("planner", **ABOUT), observations=("state", "player_frame"))
     dataset = minari.load_dataset(name)
-    levels = [Replay.from_bytes(file.data).level for file in import_minari(name)]
+    levels = [file.replay.level for file in import_minari(name)]
     env = dataset.recover_environment(levels=levels)
     assert set(env.observation_space) == {"game_state", "player_frame"}
     for i, episode in enumerate(dataset.iterate_episodes()):
@@ -95,13 +95,13 @@ def test_what_is_not_there_or_has_no_name_is_refused(found):
     with pytest.raises(DemonstrationError, match="single words"):
         dataset_id("simple", "two words")
     with pytest.raises(DemonstrationError, match="observations: unknown observation 'smell'"):
-        export_minari(found, "planner", observations=("smell",), **ABOUT)
+        export_minari(found, About("planner", **ABOUT), observations=("smell",))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
 @pytest.mark.parametrize("damage", [{"level": "no base64"}, {"level": "AAAA"}, {"frame_skip": "four"}, {"frames": 1}])
 def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
-    name, _ = export_minari(found, "planner", **ABOUT)
+    name, _ = export_minari(found, About("planner", **ABOUT))
     storage = minari.load_dataset(name).storage
     storage.update_episode_metadata([{f"options/{key}": value for key, value in damage.items()}], [1])
     with pytest.raises(DemonstrationError, match="planner-v0, episode 1: no level to play it on .*; export it again"):
@@ -111,7 +111,7 @@ def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
 def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
     with pytest.raises(DatasetError, match="npp/simple/planner-v0: .* decisions .* use fewer demonstrations"):
-        export_minari(found, "planner", **ABOUT)
+        export_minari(found, About("planner", **ABOUT))
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")

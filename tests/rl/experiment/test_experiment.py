@@ -13,7 +13,6 @@ import pytest
 from bc.demonstrations import find_replays
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelSet
-from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from rl.config import resolve
 from rl.experiment.run import load_data
@@ -50,7 +49,7 @@ def data(tmp_path_factory):
         files = find_replays(ROOT / "datasets" / "demonstrations" / f"{category}.h5")[:4]
         with ReplayWriter(folder / "demonstrations" / f"{category}.h5") as writer:
             for file in files:
-                writer.append(Replay.from_bytes(file.data), category=category)
+                writer.append(file.replay, category=category)
     return folder
 
 
