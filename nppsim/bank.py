@@ -8,10 +8,11 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import allocating
-from nppsim.compile import GRID_SIZE, LevelGeometry, compile_level
+from nppsim.compile import LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.observe.layout import MAX_PATH
+from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 
 TIME_LIMIT_BASE, TIME_LIMIT_PER_PX, MAX_TIME_LIMIT = 300, 2.0, 6000  # frames; frames per px of path
@@ -154,13 +155,13 @@ def _level_records(compiled, levels) -> np.ndarray:
     for name, types in (
         ("toggle_mines", (kinds.TOGGLE_MINE,)),
         ("one_ways", (kinds.ONE_WAY,)),
-        ("blocks", (kinds.BOUNCE_BLOCK, kinds.THWUMP, kinds.SHOVE_THWUMP)),
+        ("blocks", kinds.BLOCKS),
     ):
         records[name] = [np.isin(c.entity_type, types).any() for c in compiled]
     for name, types in (
         ("exits", (kinds.EXIT,)),
         ("doors", (kinds.REGULAR_DOOR,)),
-        ("switches", (kinds.LOCKED_DOOR, kinds.TRAP_DOOR)),
+        ("switches", tuple(kinds.SWITCH_OF_DOOR)),
         ("boosts", (kinds.BOOST_PAD,)),
     ):
         for end, kind, side in (("first", types[0], "left"), ("end", types[-1], "right")):

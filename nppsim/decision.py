@@ -13,8 +13,8 @@ from nppsim import reward as rewards
 from nppsim._kernel import allocating, inlined, kernel
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
-from nppsim.compile import CELLS_X, CELLS_Y
 from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.observe import images, layout, vectors
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD

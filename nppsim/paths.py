@@ -14,11 +14,13 @@ import numpy as np
 
 from nppsim._kernel import allocating, kernel
 from nppsim.levels import kinds
-from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
+from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, TILE
+from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
 from nppsim.observe.layout import MAX_PATH
+from nppsim.physics.groups import is_mine
 
 SPACING = 12.0  # px between lattice points
-NODES_X, NODES_Y = 89, 51
+NODES_X, NODES_Y = LINES_X, LINES_Y
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px; a little below the ninja's radius, as the lattice is coarse
 MINE_REACH = 14.5  # px around a mine's centre where the way counts more
@@ -37,9 +39,9 @@ _STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
 def _blocked_offsets() -> np.ndarray:
     """uint8[38, 5, 5]: lattice points around a tile (from -12 to 36 px, x first) that its solid part blocks."""
     size = 48
-    centre = (np.arange(size) + 0.5) * 24 / size
-    table = np.zeros((NUM_SHAPED_TILES, 5, 5), np.uint8)
-    for tile in range(NUM_SHAPED_TILES):
+    centre = (np.arange(size) + 0.5) * TILE / size
+    table = np.zeros((NUM_TILE_SHAPES, 5, 5), np.uint8)
+    for tile in range(NUM_TILE_SHAPES):
         rows, columns = np.nonzero(solid_mask(tile, size))
         if len(rows) == 0:
             continue
@@ -60,12 +62,12 @@ def static_nodes(world, level, stage, nodes):
     base = world.level[level]["entity_first"]
     for k in range(base, world.level[level]["entity_end"]):
         kind = world.entity[k]["type"]
-        if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
+        if is_mine(kind):
             _mark_disc(nodes, world.entity[k]["x"], world.entity[k]["y"], MINE_REACH, MINED)
-    for cx in range(44):
-        for cy in range(25):
+    for cx in range(CELLS_X):
+        for cy in range(CELLS_Y):
             tile = stage[cx, cy]
-            if tile == 0 or tile >= 38:
+            if tile == OPEN:
                 continue
             for i in range(5):
                 for j in range(5):

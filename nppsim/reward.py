@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
-from nppsim.compile import STAGE_HEIGHT, STAGE_WIDTH
+from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
 TERMS = ("win", "death", "switch", "time", "shaping", "closest", "proximity", "exploration")
 NUM_TERMS = len(TERMS)

@@ -8,6 +8,7 @@ from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
+from nppsim.physics.groups import is_mine
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import start, tick
 
@@ -57,7 +58,7 @@ def _play(ninja, entities, movers, world, inputs, frames, entity_state, entity_x
         for k in range(count):
             kind = world.entity[base + k]["type"]
             bits = np.int64(entities[k]["active"]) | np.int64(entities[k]["closed"]) << 4
-            if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
+            if is_mine(kind):
                 bits |= np.int64(entities[k]["state"]) << 1
             m = world.entity[base + k]["mover"]
             if m >= 0:

@@ -34,26 +34,29 @@ ENTITY_NAMES = (
     + ("evil ninja", "laser turret", "boost pad", "death ball", "mini drone", "alternative death ball", "shove thwump")
 )
 
+# Groups: what records of these types have in common.
 MINES = (MINE, TOGGLE_MINE)
 DOORS = (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR)
+CLOSED_AT_FIRST = (REGULAR_DOOR, LOCKED_DOOR)
 SWITCH_OF_DOOR = {LOCKED_DOOR: LOCKED_SWITCH, TRAP_DOOR: TRAP_SWITCH}  # the door's next record is its switch
-PAIRED = (EXIT, EXIT_SWITCH, LOCKED_DOOR, LOCKED_SWITCH, TRAP_DOOR, TRAP_SWITCH)  # a door and its switch
+PAIRED = (EXIT, EXIT_SWITCH, *SWITCH_OF_DOOR, *SWITCH_OF_DOOR.values())  # a door and its switch
 DRONES = (ZAP_DRONE, CHASER_DRONE, MINI_DRONE)  # their mode byte says how they turn
-ORIENTED = (
-    REGULAR_DOOR,
-    LOCKED_DOOR,
-    TRAP_DOOR,
-    LAUNCH_PAD,
-    ONE_WAY,
-    *DRONES,
-    THWUMP,
-    LASER,
-)  # orientation byte counts
+BLOCKS = (BOUNCE_BLOCK, THWUMP, SHOVE_THWUMP)  # squares that push the ninja
+ORIENTED = (*DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, THWUMP, LASER)  # their orientation byte counts
 ON_THE_GRID = (*DRONES, FLOOR_GUARD, THWUMP, SHOVE_THWUMP)  # move on the half-cell grid
-MOVERS = (EXIT, *DRONES, FLOOR_GUARD, BOUNCE_BLOCK, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)  # have a MOVER record
+MOVING = (*DRONES, FLOOR_GUARD, *BLOCKS, DEATH_BALL)  # change their place
+MOVERS = (EXIT, *MOVING, LASER)  # have a MOVER record
+HAZARDS = (*MINES, *DRONES, FLOOR_GUARD, THWUMP, LASER, DEATH_BALL, SHOVE_THWUMP)  # can kill
 COMPLETIONS = (CHASER_DRONE, LASER)  # in the game, but not in the reference simulator: docs/physics.md, section 8
 WITHOUT_EFFECT = (12, 13, 18, 19, 22, 27)  # known to the file format, created by nobody
 CREATING = (
-    *(*MINES, GOLD, EXIT, *DOORS, LAUNCH_PAD, ONE_WAY, *DRONES, FLOOR_GUARD, BOUNCE_BLOCK),
-    *(THWUMP, LASER, BOOST_PAD, DEATH_BALL, SHOVE_THWUMP),
-)  # types whose records create something; switches are created with their doors
+    *MINES,
+    GOLD,
+    EXIT,
+    *DOORS,
+    LAUNCH_PAD,
+    ONE_WAY,
+    *MOVING,
+    LASER,
+    BOOST_PAD,
+)  # switches come with their doors

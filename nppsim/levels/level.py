@@ -18,11 +18,13 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.kinds import ENTITY_NAMES
+from nppsim.levels.stage import CELLS_X, CELLS_Y, COLUMNS, ROWS, TILE
+from nppsim.levels.tiles import NUM_TILE_SHAPES
 
-ROWS, COLUMNS = 23, 42  # tiles of a level file; the stage adds a border of one full tile on every side
-MIRROR_X = 4 * (COLUMNS + 2)  # x byte of the stage's right edge
 POSITION_UNIT = 6  # px per step of a record's x and y byte; byte 0 is the outer corner of the border
-NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
+STEPS_PER_TILE = TILE // POSITION_UNIT
+MIRROR_X = STEPS_PER_TILE * CELLS_X  # x byte of the stage's right edge
+BOTTOM_Y = STEPS_PER_TILE * CELLS_Y  # y byte of its lower edge
 
 TITLE = slice(38, 166)
 TILES_OFFSET = 184
@@ -336,14 +338,15 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
     The original stops with an error when such an entity looks beyond the right or lower edge of the stage.
     """
     x, y = records[:, 1].astype(int), records[:, 2].astype(int)
-    in_border = (x < 4) | (x > MIRROR_X - 4) | (y < 4) | (y > 4 * (ROWS + 2) - 4)
+    border = STEPS_PER_TILE
+    in_border = (x < border) | (x > MIRROR_X - border) | (y < border) | (y > BOTTOM_Y - border)
     for kind in kinds.ON_THE_GRID:
         found = in_border & (records[:, 0] == kind)
         if found.any():
             first = int(np.argmax(found))
             warnings.append(
                 f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
-                f"stands in the border, at ({6 * x[first]}, {6 * y[first]}) px; to it, all beyond the stage is solid"
+                f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; to it, all beyond the stage is solid"
             )
 
 

@@ -5,8 +5,12 @@ Coordinates are relative to the tile's top-left corner; a tile is 24 x 24 px, y 
 
 import numpy as np
 
-TILE = 24.0
-NUM_SHAPED_TILES = 38  # ids 38 and above have no geometry
+from nppsim.levels.stage import HALF_CELL, TILE
+
+NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
+OPEN = 0
+SOLID = 1
+ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single face each, nothing else
 
 # Signs of the half-edges of each tile: horizontal ones row by row | vertical ones column by column.
 # "-": a segment whose open side is up or left, "+": down or right, ".": no segment.
@@ -101,16 +105,16 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
     """Which points of a size x size grid inside a tile are solid.
 
     Returns bool[size, size], row (y) first; entry [r, c] belongs to the point ((c + 0.5), (r + 0.5)) * 24 / size.
-    One-sided tiles (34 to 37) count as full, as they are drawn.
+    One-sided tiles count as full, as they are drawn.
     """
     centre = (np.arange(size) + 0.5) * TILE / size
     x, y = np.meshgrid(centre, centre)
-    if tile == 0 or tile >= NUM_SHAPED_TILES:
+    if tile == OPEN or tile >= NUM_TILE_SHAPES:
         return np.zeros((size, size), bool)
-    if tile == 1 or tile >= 34:
+    if tile == SOLID or tile in ONE_SIDED:
         return np.ones((size, size), bool)
-    if tile <= 5:
-        return {2: y < 12, 3: x > 12, 4: y > 12, 5: x < 12}[tile]
+    if tile in (2, 3, 4, 5):
+        return (y < HALF_CELL, x > HALF_CELL, y > HALF_CELL, x < HALF_CELL)[tile - 2]
     if tile in ARCS:
         (cx, cy), _, convex = ARCS[tile]
         inside = np.hypot(x - cx, y - cy) < TILE
@@ -125,9 +129,9 @@ def _grid_codes() -> tuple[np.ndarray, np.ndarray]:
     2 where there is a segment; else 1 where a half-cell with something solid in it meets one without, or the outside.
     """
     horizontal, vertical = 2 * np.abs(HORIZONTAL_SIGNS), 2 * np.abs(VERTICAL_SIGNS)
-    for tile in range(34):  # the one-sided faces have nothing but their segments
+    for tile in range(ONE_SIDED.start):  # the one-sided ones have nothing but their segments
         solid = np.zeros((4, 4), bool)  # half-cells, row first, with the outside around them
-        solid[1:3, 1:3] = solid_mask(tile, 24).reshape(2, 12, 2, 12).any(axis=(1, 3))
+        solid[1:3, 1:3] = solid_mask(tile, TILE).reshape(2, HALF_CELL, 2, HALF_CELL).any(axis=(1, 3))
         crossed_down = (solid[1:] != solid[:-1])[:, 1:3].ravel()  # row by row
         crossed_right = (solid[:, 1:] != solid[:, :-1])[1:3].T.ravel()  # column by column
         horizontal[tile] = np.maximum(horizontal[tile], crossed_down)

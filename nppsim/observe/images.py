@@ -8,10 +8,10 @@ Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
 import numpy as np
 
 from nppsim._kernel import kernel
-from nppsim.compile import CELLS_X, CELLS_Y
 from nppsim.levels import kinds
 from nppsim.levels.kinds import ENTITY_NAMES
-from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
+from nppsim.levels.stage import CELLS_X, CELLS_Y
+from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import (
@@ -22,6 +22,7 @@ from nppsim.physics.entities import (
     LETHAL_HALF_WIDTH,
     PAD_RADIUS,
 )
+from nppsim.physics.groups import is_mine
 from nppsim.physics.lasers import EMITTER_RADIUS
 from nppsim.physics.movers import (
     BALL_RADIUS,
@@ -52,7 +53,7 @@ _FRAME_TILE, _VIEW_TILE = 24 // FRAME_SCALE, 24 // VIEW_SCALE  # pixels per tile
 def _templates(size: int) -> np.ndarray:
     """uint8[38, size, size], y first: each tile, averaged from 24 x 24 points."""
     step = 24 // size
-    share = [solid_mask(t, 24).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_SHAPED_TILES)]
+    share = [solid_mask(t, 24).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_TILE_SHAPES)]
     return np.round(EMPTY + (SOLID - EMPTY) * np.stack(share)).astype(np.uint8)
 
 
@@ -86,7 +87,7 @@ def background(stage, out):
     """The unchanging part of ``global_view``: uint8[176, 100]."""
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
-            tile = stage[cx, cy] if stage[cx, cy] < NUM_SHAPED_TILES else 0
+            tile = stage[cx, cy]
             for i in range(_VIEW_TILE):
                 for j in range(_VIEW_TILE):
                     out[cx * _VIEW_TILE + i, cy * _VIEW_TILE + j] = _VIEW_TEMPLATES[tile, i, j]
@@ -95,7 +96,7 @@ def background(stage, out):
 @kernel
 def _grey_and_size(entity, kind):
     """(grey value, half-size in px) of an entity as it is now; size 0: not drawn."""
-    if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
+    if is_mine(kind):
         return (EXIT_CLOSED, 3.5) if entity["state"] == DORMANT else (DEADLY, 4.0)
     if kind == kinds.EXIT:
         return (EXIT_OPEN if entity["clock"] else EXIT_CLOSED), 12.0
@@ -192,10 +193,10 @@ def global_view(ninja, entities, movers, world, level, static, out):
 
 @kernel
 def _tile_at(stage, cx, cy):
-    """Tile of a cell as it is drawn: full outside of the stage, empty where it has no shape."""
+    """Tile of a cell as it is drawn: full outside of the stage."""
     if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
         return 1
-    return stage[cx, cy] if stage[cx, cy] < NUM_SHAPED_TILES else 0
+    return stage[cx, cy]
 
 
 @kernel

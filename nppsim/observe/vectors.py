@@ -8,9 +8,9 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import kernel
-from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY
 from nppsim.levels import kinds
-from nppsim.levels.tiles import NUM_SHAPED_TILES, solid_mask
+from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELLS_X, HALF_CELLS_Y
+from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
 from nppsim.observe.blend import LANES, blend
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
@@ -23,19 +23,20 @@ from nppsim.physics.entities import (
     LETHAL_HALF_WIDTH,
     LETHAL_REACH,
 )
+from nppsim.physics.groups import is_mine
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import RADIUS
+from nppsim.physics.state import ITEM_ENTITY, RADIUS, TRIGGERED
 
 HALF_CELL = 12.0
 PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
-SOLID_SHAPE = (50 + 2 * PAD, 88 + 2 * PAD)  # rows (y), columns (x)
+SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
 NEAR_STEPS, FAR_STEPS = 3, 10  # hops to the two way-points: about 36 and 120 px
 
 _COVERAGE = np.stack(
-    [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_SHAPED_TILES)]
+    [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_TILE_SHAPES)]
 ).astype(np.uint8)  # [tile, half-cell row, half-cell column]: share that is solid
 
 
@@ -48,11 +49,9 @@ def solid_map(stage, out):
     out[:] = 255
     for cx in range(CELLS_X):
         for cy in range(CELLS_Y):
-            tile = stage[cx, cy]
             for half_y in range(2):
                 for half_x in range(2):
-                    value = _COVERAGE[tile, half_y, half_x] if tile < 38 else 0
-                    out[PAD + 2 * cy + half_y, PAD + 2 * cx + half_x] = value
+                    out[PAD + 2 * cy + half_y, PAD + 2 * cx + half_x] = _COVERAGE[stage[cx, cy], half_y, half_x]
 
 
 @kernel
@@ -168,7 +167,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
         for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
             k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
-            if kind != kinds.MINE and kind != kinds.TOGGLE_MINE and kind != kinds.ONE_WAY:
+            if not is_mine(kind) and kind != kinds.ONE_WAY:
                 continue
             dx, dy = world.entity[base + k]["x"] - x, world.entity[base + k]["y"] - y
             if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
@@ -242,7 +241,7 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
     else:
         _splat(surroundings[1], dx, dy)
         if kind == kinds.SHOVE_THWUMP:
-            if mover["state"] <= 1:
+            if mover["state"] <= TRIGGERED:
                 _draw_square(surroundings[0], dx, dy, SHOVE_HALF)
             radius = SHOVE_CORE
         elif kind == kinds.DEATH_BALL:

@@ -6,17 +6,33 @@ Section numbers below are those of that page; sections 4.2 and 4.7 have the orde
 import numpy as np
 
 from nppsim._kernel import inlined, kernel
-from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_X, ITEM_Y
 from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
+from nppsim.physics.groups import is_block
 from nppsim.physics.segments import clamped_cell
+from nppsim.physics.state import ITEM_ENTITY, ITEM_X, ITEM_Y
 
-ONE_WAY_HALF_LENGTH = 12.0
-BLOCK_HALF, THWUMP_HALF, SHOVE_HALF = 9.0, 9.0, 12.0
+# One-way platforms (section 7.6).
+ONE_WAY_HALF_LENGTH = 12.0  # px
+ONE_WAY_DEPTH = 1.1  # px that the ninja may have been behind the line at the start of the frame
+ONE_WAY_SHARE_INWARDS = 0.90  # of the ninja's radius, that counts beside the line while it moves towards the middle ...
+ONE_WAY_SHARE = 0.51  # ... and otherwise
+
+# Half-sides of squares, px.
+BLOCK_HALF = 9.0
+THWUMP_HALF = 9.0
+SHOVE_HALF = 12.0
+
 FEELING = 0.1  # px by which the square in which a wall is felt is larger than the one that pushes
-BLOCK_SHARE = 0.2  # of a contact's depth, that the ninja gets; the block gets the rest
-# A body farther than BODY_REACH + MARGIN along an axis cannot touch the ninja before one of them has moved by MARGIN.
-BODY_REACH, MARGIN = 24.0, 12.0
+BLOCK_SHARE = 0.2  # of the depth of a contact with a bounce block, that the ninja gets; the block gets the rest
+SAME_FACE = 0.01  # cosine, below which a face of a shove thwump is not the one that was pushed
+FLOOR_LIMIT = -0.0001  # y of a normal, from which on a contact is no floor (walls count as ceilings)
+
+# A body farther than BODY_REACH + BODY_MARGIN along an axis cannot touch the ninja before one of them has moved by
+# BODY_MARGIN (px).
+BODY_REACH = 24.0
+BODY_MARGIN = 12.0
 
 
 @kernel
@@ -37,7 +53,7 @@ def one_way_depth(ninja, x, y, nx, ny):
     ex, ey = ninja["x"] - x, ninja["y"] - y
     lateral = ey * nx - ex * ny
     drift = (ninja["vy"] * nx - ninja["vx"] * ny) * lateral
-    share = 0.90 if drift < 0.0 else 0.51
+    share = ONE_WAY_SHARE_INWARDS if drift < 0.0 else ONE_WAY_SHARE
     if not abs(lateral) < share * s.RADIUS + ONE_WAY_HALF_LENGTH:
         return -1.0
     distance = ex * nx + ey * ny
@@ -46,7 +62,7 @@ def one_way_depth(ninja, x, y, nx, ny):
     if not ninja["vx"] * nx + ninja["vy"] * ny <= 0.0:
         return -1.0
     before = (ninja["start_x"] - x) * nx + (ninja["start_y"] - y) * ny
-    if not s.RADIUS - before <= 1.1:
+    if not s.RADIUS - before <= ONE_WAY_DEPTH:
         return -1.0
     return s.RADIUS - distance
 
@@ -76,15 +92,14 @@ def gather_key(cell, order):
 
 @kernel
 def bodies_near(x, y, movers, world, level):
-    """Whether any body may touch a ninja within MARGIN of (x, y)."""
-    reach = BODY_REACH + MARGIN
+    """Whether any body may touch a ninja within BODY_MARGIN of (x, y)."""
+    reach = BODY_REACH + BODY_MARGIN
     record = world.level[level]
     base, items = record["entity_first"], record["items_first"]
     if record["blocks"]:
         for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
-            kind = movers[m]["type"]
-            is_body = kind == kinds.BOUNCE_BLOCK or kind == kinds.THWUMP or kind == kinds.SHOVE_THWUMP
-            if is_body and abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach:
+            near = abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach
+            if near and is_block(movers[m]["type"]):
                 return True
     if record["one_ways"]:
         cell_start = world.entity_cell_start[level]
@@ -152,13 +167,14 @@ def _touch_mover(ninja, mover):
         depth = depth * BLOCK_SHARE
         ninja["x"] += nx * depth
         ninja["y"] += ny * depth
-        _classify(ninja, nx, ny)
-    elif kind == kinds.THWUMP or (kind == kinds.SHOVE_THWUMP and mover["state"] <= 1):
+        count_contact(ninja, ny, nx, ny)
+    elif kind == kinds.THWUMP or (kind == kinds.SHOVE_THWUMP and mover["state"] <= s.TRIGGERED):
         half = THWUMP_HALF if kind == kinds.THWUMP else SHOVE_HALF
         inside, nx, ny, depth, _other = point_in_square(ninja["x"], ninja["y"], mover["x"], mover["y"], half + s.RADIUS)
         if not inside:
             return 0
-        if kind == kinds.SHOVE_THWUMP and mover["state"] == 1 and mover["push_x"] * nx + mover["push_y"] * ny < 0.01:
+        triggered = kind == kinds.SHOVE_THWUMP and mover["state"] == s.TRIGGERED
+        if triggered and mover["push_x"] * nx + mover["push_y"] * ny < SAME_FACE:
             return 0
         if kind == kinds.THWUMP:
             ninja["crushable"] = 1
@@ -174,16 +190,22 @@ def _touch_mover(ninja, mover):
 def _push(ninja, nx, ny, depth):
     ninja["x"] += nx * depth
     ninja["y"] += ny * depth
+    add_crush(ninja, nx, ny, depth)
+    count_contact(ninja, ny, nx, ny)
+
+
+@inlined
+def add_crush(ninja, nx, ny, depth):
+    """Add a push along (nx, ny) to the sums that tell whether pushes oppose each other."""
     ninja["crush_x"] += nx * depth
     ninja["crush_y"] += ny * depth
     ninja["crush_length"] += depth
-    _classify(ninja, nx, ny)
 
 
-@kernel
-def _classify(ninja, nx, ny):
-    """Count a contact as ceiling (walls are) or floor (section 6.4.1)."""
-    if ny >= -0.0001:
+@inlined
+def count_contact(ninja, steepness, nx, ny):
+    """Count a contact with unit normal (nx, ny) as ceiling (walls are) or floor; steepness: ny, of any length."""
+    if steepness >= FLOOR_LIMIT:
         ninja["ceiling_count"] += 1
         ninja["ceiling_sum_x"] += nx
         ninja["ceiling_sum_y"] += ny

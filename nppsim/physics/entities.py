@@ -9,12 +9,13 @@ level's entities begin.
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.compile import CELLS_X, CELLS_Y, ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import (
     BLOCK_HALF,
     FEELING,
+    SAME_FACE,
     SHOVE_HALF,
     THWUMP_HALF,
     gather_key,
@@ -23,18 +24,33 @@ from nppsim.physics.bodies import (
     point_in_square,
 )
 from nppsim.physics.grid import register
+from nppsim.physics.groups import is_mine
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.ninja import is_valid_target, kill, win
 from nppsim.physics.segments import clamped_cell, impact_point
+from nppsim.physics.state import ITEM_ENTITY, ITEM_REACH, ITEM_X, ITEM_Y
 
-ARMED, DORMANT, ARMING = 0, 1, 2
-GOLD_RADIUS, EXIT_RADIUS, EXIT_SWITCH_RADIUS = 6.0, 12.0, 6.0
-REGULAR_DOOR_RADIUS, DOOR_SWITCH_RADIUS = 10.0, 5.0
-REGULAR_DOOR_OPEN_FRAMES = 5
-ARMED_RADIUS, DORMANT_RADIUS, ARMING_RADIUS = 4.0, 3.5, 4.5  # of mines
-PAD_RADIUS, PAD_SPEED = 6.0, 36.0 / 7.0
-LETHAL_HALF_WIDTH, LETHAL_REACH = 7.0, 12.0  # of a thwump's face
-BALL_KICK = 10.0
+# Mines (section 7.2): their states, and their radius in each.
+ARMED, DORMANT, ARMING = range(3)
+ARMED_RADIUS = 4.0  # px
+DORMANT_RADIUS = 3.5  # px
+ARMING_RADIUS = 4.5  # px
+
+# Radii, px.
+GOLD_RADIUS = 6.0
+EXIT_RADIUS = 12.0
+EXIT_SWITCH_RADIUS = 6.0
+REGULAR_DOOR_RADIUS = 10.0
+DOOR_SWITCH_RADIUS = 5.0  # of locked doors and trap doors
+PAD_RADIUS = 6.0  # of launch pads
+
+REGULAR_DOOR_OPEN_FRAMES = 5  # that a regular door stays open after the last touch
+PAD_SPEED = 36.0 / 7.0  # px per frame, of which two thirds are what a launch pad gives
+PAD_BEHIND = -0.1  # px: the ninja's rim may be that far behind a launch pad
+LETHAL_HALF_WIDTH = 7.0  # px, of a thwump's lethal face
+LETHAL_REACH = 12.0  # px from that face to the ninja's centre
+SHOVE_OVERLAP = 0.2  # px of the face's length that the ninja must overlap to trigger a shove thwump
+BALL_KICK = 10.0  # px per frame that a death ball gets from the ninja it kills
 
 
 @kernel
@@ -70,7 +86,7 @@ def think(ninja, entities, world, level):
         still_arming = 0
         for k in range(base, world.level[level]["entity_end"]):
             kind = world.entity[k]["type"]
-            if (kind == kinds.MINE or kind == kinds.TOGGLE_MINE) and entities[k - base]["state"] == ARMING:
+            if is_mine(kind) and entities[k - base]["state"] == ARMING:
                 if target and _touches(ninja, world.entity[k]["x"], world.entity[k]["y"], ARMING_RADIUS):
                     still_arming = 1
                 else:
@@ -89,7 +105,7 @@ def think(ninja, entities, world, level):
             k = world.entity_items[i, ITEM_ENTITY]
             kind = world.entity[base + k]["type"]
             if (
-                (kind == kinds.MINE or kind == kinds.TOGGLE_MINE)
+                is_mine(kind)
                 and entities[k]["state"] == DORMANT
                 and _touches(ninja, world.entity[base + k]["x"], world.entity[base + k]["y"], DORMANT_RADIUS)
             ):
@@ -148,7 +164,7 @@ def _touch(ninja, entities, movers, world, base, k):
         return 0.0
     kind = world.entity[base + k]["type"]
     x, y = world.entity[base + k]["x"], world.entity[base + k]["y"]
-    if kind == kinds.MINE or kind == kinds.TOGGLE_MINE:
+    if is_mine(kind):
         if entity["state"] == ARMED and is_valid_target(ninja) and _touches(ninja, x, y, ARMED_RADIUS):
             entity["state"] = DORMANT
             kill(ninja)
@@ -187,7 +203,7 @@ def _touch(ninja, entities, movers, world, base, k):
 @kernel
 def _launch(ninja, x, y, nx, ny):
     """A launch pad's boost, if the ninja is in front of it or behind (sections 7.5 and 6.5 A)."""
-    if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= -0.1:
+    if not (x - (ninja["x"] - s.RADIUS * nx)) * nx + (y - (ninja["y"] - s.RADIUS * ny)) * ny >= PAD_BEHIND:
         return
     boost_x = nx * PAD_SPEED * 2.0 / 3.0
     boost_y = ny * PAD_SPEED * (1.0 - ny if ny < 0.0 else 1.0) * 2.0 / 3.0
@@ -265,14 +281,14 @@ def _touch_shove(ninja, thwump):
     inside, nx, ny, _depth, other = point_in_square(
         ninja["x"], ninja["y"], thwump["x"], thwump["y"], SHOVE_HALF + FEELING + s.RADIUS
     )
-    if inside and thwump["state"] == 0:
+    if inside and thwump["state"] == s.IDLE:
         thwump["flag"] = 1
-        if other > 0.2:
+        if other > SHOVE_OVERLAP:
             thwump["push_x"], thwump["push_y"] = int(nx), int(ny)
-            thwump["state"] = 1
+            thwump["state"] = s.TRIGGERED
         return nx
-    if inside and thwump["state"] == 1:
-        if thwump["push_x"] * nx + thwump["push_y"] * ny >= 0.01:
+    if inside and thwump["state"] == s.TRIGGERED:
+        if thwump["push_x"] * nx + thwump["push_y"] * ny >= SAME_FACE:
             thwump["flag"] = 1
             return nx
         return 0.0

@@ -1,21 +1,41 @@
-"""The half-cell grid: whether drones, guards and thwumps can pass (docs/physics.md, sections 3.6, 4.8 and 7.1).
+"""The half-cell grid: whether drones, guards and thwumps can pass (docs/physics.md, sections 3.6 and 4.8).
 
-``edges``: uint8[GRID_SIZE], one level's row of ``world.grid``.  Indices beyond the grid are clamped; rows and columns that
-do not exist are solid.
+A level's grid is one vector: first vertical edges, V(i, j) at LINES_Y i + j, then horizontal ones, H(i, j) at
+HORIZONTAL_EDGES + LINES_X j + i.  The last row of V and the last column of H do not exist; they are solid, and indices
+beyond the grid are clamped.  An axis is 0 for motion along x, which crosses vertical edges, and 1 for motion along y.
 """
 
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.compile import CELLS_Y, DOOR_EDGE, HORIZONTAL_EDGES, SLOPE_EDGE, SOLID_EDGE
+from nppsim.levels.stage import CELLS_Y, HALF_CELL, LINES_X, LINES_Y
 
+HORIZONTAL_EDGES = LINES_X * LINES_Y  # where they begin
+GRID_SIZE = 2 * HORIZONTAL_EDGES
+
+# What an edge may be; 0 is open.
+SLOPE_EDGE = 1
+SOLID_EDGE = 2
+DOOR_EDGE = 4  # a bit of its own: a door may block here too
 TILE_EDGE = SLOPE_EDGE | SOLID_EDGE
 
 
 @inlined
 def half_cell(value):
     """Index of the half-cell of a coordinate in pixels."""
-    return int(math.floor(value / 12.0))
+    return int(math.floor(value / HALF_CELL))
+
+
+@inlined
+def axis_of(direction):
+    """Axis of a direction: 0 right, 1 down, 2 left, 3 up."""
+    return 1 if direction & 1 else 0
+
+
+@inlined
+def sign_of(direction):
+    """Sense of a direction along its axis."""
+    return 1 if direction < 2 else -1
 
 
 @kernel
@@ -31,32 +51,31 @@ def _doors_block(cx, cy, horizontal, entities, world, level):
 
 
 @kernel
-def column_free(hx, hy1, hy2, direction, entities, world, level):
-    """Whether motion along x, from half-cell column hx to the next, is free in rows hy1 to hy2.  direction: -1 or +1."""
+def step_free(axis, k, low, high, sign, entities, world, level):
+    """Whether motion along an axis, from half-cell column (or row) k to the next, is free in rows (columns) low to high.
+
+    sign: -1 or +1.
+    """
     edges = world.grid[world.level[level]["grid"]]
-    i = min(max(hx + (1 if direction > 0 else 0), 0), 88)
-    for hy in range(hy1, hy2 + 1):
-        j = min(max(hy, 0), 50)
-        edge = edges[51 * i + j]
+    border = k + (1 if sign > 0 else 0)
+    for across in range(low, high + 1):
+        i, j = (across, border) if axis else (border, across)
+        i, j = min(max(i, 0), LINES_X - 1), min(max(j, 0), LINES_Y - 1)
+        edge = edges[HORIZONTAL_EDGES + LINES_X * j + i if axis else LINES_Y * i + j]
         if edge & TILE_EDGE:
             return False
-        if edge & DOOR_EDGE and _doors_block(i // 2 - 1, j // 2, 0, entities, world, level):
+        if edge & DOOR_EDGE and _doors_block(i // 2 - (1 - axis), j // 2 - axis, axis, entities, world, level):
             return False
     return True
 
 
 @kernel
-def row_free(hy, hx1, hx2, direction, entities, world, level):
-    """Whether motion along y, from half-cell row hy to the next, is free in columns hx1 to hx2."""
-    edges = world.grid[world.level[level]["grid"]]
-    j = min(max(hy + (1 if direction > 0 else 0), 0), 50)
-    for hx in range(hx1, hx2 + 1):
-        i = min(max(hx, 0), 88)
-        edge = edges[HORIZONTAL_EDGES + 89 * j + i]
-        if edge & TILE_EDGE:
+def steps_free(axis, k, end, low, high, sign, entities, world, level):
+    """Whether all steps from half-cell column (or row) k to ``end`` are free; none are needed if it is not ahead."""
+    while (end - k) * sign > 0:
+        if not step_free(axis, k, low, high, sign, entities, world, level):
             return False
-        if edge & DOOR_EDGE and _doors_block(i // 2, j // 2 - 1, 1, entities, world, level):
-            return False
+        k += sign
     return True
 
 
@@ -64,29 +83,21 @@ def row_free(hy, hx1, hx2, direction, entities, world, level):
 def is_floor(hx, hy, world, level):
     """Whether the upper edge of half-cell (hx, hy) is a solid part of a tile; neither slopes nor doors are."""
     edges = world.grid[world.level[level]["grid"]]
-    i, j = min(max(hx, 0), 88), min(max(hy, 0), 50)
-    return edges[HORIZONTAL_EDGES + 89 * j + i] & TILE_EDGE == SOLID_EDGE
+    i, j = min(max(hx, 0), LINES_X - 1), min(max(hy, 0), LINES_Y - 1)
+    return edges[HORIZONTAL_EDGES + LINES_X * j + i] & TILE_EDGE == SOLID_EDGE
 
 
 @kernel
 def way_free(x, y, target, radius, direction, entities, world, level):
-    """Whether a square body (half-side radius) at (x, y) can move along an axis until it stands at ``target``.
+    """Whether a square body (half-side radius) at (x, y) can move in a direction until it stands at ``target``.
 
     direction: 0 right, 1 down, 2 left, 3 up.  target: x or y, in px, of the end.
     """
-    sign = 1 if direction < 2 else -1
-    along, across = (y, x) if direction & 1 else (x, y)
+    axis, sign = axis_of(direction), sign_of(direction)
+    along, across = (y, x) if axis else (x, y)
     k, end = half_cell(along + sign * radius), half_cell(target + sign * radius)
     low, high = half_cell(across - radius), half_cell(across + radius)
-    while k != end:
-        if direction & 1:
-            free = row_free(k, low, high, sign, entities, world, level)
-        else:
-            free = column_free(k, low, high, sign, entities, world, level)
-        if not free:
-            return False
-        k += sign
-    return True
+    return steps_free(axis, k, end, low, high, sign, entities, world, level)
 
 
 @inlined

@@ -12,37 +12,23 @@ spinners from surface lasers; flag is set at a vertex, which is then EMITTER_RAD
 import math
 
 from nppsim._kernel import kernel
-from nppsim.compile import (
-    CELLS_X,
-    CELLS_Y,
-    CONVEX_ARC,
-    DOOR_LINE,
-    DX,
-    DY,
-    KIND,
-    LENGTH_SQUARED,
-    LINE,
-    SEG_ENTITY,
-    SEG_SHAPE,
-    SEG_X,
-    SEG_Y,
-    SHAPES,
-    UNIT_X,
-    UNIT_Y,
-)
 from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.ninja import kill
-from nppsim.physics.segments import ARC_RADIUS, clamped_cell, closest_point, impact_segment
+from nppsim.physics.segments import impact_segment, is_beside, nearest_surface, surface_normal
+from nppsim.physics.shapes import SEG_SHAPE, SEG_X, SEG_Y
 from nppsim.physics.state import RADIUS
 
-EMITTER_RADIUS = 5.9
-SPIN_SPEED = 0.010471975  # rad per frame
-SURFACE_SPEED = 0.1  # px per frame
-CORNER_SPEED = 0.005524805665672641  # rad per frame
-SURFACE_REACH, SURFACE_DISTANCE = 12.0, 7.0  # px: search, and how near a surface must be
-BEAM_LENGTH = 2000.0
+EMITTER_RADIUS = 5.9  # px
+SPIN_SPEED = 0.010471975  # rad per frame, of spinners
+SURFACE_SPEED = 0.1  # px per frame, of surface lasers
+CORNER_SPEED = 0.005524805665672641  # rad per frame, of surface lasers at a vertex
+SURFACE_REACH = 12.0  # px, in which surfaces are searched
+SURFACE_DISTANCE = 7.0  # px: with a surface nearer than that, a turret is a surface laser
+BEAM_LENGTH = 2000.0  # px, longer than the stage's diagonal
 HALF_STEP = 0.0052359875  # rad: aiming this closely always hits
-SPINNER, SURFACE = 0, 1
+
+SPINNER, SURFACE = range(2)
 
 
 @kernel
@@ -115,16 +101,17 @@ def beam_length(x, y, ux, uy, world, level):
     """
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     wx, wy = BEAM_LENGTH * ux, BEAM_LENGTH * uy
-    cx, cy = int(math.floor(x / 24.0)), int(math.floor(y / 24.0))
+    cx, cy = int(math.floor(x / TILE)), int(math.floor(y / TILE))
     while 0 <= cx < CELLS_X and 0 <= cy < CELLS_Y:
         cell = cx * CELLS_Y + cy
         t = 1.0
         for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
-            t = min(t, impact_segment(x, y, wx, wy, segments[k, 0], segments[k, 1], segments[k, 2], 0.0))
+            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
+            t = min(t, impact_segment(x, y, wx, wy, ax, ay, shape, 0.0))
         if t < 1.0:
             return BEAM_LENGTH * t
-        to_x = (24.0 * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
-        to_y = (24.0 * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
+        to_x = (TILE * (cx + 1 if ux > 0.0 else cx) - x) / ux if ux != 0.0 else math.inf
+        to_y = (TILE * (cy + 1 if uy > 0.0 else cy) - y) / uy if uy != 0.0 else math.inf
         if to_x < to_y:
             cx += 1 if ux > 0.0 else -1
         else:
@@ -135,46 +122,20 @@ def beam_length(x, y, ux, uy, world, level):
 @kernel
 def _nearest_segment(x, y, entities, world, level):
     """(segment, result, x, y of its closest point) by the rule of ``nearest_surface``; result 0: none near."""
-    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
-    best, found, result, best_x, best_y = 9999999.0, -1, 0, 0.0, 0.0
-    cy1, cy2 = clamped_cell(y - SURFACE_REACH, CELLS_Y), clamped_cell(y + SURFACE_REACH, CELLS_Y)
-    for cx in range(clamped_cell(x - SURFACE_REACH, CELLS_X), clamped_cell(x + SURFACE_REACH, CELLS_X) + 1):
-        for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            if segments[k, SEG_ENTITY] >= 0 and entities[segments[k, SEG_ENTITY]]["closed"] == 0:
-                continue
-            px, py, side = closest_point(x, y, segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE])
-            distance = (x - px) * (x - px) + (y - py) * (y - py) - (0.0 if side < 0.0 else 0.1)
-            if distance < best:
-                best, found, result, best_x, best_y = distance, k, -1 if side < 0.0 else 1, px, py
-    return found, result, best_x, best_y
+    cell_start, first = world.cell_start[level], world.level[level]["segment_first"]
+    result, near_x, near_y, _side, _best, _others, k = nearest_surface(
+        x, y, SURFACE_REACH, world.segments, cell_start, first, entities
+    )
+    return k, result, near_x, near_y
 
 
 @kernel
 def _stand_on(laser, k, x, y, world):
     """Put the emitter above the point (x, y) of segment k, on its open side; of a door, on the side where it is."""
-    shape = world.segments[k, SEG_SHAPE]
-    kind = SHAPES[shape, KIND]
-    if kind == LINE or kind == DOOR_LINE:
-        nx, ny = -SHAPES[shape, UNIT_Y], SHAPES[shape, UNIT_X]
-        if kind == DOOR_LINE and (laser["x"] - x) * nx + (laser["y"] - y) * ny < 0.0:
-            nx, ny = -nx, -ny
-    else:
-        out = ARC_RADIUS if kind == CONVEX_ARC else -ARC_RADIUS
-        nx, ny = (x - world.segments[k, SEG_X]) / out, (y - world.segments[k, SEG_Y]) / out
+    nx, ny = surface_normal(x, y, world.segments[k], laser["x"], laser["y"])
     laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny
     laser["vx"], laser["vy"] = nx, ny
     laser["flag"] = 0
-
-
-@kernel
-def _is_beside(x, y, k, world):
-    """Whether the closest point of segment k to (x, y) is inside the segment, not past one of its ends."""
-    shape = world.segments[k, SEG_SHAPE]
-    ex, ey = x - world.segments[k, SEG_X], y - world.segments[k, SEG_Y]
-    dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
-    if SHAPES[shape, KIND] == LINE or SHAPES[shape, KIND] == DOOR_LINE:
-        return 0.0 <= (ex * dx + ey * dy) / SHAPES[shape, LENGTH_SQUARED] <= 1.0
-    return ex * dx > 0.0 and ey * dy > 0.0
 
 
 @kernel
@@ -193,7 +154,7 @@ def _creep(laser, entities, world, level):
     k, result, x, y = _nearest_segment(laser["x"], laser["y"], entities, world, level)
     if result == 0:
         return
-    if _is_beside(laser["x"], laser["y"], k, world):
+    if is_beside(laser["x"], laser["y"], world.segments[k]):
         _stand_on(laser, k, x, y, world)
     else:
         laser["x"], laser["y"] = x + EMITTER_RADIUS * nx, y + EMITTER_RADIUS * ny

@@ -8,37 +8,104 @@ import math
 
 import numpy as np
 
-from nppsim._kernel import kernel
-from nppsim.compile import CELLS_X, CELLS_Y
+from nppsim._kernel import inlined, kernel
 from nppsim.levels import kinds
-from nppsim.physics.grid import column_free, half_cell, is_floor, register, row_free, way_free
+from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, TILE
+from nppsim.physics.grid import axis_of, half_cell, is_floor, register, sign_of, step_free, steps_free, way_free
+from nppsim.physics.groups import is_drone
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
-from nppsim.physics.segments import cell_range, clamped_cell, nearest_surface, settles, sweep, way_is_free
+from nppsim.physics.segments import cell_at, cell_range, clamped_cell, nearest_surface, settles, sweep_to
+from nppsim.physics.state import (
+    CHARGING,
+    CHASING,
+    IDLE,
+    LAUNCHING,
+    RADIUS,
+    RETREATING,
+    RETURNING,
+    ROAMING,
+    TRIGGERED,
+    WAITING,
+)
 
-ZAP_RADIUS, ZAP_STEP, ZAP_SPEED = 7.5, 24.0, 8.0 / 7.0
-MINI_RADIUS, MINI_STEP, MINI_SPEED = 4.0, 12.0, 1.3
-CHASE_SPEED, CHASE_LATERAL = 16.0 / 7.0, 12.0
+# Drones (section 7.7), and what chasers see and do (section 8.1).
+ZAP_RADIUS = 7.5  # px; of chasers too
+ZAP_STEP = 24.0  # px from a point of its grid to the next
+ZAP_SPEED = 8.0 / 7.0  # px per frame
+MINI_RADIUS = 4.0  # px
+MINI_STEP = 12.0  # px
+MINI_SPEED = 1.3  # px per frame
+CHASE_SPEED = 16.0 / 7.0  # px per frame
+CHASE_LATERAL = 12.0  # px that the ninja may be beside the line of sight
 # Order in which the drones of each mode try to turn, added to the present direction.
 TURNS = np.array([[1, 0, 3, 2], [3, 0, 1, 2], [0, 1, 3, 2], [0, 3, 1, 2]], np.int64)
-GUARD_RADIUS, GUARD_SPEED = 6.0, 3.428571428571428
-BLOCK_DRAG, BLOCK_SPRING = 0.98, 0.02222222222222222
-THWUMP_CHARGE, THWUMP_RETREAT, THWUMP_REACH, THWUMP_SIGHT = 20.0 / 7.0, 8.0 / 7.0, 11.0, 38.0
-BOOST_RADIUS, BOOST = 6.0, 2.0
-BALL_RADIUS, BALL_BODY, BALL_SWEEP = 5.0, 8.0, 4.0
-BALL_ACCELERATION, BALL_SPEED, BALL_DRAG = 0.04, 0.85, 0.95
-SHOVE_CORE, SHOVE_LAUNCH, SHOVE_RETURN = 8.0, 4.0, 1.0
+
+# Floor guards (section 7.8).
+GUARD_RADIUS = 6.0  # px
+GUARD_SPEED = 3.428571428571428  # px per frame
+GUARD_GAP = 0.01  # px that it keeps from where it cannot go on
+
+# Bounce blocks (section 7.9).
+BLOCK_DRAG = 0.98  # factor by which the velocity shrinks in each frame
+BLOCK_SPRING = 0.02222222222222222  # px per frame^2, per px from home
+
+# Thwumps (section 7.10).
+THWUMP_CHARGE = 20.0 / 7.0  # px per frame
+THWUMP_RETREAT = 8.0 / 7.0  # px per frame
+THWUMP_REACH = 11.0  # px from the centre to the faces that meet walls
+THWUMP_SIGHT = 38.0  # px that the ninja may be beside the way
+THWUMP_FAR = 100  # half-cells that it looks ahead, more than the stage has
+
+# Boost pads (section 7.11).
+BOOST_RADIUS = 6.0  # px
+BOOST = 2.0  # px per frame that are added to the ninja's speed
+
+# Death balls (section 7.12).
+BALL_RADIUS = 5.0  # px, of what kills
+BALL_BODY = 8.0  # px, of what meets surfaces and other balls
+BALL_SWEEP = 4.0  # px, of the circle that is swept along the way
+BALL_FREE_STEP = 12.0  # px along an axis: no farther, and no segment is met from a cell without any around it
+BALL_PUSHES = 16  # out of surfaces, per frame
+BALL_LEAST_PUSH = 1e-7  # px: what is less is no overlap
+BALL_ACCELERATION = 0.04  # px per frame^2
+BALL_SPEED = 0.85  # px per frame; what is above it shrinks by BALL_EXCESS in each frame, and then vanishes
+BALL_EXCESS = 0.9
+BALL_LEAST_EXCESS = 0.01  # px per frame
+BALL_DRAG = 0.95  # factor by which the velocity shrinks where there is nobody to hunt
+BALL_BOUNCE_SPEED = 1.35  # px per frame: a faster ball bounces off a surface, a slower one only stops there
+BALL_PARTING = 4.0  # px per frame that two overlapping balls give each other
+MOVED, HALTED, STUCK = range(3)  # how a ball's motion ends
+
+# Shove thwumps (section 7.13).
+SHOVE_CORE = 8.0  # px from the centre to the faces that meet walls, and of what kills
+SHOVE_LAUNCH = 4.0  # px per frame
+SHOVE_RETURN = 1.0  # px per frame, and px from home at which it is there
 
 
 @kernel
 def _reregister(ninja, mover):
     """Change to the cell of the present position, if it is another one."""
-    left, top = 24.0 * mover["cell_x"], 24.0 * mover["cell_y"]
-    if left + 1e-6 < mover["x"] < left + 23.999999 and top + 1e-6 < mover["y"] < top + 23.999999:
+    left, top = TILE * np.int64(mover["cell_x"]), TILE * np.int64(mover["cell_y"])
+    if 1e-6 < mover["x"] - left < TILE - 1e-6 and 1e-6 < mover["y"] - top < TILE - 1e-6:
         return  # clearly inside the old one
     cell_x, cell_y = clamped_cell(mover["x"], CELLS_X), clamped_cell(mover["y"], CELLS_Y)
     if cell_x != mover["cell_x"] or cell_y != mover["cell_y"]:
         register(ninja, mover, cell_x, cell_y)
+
+
+@inlined
+def _along(body, axis):
+    """x or y of a record."""
+    return body["y"] if axis else body["x"]
+
+
+@inlined
+def _set_along(body, axis, value):
+    if axis:
+        body["y"] = value
+    else:
+        body["x"] = value
 
 
 @kernel
@@ -49,15 +116,15 @@ def move_all(ninja, entities, movers, world, level):
         mover = movers[m]
         kind = mover["type"]
         x, y = mover["x"], mover["y"]
-        if kind == kinds.ZAP_DRONE or kind == kinds.MINI_DRONE or kind == kinds.CHASER_DRONE:
+        if is_drone(kind):
             _move_drone(ninja, mover, entities, world, level)
         elif kind == kinds.BOUNCE_BLOCK:
             _move_block(ninja, mover, world.entity[record["entity_first"] + mover["entity"]])
             continue
         elif kind == kinds.THWUMP:
-            if mover["state"] != 0:
+            if mover["state"] != WAITING:
                 home = world.entity[record["entity_first"] + mover["entity"]]
-                _move_thwump(ninja, mover, home["x"], home["y"], entities, world, level)
+                _move_thwump(ninja, mover, home, entities, world, level)
         elif kind == kinds.FLOOR_GUARD:
             if mover["state"] != 0:
                 _move_guard(ninja, mover, entities, world, level)
@@ -81,17 +148,17 @@ def think_all(ninja, entities, movers, world, level):
             if target and mover["state"] == 0:
                 _think_guard(ninja, mover, entities, world, level)
         elif kind == kinds.THWUMP:
-            if target and mover["state"] == 0:
+            if target and mover["state"] == WAITING:
                 _think_thwump(ninja, mover, entities, world, level)
         elif kind == kinds.DEATH_BALL:
             _think_ball(ninja, m, entities, movers, world, level)
         elif kind == kinds.SHOVE_THWUMP:
             mover["vx"], mover["vy"] = 0.0, 0.0
-            if mover["state"] != 0:
+            if mover["state"] != IDLE:
                 home = world.entity[record["entity_first"] + mover["entity"]]
-                _think_shove(ninja, mover, home["x"], home["y"], entities, world, level)
+                _think_shove(ninja, mover, home, entities, world, level)
         elif kind == kinds.CHASER_DRONE:
-            if target and mover["state"] == 0:
+            if target and mover["state"] != CHASING:
                 _think_chaser(ninja, mover, entities, world, level)
         elif kind == kinds.LASER:
             think_laser(ninja, mover, is_valid_target(ninja), entities, world, level)
@@ -111,7 +178,7 @@ def _step_y(direction):
 @kernel
 def _move_drone(ninja, mover, entities, world, level):
     mini = mover["type"] == kinds.MINI_DRONE
-    speed = MINI_SPEED if mini else (CHASE_SPEED if mover["state"] == 1 else ZAP_SPEED)
+    speed = MINI_SPEED if mini else (CHASE_SPEED if mover["state"] == CHASING else ZAP_SPEED)
     x, y = mover["x"], mover["y"]
     sx, sy = speed * _step_x(mover["direction"]), speed * _step_y(mover["direction"])
     dx, dy = mover["target_x"] - x, mover["target_y"] - y
@@ -130,7 +197,7 @@ def _move_drone(ninja, mover, entities, world, level):
         _settle_chase(mover, entities, world, level)
     for n in range(4):
         direction = (mover["direction"] + TURNS[mover["mode"], n]) & 3
-        if mover["state"] == 1:
+        if mover["state"] == CHASING:
             direction = mover["direction"]  # a chaser keeps to its way, known to be free
         if _drone_passes(x, y, direction, mini, entities, world, level):
             step = MINI_STEP if mini else ZAP_STEP
@@ -153,13 +220,13 @@ def _drone_passes(x, y, direction, mini, entities, world, level):
 def _settle_chase(mover, entities, world, level):
     """At a cell centre: start a chase in the wished direction, or end one that is blocked.  Completion, section 8.1."""
     x, y = mover["x"], mover["y"]
-    if mover["state"] == 1:
+    if mover["state"] == CHASING:
         if not _drone_passes(x, y, mover["direction"], False, entities, world, level):
-            mover["state"] = 0
+            mover["state"] = ROAMING
             mover["wish"] = -1
     elif mover["wish"] >= 0 and _drone_passes(x, y, mover["wish"], False, entities, world, level):
         mover["direction"] = mover["wish"]
-        mover["state"] = 1
+        mover["state"] = CHASING
 
 
 @kernel
@@ -178,22 +245,11 @@ def _think_chaser(ninja, mover, entities, world, level):
 @kernel
 def _sees(ninja, chaser, direction, entities, world, level):
     """Whether a chaser's body could pass from its front to the half-cell of the ninja's centre."""
-    sign = 1 if direction < 2 else -1
-    if direction & 1:
-        front, end, across = chaser["y"] + sign * ZAP_RADIUS, ninja["y"], chaser["x"]
-    else:
-        front, end, across = chaser["x"] + sign * ZAP_RADIUS, ninja["x"], chaser["y"]
-    k, last = half_cell(front), half_cell(end)
+    axis, sign = axis_of(direction), sign_of(direction)
+    k, end = half_cell(_along(chaser, axis) + sign * ZAP_RADIUS), half_cell(_along(ninja, axis))
+    across = _along(chaser, 1 - axis)
     low, high = half_cell(across - ZAP_RADIUS), half_cell(across + ZAP_RADIUS)
-    while (last - k) * sign > 0:
-        if direction & 1:
-            free = row_free(k, low, high, sign, entities, world, level)
-        else:
-            free = column_free(k, low, high, sign, entities, world, level)
-        if not free:
-            return False
-        k += sign
-    return True
+    return steps_free(axis, k, end, low, high, sign, entities, world, level)
 
 
 # ------------------------------------------------------------------------------------------------ floor guards (7.8)
@@ -205,11 +261,10 @@ def _move_guard(ninja, mover, entities, world, level):
     column, next_column = half_cell(x + GUARD_RADIUS * sign), half_cell(moved + GUARD_RADIUS * sign)
     if column != next_column:
         row = half_cell(y)
-        if not column_free(column, row, row, sign, entities, world, level) or not is_floor(
-            next_column, row + 1, world, level
-        ):
+        free = step_free(0, column, row, row, sign, entities, world, level)
+        if not (free and is_floor(next_column, row + 1, world, level)):
             edge = column + 1 if sign > 0 else column
-            moved = 12 * edge - (GUARD_RADIUS + 0.01) * sign
+            moved = HALF_CELL * edge - (GUARD_RADIUS + GUARD_GAP) * sign
             mover["state"] = 0
     mover["x"] = moved
     _reregister(ninja, mover)
@@ -218,7 +273,7 @@ def _move_guard(ninja, mover, entities, world, level):
 @kernel
 def _think_guard(ninja, mover, entities, world, level):
     x, y = mover["x"], mover["y"]
-    if not (y + GUARD_RADIUS - 24.0 <= ninja["y"] <= y + GUARD_RADIUS):
+    if not (y + GUARD_RADIUS - TILE <= ninja["y"] <= y + GUARD_RADIUS):
         return
     if ninja["x"] == x:
         return
@@ -242,71 +297,54 @@ def _move_block(ninja, mover, home):
 
 # ---------------------------------------------------------------------------------------------------- thwumps (7.10)
 @kernel
-def _move_thwump(ninja, mover, home_x, home_y, entities, world, level):
-    horizontal = mover["mode"] == 1
-    along, across, home = (mover["x"], mover["y"], home_x) if horizontal else (mover["y"], mover["x"], home_y)
+def _move_thwump(ninja, mover, home, entities, world, level):
+    axis = 0 if mover["mode"] == 1 else 1
+    along, across, start = _along(mover, axis), _along(mover, 1 - axis), _along(home, axis)
     sign = mover["direction"] * mover["state"]
-    speed = THWUMP_CHARGE if mover["state"] == 1 else THWUMP_RETREAT
+    speed = THWUMP_CHARGE if mover["state"] == CHARGING else THWUMP_RETREAT
     moved = along + speed * sign
-    if mover["state"] == -1 and (moved - home) * (along - home) < 0.0:
-        if horizontal:
-            mover["x"] = home
-        else:
-            mover["y"] = home
-        mover["state"] = 0
+    if mover["state"] == RETREATING and (moved - start) * (along - start) < 0.0:
+        _set_along(mover, axis, start)
+        mover["state"] = WAITING
         return
     cell = half_cell(along + THWUMP_REACH * sign)
     if cell != half_cell(moved + THWUMP_REACH * sign):
         low, high = half_cell(across - THWUMP_REACH), half_cell(across + THWUMP_REACH)
-        if horizontal:
-            free = column_free(cell, low, high, sign, entities, world, level)
-        else:
-            free = row_free(cell, low, high, sign, entities, world, level)
-        if not free:
-            mover["state"] = -1
+        if not step_free(axis, cell, low, high, sign, entities, world, level):
+            mover["state"] = RETREATING
             return
-    if horizontal:
-        mover["x"] = moved
-    else:
-        mover["y"] = moved
+    _set_along(mover, axis, moved)
     _reregister(ninja, mover)
 
 
 @kernel
 def _think_thwump(ninja, mover, entities, world, level):
-    horizontal = mover["mode"] == 1
-    if horizontal:
-        along, across, ninja_along, ninja_across = mover["x"], mover["y"], ninja["x"], ninja["y"]
-    else:
-        along, across, ninja_along, ninja_across = mover["y"], mover["x"], ninja["y"], ninja["x"]
-    if not abs(across - ninja_across) < THWUMP_SIGHT:
+    axis = 0 if mover["mode"] == 1 else 1
+    along, across = _along(mover, axis), _along(mover, 1 - axis)
+    if not abs(across - _along(ninja, 1 - axis)) < THWUMP_SIGHT:
         return
     facing = np.int64(mover["direction"])
-    cell, wanted = half_cell(along - THWUMP_REACH * facing), half_cell(ninja_along)
+    cell, wanted = half_cell(along - THWUMP_REACH * facing), half_cell(_along(ninja, axis))
     rest = wanted - cell
     if rest * facing < 0:
         return
     low, high = half_cell(across - THWUMP_REACH), half_cell(across + THWUMP_REACH)
     steps = 0
-    while steps < 100:
-        if horizontal:
-            free = column_free(cell, low, high, facing, entities, world, level)
-        else:
-            free = row_free(cell, low, high, facing, entities, world, level)
-        if not free:
+    while steps < THWUMP_FAR:
+        if not step_free(axis, cell, low, high, facing, entities, world, level):
             rest = wanted - cell
             break
         cell += facing
         steps += 1
     if steps > 0 and rest * facing <= 0:
-        mover["state"] = 1
+        mover["state"] = CHARGING
 
 
 # ------------------------------------------------------------------------------------------------- boost pads (7.11)
 @kernel
 def _boost(ninja, pad, x, y):
     dx, dy = ninja["x"] - x, ninja["y"] - y
-    if not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < BOOST_RADIUS + 10.0:
+    if not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < BOOST_RADIUS + RADIUS:
         pad["clock"] = 0
         return
     if pad["clock"] == 0:
@@ -321,80 +359,82 @@ def _boost(ninja, pad, x, y):
 # ------------------------------------------------------------------------------------------------ death balls (7.12)
 @kernel
 def _think_ball(ninja, m, entities, movers, world, level):
+    """Hunt the ninja, bounce off surfaces, part from other balls."""
     ball = movers[m]
-    x, y, vx, vy = ball["x"], ball["y"], ball["vx"], ball["vy"]
-    if not is_valid_target(ninja):
-        vx, vy = vx * BALL_DRAG, vy * BALL_DRAG
-    else:
-        dx, dy = ninja["x"] - x, ninja["y"] - y
-        distance = math.sqrt(dx * dx + dy * dy)
-        if distance > 0.0:
-            dx, dy = dx / distance, dy / distance
-        vx, vy = vx + dx * BALL_ACCELERATION, vy + dy * BALL_ACCELERATION
-        speed = math.sqrt(vx * vx + vy * vy)
-        if speed > BALL_SPEED:
-            allowed = (speed - BALL_SPEED) * 0.9
-            if allowed <= 0.01:
-                allowed = 0.0
-            allowed += BALL_SPEED
-            vx, vy = vx / speed * allowed, vy / speed * allowed
+    vx, vy = _ball_velocity(ninja, ball)
     if ball["flag"]:
         ball["vx"], ball["vy"] = vx, vy
         return
-    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
-    cell = clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
-    sum_x, sum_y = 0.0, 0.0
-    if world.near[level, cell] == 0 and abs(vx) < 12.0 and abs(vy) < 12.0:
-        x, y = x + 1.0 * vx, y + 1.0 * vy  # no segment within a cell's width
-    else:
-        from_x, from_y = x, y
-        x, y = x + 1.0 * vx, y + 1.0 * vy
-        result, near_x, near_y, side, best, others = nearest_surface(
-            x, y, BALL_BODY, segments, cell_start, first, entities
-        )
-        if not way_is_free(vx, vy, BALL_BODY, BALL_SWEEP, best, others):
-            t = sweep(from_x, from_y, vx, vy, BALL_SWEEP, segments, cell_start, first, entities)
-            if t != 1.0:
-                x, y = from_x + t * vx, from_y + t * vy
-                result, near_x, near_y, side, best, others = nearest_surface(
-                    x, y, BALL_BODY, segments, cell_start, first, entities
-                )
-        for push in range(16):
-            if push > 0:
-                result, near_x, near_y, side, best, others = nearest_surface(
-                    x, y, BALL_BODY, segments, cell_start, first, entities
-                )
-            if result == 0:
-                break
-            dx, dy = x - near_x, y - near_y
-            distance = math.sqrt(dx * dx + dy * dy)
-            depth = BALL_BODY - distance * result
-            if depth < 1e-7:
-                break
-            if distance == 0.0:
-                # On a tile's front face every further sweep ends where it begins, and the thought here.
-                no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
-                ball["flag"] = result == 1 and (side == 0.0 or no_doors)
-                ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
-                return
-            looked_at = cell_range(x, y, BALL_BODY)
-            x += dx / distance * depth
-            y += dy / distance * depth
-            sum_x += dx / distance
-            sum_y += dy / distance
-            if settles(BALL_BODY, depth, result, side, best, others) and cell_range(x, y, BALL_BODY) == looked_at:
-                break
+    x, y, sum_x, sum_y, end = _move_ball(ball["x"], ball["y"], vx, vy, entities, world, level)
+    if end != MOVED:
+        ball["flag"] = end == STUCK
+        ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
+        return
     length = math.sqrt(sum_x * sum_x + sum_y * sum_y)
     if length > 0.0:
         nx, ny = sum_x / length, sum_y / length
         toward = vx * nx + vy * ny
         if toward < 0.0:
-            speed = math.sqrt(vx * vx + vy * vy)
-            factor = 1.0 if speed <= 1.35 else 2.0
+            factor = 1.0 if math.sqrt(vx * vx + vy * vy) <= BALL_BOUNCE_SPEED else 2.0
             vx, vy = vx - nx * toward * factor, vy - ny * toward * factor
     ball["x"], ball["y"], ball["vx"], ball["vy"] = x, y, vx, vy
     _part_balls(m, movers, world, level)
     _reregister(ninja, ball)
+
+
+@kernel
+def _ball_velocity(ninja, ball):
+    """A ball's velocity (x, y) before surfaces and other balls."""
+    vx, vy = ball["vx"], ball["vy"]
+    if not is_valid_target(ninja):
+        return vx * BALL_DRAG, vy * BALL_DRAG
+    dx, dy = ninja["x"] - ball["x"], ninja["y"] - ball["y"]
+    distance = math.sqrt(dx * dx + dy * dy)
+    if distance > 0.0:
+        dx, dy = dx / distance, dy / distance
+    vx, vy = vx + dx * BALL_ACCELERATION, vy + dy * BALL_ACCELERATION
+    speed = math.sqrt(vx * vx + vy * vy)
+    if speed > BALL_SPEED:
+        allowed = (speed - BALL_SPEED) * BALL_EXCESS
+        if allowed <= BALL_LEAST_EXCESS:
+            allowed = 0.0
+        allowed += BALL_SPEED
+        vx, vy = vx / speed * allowed, vy / speed * allowed
+    return vx, vy
+
+
+@kernel
+def _move_ball(x, y, vx, vy, entities, world, level):
+    """Sweep a ball along its way and push it out of surfaces: (x, y, sum of the normals x, y, how it ends)."""
+    if world.near[level, cell_at(x, y)] == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
+        return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
+    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
+    x, y, found = sweep_to(x, y, vx, vy, BALL_SWEEP, BALL_BODY, segments, cell_start, first, entities)
+    sum_x, sum_y = 0.0, 0.0
+    for push in range(BALL_PUSHES):
+        if push > 0:
+            found = nearest_surface(x, y, BALL_BODY, segments, cell_start, first, entities)
+        result, near_x, near_y, side, best, others, _segment = found
+        if result == 0:
+            break
+        dx, dy = x - near_x, y - near_y
+        distance = math.sqrt(dx * dx + dy * dy)
+        depth = BALL_BODY - distance * result
+        if depth < BALL_LEAST_PUSH:
+            break
+        if distance == 0.0:
+            # The centre is on a surface, where the game stops thinking.  On a tile's front face every further sweep ends
+            # where it begins: the ball is stuck for good.
+            no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
+            return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
+        looked_at = cell_range(x, y, BALL_BODY)
+        x += dx / distance * depth
+        y += dy / distance * depth
+        sum_x += dx / distance
+        sum_y += dy / distance
+        if settles(BALL_BODY, depth, result, side, best, others) and cell_range(x, y, BALL_BODY) == looked_at:
+            break
+    return x, y, sum_x, sum_y, MOVED
 
 
 @kernel
@@ -415,7 +455,7 @@ def _part_balls(m, movers, world, level):
         dx, dy = ball["x"] - other["x"], ball["y"] - other["y"]
         distance = math.sqrt(dx * dx + dy * dy)
         if 0.0 < distance < 2.0 * BALL_BODY:
-            ix, iy = dx / distance * 4.0, dy / distance * 4.0
+            ix, iy = dx / distance * BALL_PARTING, dy / distance * BALL_PARTING
             ball["vx"] += ix
             ball["vy"] += iy
             other["vx"] -= ix
@@ -424,42 +464,36 @@ def _part_balls(m, movers, world, level):
 
 # ---------------------------------------------------------------------------------------------- shove thwumps (7.13)
 @kernel
-def _think_shove(ninja, mover, home_x, home_y, entities, world, level):
-    if mover["state"] == 1:
+def _think_shove(ninja, mover, home, entities, world, level):
+    if mover["state"] == TRIGGERED:
         if mover["flag"]:
             mover["flag"] = 0
             return
-        mover["state"] = 2
+        mover["state"] = LAUNCHING
     x, y = mover["x"], mover["y"]
-    if mover["state"] == 3:
-        if abs(x - home_x) + abs(y - home_y) >= 1.0:
-            _travel(ninja, mover, mover["push_x"], mover["push_y"], SHOVE_RETURN, entities, world, level)
+    if mover["state"] == RETURNING:
+        if abs(x - home["x"]) + abs(y - home["y"]) >= SHOVE_RETURN:
+            _travel(ninja, mover, 1, SHOVE_RETURN, entities, world, level)
         else:
-            mover["x"], mover["y"] = home_x, home_y
-            mover["state"] = 0
-    elif mover["state"] == 2:
-        _travel(ninja, mover, -mover["push_x"], -mover["push_y"], SHOVE_LAUNCH, entities, world, level)
+            mover["x"], mover["y"] = home["x"], home["y"]
+            mover["state"] = IDLE
+    elif mover["state"] == LAUNCHING:
+        _travel(ninja, mover, -1, SHOVE_LAUNCH, entities, world, level)
     mover["vx"], mover["vy"] = mover["x"] - x, mover["y"] - y
 
 
 @kernel
-def _travel(ninja, mover, step_x, step_y, speed, entities, world, level):
-    """Move, or turn back when the wall is reached."""
-    x, y = mover["x"], mover["y"]
-    if mover["push_y"] == 0:
-        moved = x + step_x * speed
-        if half_cell(x) != half_cell(moved):
-            low, high = half_cell(y - SHOVE_CORE), half_cell(y + SHOVE_CORE)
-            if not column_free(half_cell(x), low, high, step_x, entities, world, level):
-                mover["state"] = 3
-                return
-        mover["x"] = moved
-    else:
-        moved = y + step_y * speed
-        if half_cell(y) != half_cell(moved):
-            low, high = half_cell(x - SHOVE_CORE), half_cell(x + SHOVE_CORE)
-            if not row_free(half_cell(y), low, high, step_y, entities, world, level):
-                mover["state"] = 3
-                return
-        mover["y"] = moved
+def _travel(ninja, mover, sense, speed, entities, world, level):
+    """Move along the push (sense 1) or against it (sense -1), or turn back where the way is not free."""
+    axis = 0 if mover["push_y"] == 0 else 1
+    step = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
+    along, across = _along(mover, axis), _along(mover, 1 - axis)
+    moved = along + step * speed
+    cell = half_cell(along)
+    if cell != half_cell(moved):
+        low, high = half_cell(across - SHOVE_CORE), half_cell(across + SHOVE_CORE)
+        if not step_free(axis, cell, low, high, step, entities, world, level):
+            mover["state"] = RETURNING
+            return
+    _set_along(mover, axis, moved)
     _reregister(ninja, mover)

@@ -6,44 +6,55 @@ section numbers below are those of that page.
 
 import math
 
-from nppsim._kernel import kernel
-from nppsim.compile import CELLS_X, CELLS_Y, MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
+from nppsim._kernel import inlined, kernel
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
-from nppsim.physics.bodies import MARGIN, bodies_near, touch_bodies
+from nppsim.physics.bodies import BODY_MARGIN, add_crush, bodies_near, count_contact, touch_bodies
 from nppsim.physics.segments import (
+    cell_at,
     cell_range,
     clamped_cell,
     closest_point,
+    is_open,
     nearest_surface,
     settles,
-    sweep,
-    way_is_free,
+    sweep_to,
 )
+from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SEG_ENTITY, SEG_SHAPE, SEG_X, SEG_Y, SHAPES
 
-SWEEP_RADIUS = 5.0
-WALL_REACH = 10.1
-MAX_PUSHES = 32  # depenetration steps per substep
+SUBSTEPS = 4  # of contacts in a frame
+SWEEP_RADIUS = 5.0  # px, of the circle that is swept along the way
+MAX_PUSHES = 32  # out of surfaces, per substep
+LEAST_PUSH = 1e-7  # px: what is less is no overlap
+CLEARLY_LESS = 1e-8  # px: less than LEAST_PUSH, whatever the rounding
+SAME_X = 1e-7  # px: a surface point no farther than that to the side is straight above or below
+FREE_STEP = 14.0  # px along an axis: no farther, and no segment is met from a cell without any around it
 SMALL_STEP = 3.0  # px along an axis: a sweep of no longer a way to where the ninja is settled finds nothing
-SUBSTEPS = 4
+WALL_REACH = 10.1  # px from the centre in which a wall is felt
+LEVEL_WITH = 1e-5  # px: a wall's nearest point is no farther above or below the centre than that
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
+STILL = 0.1  # px per frame along the floor: slower, and a ninja who does not run stands
+
+
+@inlined
+def _end(ninja, state):
+    """Begin to die or to celebrate; nothing happens to a ninja that is dead, dying or has won."""
+    if ninja["state"] < s.DEAD:
+        if ninja["state"] == s.JUMPING:
+            ninja["gravity"] = s.GRAVITY_FALL
+        ninja["state"] = state
 
 
 @kernel
 def kill(ninja):
-    """Start dying, from any cause; nothing happens to a ninja that is dead, dying or has won."""
-    if ninja["state"] < s.DEAD:
-        if ninja["state"] == s.JUMPING:
-            ninja["gravity"] = s.GRAVITY_FALL
-        ninja["state"] = s.DYING
+    """Start dying, from any cause."""
+    _end(ninja, s.DYING)
 
 
 @kernel
 def win(ninja):
     """Start celebrating."""
-    if ninja["state"] < s.DEAD:
-        if ninja["state"] == s.JUMPING:
-            ninja["gravity"] = s.GRAVITY_FALL
-        ninja["state"] = s.CELEBRATING
+    _end(ninja, s.CELEBRATING)
 
 
 @kernel
@@ -72,37 +83,48 @@ def integrate(ninja):
     ninja["ceiling_sum_y"] = 0.0
 
 
+# What ``collide`` computes, without its shortcuts:
+#
+#     for _ in range(SUBSTEPS):
+#         touch_bodies(ninja, ...)                                                  # section 6.4.1
+#         wx, wy = x - start_x, y - start_y                                         # section 6.4.2
+#         t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, ...)
+#         x, y = start_x + t * wx, start_y + t * wy
+#         for _ in range(MAX_PUSHES):
+#             result, point_x, point_y = nearest_surface(x, y, RADIUS, ...)
+#             dx, dy = x - point_x, y - point_y                                     # dx: 0.0 if at most SAME_X
+#             distance = sqrt(dx * dx + dy * dy)
+#             depth = RADIUS - distance * result
+#             if result == 0 or distance == 0.0 or depth < LEAST_PUSH:
+#                 break
+#             x, y = x + dx / distance * depth, y + dy / distance * depth
+#             count_contact(...); the part of the velocity that leads into the surface is taken away
+#
+# The shortcuts change no bit.  No segment around: only the rounding of the sweep is left.  Settled: the last substep proved
+# that nothing is to be pushed out of where the ninja is, so that the next one need not look.  A fixed point: a substep
+# that changed nothing would be repeated.
 @kernel
 def collide(ninja, entities, movers, world, level):
-    """Four substeps of contacts with bodies (section 6.4.1), tiles and closed doors (section 6.4.2)."""
+    """Four substeps of contacts with bodies, tiles and closed doors (section 6.4)."""
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
-    segments, first = world.segments, world.level[level]["segment_first"]
-    cell_start, near = world.cell_start[level], world.near[level]
+    segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
-    bodies = False
+    bodies, checked_x, checked_y = False, x, y  # whether bodies are near, and where that was looked up
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
-        checked_x, checked_y = x, y
         bodies = bodies_near(x, y, movers, world, level)
-    else:
-        checked_x, checked_y = 0.0, 0.0
-    cell = clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
-    if not bodies and near[cell] == 0 and abs(x - start_x) < 14.0 and abs(y - start_y) < 14.0:
-        # No segment within a cell's width: sweep and depenetration would find nothing.
-        for _ in range(SUBSTEPS):
-            x = start_x + (x - start_x)
-            y = start_y + (y - start_y)
-        ninja["x"], ninja["y"] = x, y
+    is_short = abs(x - start_x) < FREE_STEP and abs(y - start_y) < FREE_STEP
+    if not bodies and is_short and world.near[level, cell_at(x, y)] == 0:
+        _fly(ninja, x, y)
         return
     # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
     settled, looked_at = False, 0
     for _ in range(SUBSTEPS):
-        before_x, before_y = x, y
-        contacts = 0
+        before_x, before_y, contacts = x, y, 0
         if has_bodies:
-            if abs(x - checked_x) > MARGIN or abs(y - checked_y) > MARGIN:
+            if abs(x - checked_x) > BODY_MARGIN or abs(y - checked_y) > BODY_MARGIN:
                 checked_x, checked_y = x, y
                 bodies = bodies_near(x, y, movers, world, level)
             if bodies:
@@ -111,83 +133,82 @@ def collide(ninja, entities, movers, world, level):
                 x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
                 settled = settled and contacts == 0
         wx, wy = x - start_x, y - start_y
-        x = start_x + 1.0 * wx
-        y = start_y + 1.0 * wy
-        small = abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP
-        if settled and small and cell_range(x, y, s.RADIUS) == looked_at:
-            if x == before_x and y == before_y:
-                break
-            continue
-        result, point_x, point_y, side, best, others = nearest_surface(
-            x, y, s.RADIUS, segments, cell_start, first, entities
+        if settled and abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP:
+            x, y = start_x + 1.0 * wx, start_y + 1.0 * wy
+            if cell_range(x, y, s.RADIUS) == looked_at:
+                if x == before_x and y == before_y:
+                    break
+                continue
+        x, y, found = sweep_to(start_x, start_y, wx, wy, SWEEP_RADIUS, s.RADIUS, segments, cell_start, first, entities)
+        x, y, vx, vy, pushes, settled, looked_at = _push_out(
+            ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities
         )
-        if not way_is_free(wx, wy, s.RADIUS, SWEEP_RADIUS, best, others):
-            t = sweep(start_x, start_y, wx, wy, SWEEP_RADIUS, segments, cell_start, first, entities)
-            if t != 1.0:
-                x = start_x + t * wx
-                y = start_y + t * wy
-                result, point_x, point_y, side, best, others = nearest_surface(
-                    x, y, s.RADIUS, segments, cell_start, first, entities
-                )
-        settled = False
-        for push in range(MAX_PUSHES):
-            if push > 0:
-                result, point_x, point_y, side, best, others = nearest_surface(
-                    x, y, s.RADIUS, segments, cell_start, first, entities
-                )
-            if result == 0:
-                looked_at, settled = cell_range(x, y, s.RADIUS), True
-                break
-            dx, dy = x - point_x, y - point_y
-            if abs(dx) <= 1e-7:
-                dx = 0.0
-            distance = math.sqrt(dx * dx + dy * dy)
-            depth = s.RADIUS - distance * result
-            if distance == 0.0 or depth < 1e-7:
-                still = depth < 1e-8 and settles(s.RADIUS, -1.0, result, side, best, others)
-                looked_at, settled = cell_range(x, y, s.RADIUS), still
-                break
-            looked_at = cell_range(x, y, s.RADIUS)
-            x += dx / distance * depth
-            y += dy / distance * depth
-            if has_bodies:
-                ninja["crush_x"] += dx / distance * depth
-                ninja["crush_y"] += dy / distance * depth
-                ninja["crush_length"] += depth
-            if vx * dx + vy * dy < 0.0:
-                c = (vx * dy - vy * dx) / (distance * distance)
-                vx, vy = c * dy, c * -dx
-            contacts += 1
-            if dy >= -0.0001:
-                ninja["ceiling_count"] += 1
-                ninja["ceiling_sum_x"] += dx / distance
-                ninja["ceiling_sum_y"] += dy / distance
-            else:
-                ninja["floor_count"] += 1
-                ninja["floor_sum_x"] += dx / distance
-                ninja["floor_sum_y"] += dy / distance
-            same_cells = cell_range(x, y, s.RADIUS) == looked_at
-            settled = same_cells and settles(s.RADIUS, depth, result, side, best, others)
-            if settled:
-                break
-        if contacts == 0 and x == before_x and y == before_y:
-            break  # a fixed point: the remaining substeps would repeat this one, which changed nothing
+        if contacts + pushes == 0 and x == before_x and y == before_y:
+            break  # a fixed point
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
+
+
+@inlined
+def _fly(ninja, x, y):
+    """The substeps where there is nothing to touch."""
+    start_x, start_y = ninja["start_x"], ninja["start_y"]
+    for _ in range(SUBSTEPS):
+        x = start_x + (x - start_x)
+        y = start_y + (y - start_y)
+    ninja["x"], ninja["y"] = x, y
+
+
+@inlined
+def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities):
+    """Push the ninja out of all that it overlaps, nearest surface first; found: what ``nearest_surface`` says of (x, y).
+
+    Returns (x, y, vx, vy, number of pushes, settled, looked_at), see ``collide``.
+    """
+    settled, looked_at, pushes = False, 0, 0
+    for _ in range(MAX_PUSHES):
+        if pushes > 0:
+            found = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
+        result, point_x, point_y, side, best, others, _segment = found
+        looked_at = cell_range(x, y, s.RADIUS)
+        if result == 0:
+            settled = True
+            break
+        dx, dy = x - point_x, y - point_y
+        if abs(dx) <= SAME_X:
+            dx = 0.0
+        distance = math.sqrt(dx * dx + dy * dy)
+        depth = s.RADIUS - distance * result
+        if distance == 0.0 or depth < LEAST_PUSH:
+            settled = depth < CLEARLY_LESS and settles(s.RADIUS, -1.0, result, side, best, others)
+            break
+        nx, ny = dx / distance, dy / distance
+        x += nx * depth
+        y += ny * depth
+        if has_bodies:
+            add_crush(ninja, nx, ny, depth)
+        if vx * dx + vy * dy < 0.0:
+            c = (vx * dy - vy * dx) / (distance * distance)
+            vx, vy = c * dy, c * -dx
+        count_contact(ninja, dy, nx, ny)
+        pushes += 1
+        settled = cell_range(x, y, s.RADIUS) == looked_at and settles(s.RADIUS, depth, result, side, best, others)
+        if settled:
+            break
+    return x, y, vx, vy, pushes, settled, looked_at
 
 
 @kernel
 def wall_beside(ninja, segments, cell_start, first, near, entities):
     """Normal x of the first wall within reach, in gather order; 0.0 if there is none (section 6.5 B)."""
     x, y = ninja["x"], ninja["y"]
-    if near[clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)] == 0:
+    if near[cell_at(x, y)] == 0:
         return 0.0
     cy1, cy2 = clamped_cell(y - WALL_REACH, CELLS_Y), clamped_cell(y + WALL_REACH, CELLS_Y)
     for cx in range(clamped_cell(x - WALL_REACH, CELLS_X), clamped_cell(x + WALL_REACH, CELLS_X) + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            entity = segments[k, 3]
-            if entity >= 0 and entities[entity]["closed"] == 0:
+            if is_open(segments[k, SEG_ENTITY], entities):
                 continue
-            ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
+            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
             if (
                 ay + SHAPES[shape, MIN_Y] > y + 0.01
                 or ay + SHAPES[shape, MAX_Y] < y - 0.01
@@ -197,7 +218,7 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
                 continue  # its bounding box is not level with the centre, or out of reach
             point_x, point_y, _side = closest_point(x, y, ax, ay, shape)
             dx, dy = x - point_x, y - point_y
-            if abs(dy) < 1e-5:
+            if abs(dy) < LEVEL_WITH:
                 distance = math.sqrt(dx * dx + dy * dy)
                 if 0.0 < distance <= WALL_REACH and dx != 0.0:
                     return dx / distance
@@ -241,7 +262,7 @@ def _impact(ninja, nx, ny):
     """Death by hitting a surface of normal (nx, ny) too fast; the speed before the collisions counts."""
     if ninja["state"] != s.CELEBRATING:
         speed = -(nx * ninja["free_vx"] + ny * ninja["free_vy"])
-        if speed > s.IMPACT_SPEED - 4.0 / 3.0 * abs(ny):
+        if speed > s.IMPACT_SPEED - s.IMPACT_EASE * abs(ny):
             ninja["vx"], ninja["vy"] = ninja["free_vx"], ninja["free_vy"]
             kill(ninja)
 
@@ -306,7 +327,7 @@ def _control_on_floor(ninja, h, jump):
     if state == s.BRAKING:
         if h * tangential * vx > 0.0:
             ninja["state"] = s.RUNNING
-        elif tangential < 0.1 and fx == 0.0:
+        elif tangential < STILL and fx == 0.0:
             ninja["state"] = s.STANDING
         elif vy < 0.0 and fx != 0.0:  # friction uphill
             speed = math.sqrt(vx * vx + vy * vy)
@@ -326,7 +347,7 @@ def _control_on_floor(ninja, h, jump):
             ninja["state"] = s.BRAKING
     elif h != 0:
         ninja["state"] = s.RUNNING
-    elif tangential < 0.1:
+    elif tangential < STILL:
         ninja["vx"] = vx * s.FRICTION_SLOW
     else:
         ninja["state"] = s.BRAKING

@@ -2,15 +2,15 @@
 
 Source: docs/physics.md, sections 4.1 to 4.6; section numbers below are those of that page.  Every formula is evaluated in
 the order given there: results are exact to the last bit (section 12).
-A segment is a row (x, y, shape, entity) of ``geometry``; doors that are open are invisible.
+A segment is a row (x, y, shape, entity), see ``shapes``; doors that are open are invisible.
 """
 
 import math
 
 from nppsim._kernel import inlined, kernel
-from nppsim.compile import (
-    CELLS_X,
-    CELLS_Y,
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
+from nppsim.physics.shapes import (
+    ARC_RADIUS,
     CONVEX_ARC,
     DOOR_LINE,
     DX,
@@ -23,19 +23,34 @@ from nppsim.compile import (
     MAX_Y,
     MIN_X,
     MIN_Y,
+    SEG_ENTITY,
+    SEG_SHAPE,
+    SEG_X,
+    SEG_Y,
     SHAPES,
     UNIT_X,
     UNIT_Y,
 )
 
-ARC_RADIUS = 24.0
-FAR = 9999999.0
+FAR = 9999999.0  # px^2, more than any squared distance
 
 
 @kernel
 def clamped_cell(value, limit):
     """Index of the cell of a coordinate in pixels, clamped to 0 .. limit - 1."""
-    return min(max(int(math.floor(value / 24.0)), 0), limit - 1)
+    return min(max(int(math.floor(value / TILE)), 0), limit - 1)
+
+
+@inlined
+def cell_at(x, y):
+    """Number of the cell of a point in pixels, clamped to the stage."""
+    return clamped_cell(x, CELLS_X) * CELLS_Y + clamped_cell(y, CELLS_Y)
+
+
+@inlined
+def is_open(entity, entities):
+    """Whether a segment belongs to an open door; entity: its last column."""
+    return entity >= 0 and entities[entity]["closed"] == 0
 
 
 @kernel
@@ -65,24 +80,23 @@ def closest_point(px, py, x, y, shape):
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """Nearest surface point: (result, x, y, side, best, others); result 1 front-facing, -1 back-facing, 0 nothing there.
+    """Nearest surface point: (result, x, y, side, best, others, k); result 1 front-facing, -1 back-facing, 0 nothing there.
 
     side: as of ``closest_point``.  best: squared distance, less 0.1 for a front face; others: a lower bound of that of all
-    other segments looked at.
+    other segments looked at.  k: the segment, -1 if there is none.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by 0.1 px^2; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
     segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
     best, others = FAR, FAR
-    result, best_x, best_y, best_side = 0, 0.0, 0.0, 1.0
+    result, best_x, best_y, best_side, found = 0, 0.0, 0.0, 1.0, -1
     cy1, cy2 = clamped_cell(py - radius, CELLS_Y), clamped_cell(py + radius, CELLS_Y)
     for cx in range(clamped_cell(px - radius, CELLS_X), clamped_cell(px + radius, CELLS_X) + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            entity = segments[k, 3]
-            if entity >= 0 and entities[entity]["closed"] == 0:
+            if is_open(segments[k, SEG_ENTITY], entities):
                 continue
-            ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
+            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
             gap_x = max(max(ax + SHAPES[shape, MIN_X] - px, px - (ax + SHAPES[shape, MAX_X])), 0.0)
             gap_y = max(max(ay + SHAPES[shape, MIN_Y] - py, py - (ay + SHAPES[shape, MAX_Y])), 0.0)
             gap = gap_x * gap_x + gap_y * gap_y
@@ -95,19 +109,19 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
                 distance -= 0.1
             if distance < best:
                 others = best
-                best, best_x, best_y, best_side = distance, x, y, side
+                best, best_x, best_y, best_side, found = distance, x, y, side, k
                 result = -1 if side < 0.0 else 1
             else:
                 others = min(others, distance)
-    return result, best_x, best_y, best_side, best, others
+    return result, best_x, best_y, best_side, best, others, found
 
 
-# What ``nearest_surface`` has found makes most other queries of a frame superfluous.  The margins are far above any rounding.
+# What ``nearest_surface`` has found makes most other queries of a frame superfluous.  The margins are far above any
+# rounding.
 @inlined
 def cell_range(x, y, radius):
     """The cells that a query looks at, as one number."""
-    low = clamped_cell(x - radius, CELLS_X) * CELLS_Y + clamped_cell(y - radius, CELLS_Y)
-    return low * 2048 + clamped_cell(x + radius, CELLS_X) * CELLS_Y + clamped_cell(y + radius, CELLS_Y)
+    return cell_at(x - radius, y - radius) * 2048 + cell_at(x + radius, y + radius)
 
 
 @inlined
@@ -220,7 +234,7 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
     t = 1.0
     for cx in range(cx1, cx2 + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            ax, ay, shape = segments[k, 0], segments[k, 1], segments[k, 2]
+            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
             if (
                 ax + SHAPES[shape, MIN_X] > high_x + reach
                 or ax + SHAPES[shape, MAX_X] < low_x - reach
@@ -228,8 +242,49 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
                 or ay + SHAPES[shape, MAX_Y] < low_y - reach
             ):
                 continue
-            entity = segments[k, 3]
-            if entity >= 0 and entities[entity]["closed"] == 0:
+            if is_open(segments[k, SEG_ENTITY], entities):
                 continue
             t = min(t, impact_segment(x, y, wx, wy, ax, ay, shape, radius))
     return t
+
+
+@inlined
+def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, entities):
+    """Move a body by (wx, wy) until a circle of sweep_radius around its centre touches a segment.
+
+    Returns (x, y, what ``nearest_surface`` finds there within radius).  The sweep is made only where what is found at the
+    end of the way does not rule out that it hits something.
+    """
+    to_x, to_y = x + 1.0 * wx, y + 1.0 * wy
+    found = nearest_surface(to_x, to_y, radius, segments, cell_start, first, entities)
+    if not way_is_free(wx, wy, radius, sweep_radius, found[4], found[5]):
+        t = sweep(x, y, wx, wy, sweep_radius, segments, cell_start, first, entities)
+        if t != 1.0:
+            to_x, to_y = x + t * wx, y + t * wy
+            found = nearest_surface(to_x, to_y, radius, segments, cell_start, first, entities)
+    return to_x, to_y, found
+
+
+@kernel
+def is_beside(x, y, segment):
+    """Whether the closest point of a segment to (x, y) is inside the segment, not past one of its ends."""
+    shape = segment[SEG_SHAPE]
+    ex, ey = x - segment[SEG_X], y - segment[SEG_Y]
+    dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
+    if SHAPES[shape, KIND] == LINE or SHAPES[shape, KIND] == DOOR_LINE:
+        return 0.0 <= (ex * dx + ey * dy) / SHAPES[shape, LENGTH_SQUARED] <= 1.0
+    return ex * dx > 0.0 and ey * dy > 0.0
+
+
+@kernel
+def surface_normal(x, y, segment, from_x, from_y):
+    """Unit normal of a segment at its point (x, y), on its open side; of a door, on the side of (from_x, from_y)."""
+    shape = segment[SEG_SHAPE]
+    kind = SHAPES[shape, KIND]
+    if kind != LINE and kind != DOOR_LINE:
+        out = ARC_RADIUS if kind == CONVEX_ARC else -ARC_RADIUS
+        return (x - segment[SEG_X]) / out, (y - segment[SEG_Y]) / out
+    nx, ny = -SHAPES[shape, UNIT_Y], SHAPES[shape, UNIT_X]
+    if kind == DOOR_LINE and (from_x - x) * nx + (from_y - y) * ny < 0.0:
+        return -nx, -ny
+    return nx, ny

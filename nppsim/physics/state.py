@@ -6,20 +6,25 @@ Source: docs/physics.md, sections 1, 6.1 and 7; section numbers below are those 
 
 import numpy as np
 
-RADIUS = 10.0
-GRAVITY_FALL = 0.06666666666666665  # px per frame^2; the literals are not always the doubles nearest to the fractions
-GRAVITY_JUMP = 0.01111111111111111
-ACCELERATION_GROUND = 0.06666666666666665
-ACCELERATION_AIR = 0.04444444444444444
-DRAG = 0.9933221725495059
-DRAG_SLOW = 0.8617738760127536
-FRICTION_GROUND = 0.9459290248857720
-FRICTION_SLOW = 0.8617738760127536
-FRICTION_WALL = 0.9113380468927672
-MAX_SPEED = 3.333333333333333  # input never pushes the horizontal speed to or past this
-MAX_JUMP_HOLD = 45  # frames
-IMPACT_SPEED = 6.0
+# The ninja's constants (section 1.2).  The literals are not always the doubles nearest to the fractions they stand for.
+RADIUS = 10.0  # px
+GRAVITY_FALL = 0.06666666666666665  # px per frame^2, unless a jump is held
+GRAVITY_JUMP = 0.01111111111111111  # px per frame^2, while a jump is held
+ACCELERATION_GROUND = 0.06666666666666665  # px per frame^2, of running
+ACCELERATION_AIR = 0.04444444444444444  # px per frame^2, of steering
+MAX_SPEED = 3.333333333333333  # px per frame: input never pushes the horizontal speed to or past this
+MAX_JUMP_HOLD = 45  # frames that holding a jump has an effect
+IMPACT_SPEED = 6.0  # px per frame into a wall, above which the ninja dies
+IMPACT_EASE = 4.0 / 3.0  # px per frame that a flat floor or ceiling takes off that limit; slopes in proportion
 
+# Factors by which a velocity shrinks in each frame.
+DRAG = 0.9933221725495059  # 0.99^(2/3)
+DRAG_SLOW = 0.8617738760127536  # 0.80^(2/3), on the ground after winning
+FRICTION_GROUND = 0.9459290248857720  # 0.92^(2/3), of braking
+FRICTION_SLOW = 0.8617738760127536  # 0.80^(2/3), of standing
+FRICTION_WALL = 0.9113380468927672  # 0.87^(2/3), of sliding down a wall
+
+# States of the ninja (section 6.1).
 STANDING, RUNNING, BRAKING, JUMPING, FALLING, WALL_SLIDING, DEAD, DYING, CELEBRATING, DISABLED = range(10)
 
 NINJA_DTYPE = np.dtype(
@@ -52,6 +57,11 @@ NINJA_DTYPE = np.dtype(
     align=True,
 )  # fmt: skip
 
+# States of movers (section 7).
+ROAMING, CHASING = range(2)  # chasers
+WAITING, CHARGING, RETREATING = 0, 1, -1  # thwumps; floor guards: 0 waiting, else the sign of their motion
+IDLE, TRIGGERED, LAUNCHING, RETURNING = range(4)  # shove thwumps
+
 # One entity, as changed by play; everything constant is in the level bank.
 ENTITY_DTYPE = np.dtype(
     [
@@ -63,6 +73,10 @@ ENTITY_DTYPE = np.dtype(
     ],
     align=True,
 )
+
+# Columns of an entity that stays in its cell: its place in the level's list, its position, and how many px farther than
+# that from the ninja's centre, along an axis, nothing happens.
+ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
 UNREGISTERED = 255
@@ -79,7 +93,7 @@ MOVER_DTYPE = np.dtype(
         ("type", "u1"),
         ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration; UNREGISTERED: in none
         ("mode", "u1"),  # drones: how they turn; thwumps: 1 if horizontal; lasers: 1 on a surface
-        ("state", "i1"),  # floor guards, thwumps, shove thwumps: section 7; chasers: 1 while chasing
+        ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps: see above
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
         ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none
         ("push_x", "i1"), ("push_y", "i1"),  # shove thwumps: normal of the face that was pushed

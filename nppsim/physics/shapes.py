@@ -1,0 +1,62 @@
+"""Segments as numbers: a segment is a row (x, y, shape, entity), a shape is a row of ``SHAPES``.
+
+All coordinates of a level are whole numbers, so that four int16 hold a segment without loss, and a cell's segments fit in
+one or two cache lines; the few dozen shapes hold everything else.  Source: docs/physics.md, section 3.5.
+"""
+
+import numpy as np
+
+from nppsim.levels import tiles
+from nppsim.levels.stage import HALF_CELL, TILE
+
+# Columns of a segment: its first point (or the centre of its arc), px; its shape; the index of its door, -1 of a tile.
+SEG_X, SEG_Y, SEG_SHAPE, SEG_ENTITY = range(4)
+
+# Kinds of shapes.
+LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = range(4)
+
+# Columns of SHAPES: lines have direction (DX, DY), its squared length, length and unit vector; arcs have their quadrant
+# in (DX, DY).  The last four are the bounding box relative to the first point.
+KIND, DX, DY, LENGTH_SQUARED, LENGTH, UNIT_X, UNIT_Y, MIN_X, MAX_X, MIN_Y, MAX_Y = range(11)
+
+ARC_RADIUS = float(TILE)  # px
+
+
+def _shape_table() -> tuple[np.ndarray, dict[tuple[int, int, int], int]]:
+    """SHAPES and the lookup (kind, dx, dy) -> row."""
+    half = HALF_CELL
+    every = [(LINE, dx, dy) for dx, dy in ((half, 0), (-half, 0), (0, half), (0, -half))]
+    every += [(LINE, x2 - x1, y2 - y1) for (x1, y1), (x2, y2) in tiles.DIAGONALS.values()]
+    every += [(CONVEX_ARC if convex else CONCAVE_ARC, *quadrant) for _, quadrant, convex in tiles.ARCS.values()]
+    every += [(DOOR_LINE, TILE, 0), (DOOR_LINE, 0, TILE)]
+    keys = list(dict.fromkeys(every))
+    table = np.zeros((len(keys), 11))
+    for row, (kind, dx, dy) in zip(table, keys, strict=True):
+        row[[KIND, DX, DY]] = kind, dx, dy
+        reach_x, reach_y = dx, dy
+        if kind in (CONVEX_ARC, CONCAVE_ARC):
+            reach_x, reach_y = TILE * dx, TILE * dy
+        else:
+            row[LENGTH_SQUARED] = float(dx) * dx + float(dy) * dy
+            row[LENGTH] = np.sqrt(row[LENGTH_SQUARED])
+            row[[UNIT_X, UNIT_Y]] = dx / row[LENGTH], dy / row[LENGTH]
+        row[[MIN_X, MAX_X]] = min(0, reach_x), max(0, reach_x)
+        row[[MIN_Y, MAX_Y]] = min(0, reach_y), max(0, reach_y)
+    return table, {key: i for i, key in enumerate(keys)}
+
+
+SHAPES, SHAPE_OF = _shape_table()  # float64[shapes, 11], and the row of (kind, DX, DY)
+RIGHT, LEFT, DOWN, UP = range(4)  # shapes of half a tile's edge, by the direction in which they run
+
+
+def _of_tiles() -> np.ndarray:
+    """int16[38, 3]: first point (or arc centre) and shape of each tile's diagonal or arc; shape -1: none."""
+    table = np.full((tiles.NUM_TILE_SHAPES, 3), -1, np.int16)
+    for tile, ((x1, y1), (x2, y2)) in tiles.DIAGONALS.items():
+        table[tile] = x1, y1, SHAPE_OF[LINE, x2 - x1, y2 - y1]
+    for tile, ((x, y), quadrant, convex) in tiles.ARCS.items():
+        table[tile] = x, y, SHAPE_OF[CONVEX_ARC if convex else CONCAVE_ARC, *quadrant]
+    return table
+
+
+OF_TILE = _of_tiles()
