@@ -19,26 +19,23 @@ from nppsim.errors import UserError
 from nppsim.levels import kinds
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import CELLS_X, CELLS_Y, COLUMNS, ROWS, TILE
-from nppsim.levels.tiles import NUM_TILE_SHAPES
+from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
 POSITION_UNIT = 6  # px per step of a record's x and y byte; byte 0 is the outer corner of the border
 STEPS_PER_TILE = TILE // POSITION_UNIT
 MIRROR_X = STEPS_PER_TILE * CELLS_X  # x byte of the stage's right edge
 BOTTOM_Y = STEPS_PER_TILE * CELLS_Y  # y byte of its lower edge
 
+# The file: places and sizes in bytes.
 TITLE = slice(38, 166)
 TILES_OFFSET = 184
 COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
 NUM_COUNTS = 40
 RECORDS_OFFSET = 1230
 RECORD_SIZE = 5
-REPLAY_SUFFIXES = {".replay", ".h5"}  # files that would be read as levels of nonsense
+COUNTED = -1  # instead of a count: take the number of such records
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
-
-_MIRRORED_TILE = np.arange(256, dtype=np.uint8)
-for _first, _second in [(a, a ^ 1) for a in range(6, 34)] + [(3, 5), (5, 3), (35, 37), (37, 35)]:
-    _MIRRORED_TILE[_first] = _second
-_MIRRORED_TILE.setflags(write=False)
+REPLAY_SUFFIXES = {".replay", ".h5"}  # of files that would be read as levels of nonsense
 
 
 class LevelError(UserError, ValueError):
@@ -54,8 +51,8 @@ class Level:
         6 px from the outer corner of the border.  Row 0 is the ninja's spawn (type 0, but see ``warnings``); later rows
         of type 0 create nothing.  Orientations of oriented types are 0..7 and drone modes 0..3: others are masked.
     name: for messages, e.g. the file path.
-    exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if None.
-    ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if None.
+    exit_count: 0..255, how many rows below an exit door its switch stands; counted from ``records`` if COUNTED.
+    ball_count: 0..255, the number of death balls as the file states it; counted from ``records`` if COUNTED.
     title: at most 128 ASCII characters, kept in the file header.
     warnings: what is odd about the level, each with its byte offset in the file and what is done about it.
 
@@ -65,8 +62,8 @@ class Level:
     tiles: np.ndarray
     records: np.ndarray
     name: str = ""
-    exit_count: int | None = None
-    ball_count: int | None = None
+    exit_count: int = COUNTED
+    ball_count: int = COUNTED
     title: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -116,7 +113,7 @@ class Level:
                 f"({RECORDS_OFFSET} of header, tiles and counts, {RECORD_SIZE} for the spawn): it is cut off or no map"
             )
         num_records, rest = divmod(len(data) - RECORDS_OFFSET, RECORD_SIZE)
-        warnings = ()
+        warnings: tuple[str, ...] = ()
         if rest:
             offset = len(data) - rest
             warnings = (f"byte {offset}: the last record has {rest} of {RECORD_SIZE} bytes; it is ignored",)
@@ -162,7 +159,8 @@ class Level:
         entities: (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode) of all other types.
         """
         exits = list(exits)
-        rows = [(kinds.EXIT, *door) for _, door in exits] + [(kinds.EXIT_SWITCH, *switch) for switch, _ in exits]
+        rows: list[tuple[int, ...]] = [(kinds.EXIT, *door) for _, door in exits]
+        rows += [(kinds.EXIT_SWITCH, *switch) for switch, _ in exits]
         for kind, doors in ((kinds.LOCKED_DOOR, locked_doors), (kinds.TRAP_DOOR, trap_doors)):
             for switch, door, orientation in doors:
                 rows += [(kind, *door, orientation), (kinds.SWITCH_OF_DOOR[kind], *switch)]
@@ -241,7 +239,7 @@ def mirror(level: Level) -> Level:
     drones = np.isin(records[:, 0], kinds.DRONES)
     records[drones, 4] ^= 1
     return Level(
-        _MIRRORED_TILE[level.tiles[:, ::-1]],
+        MIRRORED[level.tiles[:, ::-1]],
         records,
         name=level.name,
         exit_count=level.exit_count,
@@ -284,7 +282,7 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
     """Reduce orientations and modes that do not exist to ones that do, in place."""
     for column, types, modulus, what in ((3, kinds.ORIENTED, 8, "orientation"), (4, kinds.DRONES, 4, "mode")):
-        for i in np.flatnonzero(np.isin(records[:, 0], types) & (records[:, column] >= modulus)):
+        for i in np.flatnonzero(np.isin(records[:, 0], types) & (records[:, column] >= modulus)).tolist():
             value = int(records[i, column])
             records[i, column] = value % modulus
             warnings.append(
@@ -293,10 +291,10 @@ def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
             )
 
 
-def _settled_count(given: int | None, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
-    """The count byte of one type: as given (with a warning if the records disagree), else counted."""
+def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
+    """The count byte of one type: as given (with a warning if the records disagree), or counted."""
     counted = int((records[:, 0] == kind).sum())
-    if given is None:
+    if given == COUNTED:
         given = counted
     if not 0 <= given <= 255:
         raise LevelError(f"{label}: {given} {ENTITY_NAMES[kind]}s; the count must fit one byte (0..255)")
@@ -346,7 +344,8 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
             first = int(np.argmax(found))
             warnings.append(
                 f"byte {_offset(first)}: a {ENTITY_NAMES[kind]} (type {kind}; the first of {found.sum()} such records) "
-                f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; to it, all beyond the stage is solid"
+                f"stands in the border, at ({POSITION_UNIT * x[first]}, {POSITION_UNIT * y[first]}) px; "
+                "to it, all beyond the stage is solid"
             )
 
 

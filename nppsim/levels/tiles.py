@@ -12,6 +12,12 @@ OPEN = 0
 SOLID = 1
 ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single face each, nothing else
 
+# uint8[256]: each tile seen in a mirror, left and right exchanged.
+MIRRORED = np.arange(256, dtype=np.uint8)
+for _tile, _mirrored in [(tile, tile ^ 1) for tile in range(6, 34)] + [(3, 5), (5, 3), (35, 37), (37, 35)]:
+    MIRRORED[_tile] = _mirrored
+MIRRORED.setflags(write=False)
+
 # Signs of the half-edges of each tile: horizontal ones row by row | vertical ones column by column.
 # "-": a segment whose open side is up or left, "+": down or right, ".": no segment.
 EDGE_SIGNS = (

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from nppsim.levels import kinds
 from nppsim.levels.level import (
+    COUNTED,
     COUNTS_OFFSET,
     RECORDS_OFFSET,
     TILES_OFFSET,
@@ -40,7 +41,7 @@ def levels(draw):
     tiles = draw(hnp.arrays(np.uint8, (23, 42), elements=st.integers(0, 37), fill=st.just(0)))
     others = draw(hnp.arrays(np.uint8, st.tuples(st.integers(0, 12), st.just(5))))
     others[:, 0] %= 30
-    counts = draw(st.one_of(st.none(), st.integers(0, 255))), draw(st.one_of(st.none(), st.integers(0, 255)))
+    counts = draw(st.integers(COUNTED, 255)), draw(st.integers(COUNTED, 255))
     title = draw(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=128))
     return Level(tiles, np.vstack([[SPAWN], others]), exit_count=counts[0], ball_count=counts[1], title=title)
 

@@ -1,4 +1,4 @@
-"""Tiles become segments as docs/physics.md says, and the fast queries answer like slow ones."""
+"""Tiles become segments as the rulebook says, and the fast queries answer like the slow twin, to the bit."""
 
 import math
 
@@ -7,39 +7,55 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nppsim import compile as geometry
+from nppsim.compile import compile_level
 from nppsim.levels.level import Level
+from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import segments as kernels
+from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DOOR_LINE, LINE, SHAPES
 from nppsim.physics.state import ENTITY_DTYPE
 
-import naive_segments as naive
+from naive_simulator import Arc, Line, Simulator
 from worlds import random_level, tiles
 
 SEEDS = st.integers(0, 2**32 - 1)
-SHAPE_KINDS = {
-    geometry.LINE: "line",
-    geometry.CONVEX_ARC: "arc",
-    geometry.CONCAVE_ARC: "arc",
-    geometry.DOOR_LINE: "door",
-}
+ARCS = (CONVEX_ARC, CONCAVE_ARC)
+
+
+def in_words(segment, entity=None):
+    """A segment of the twin as a tuple: ("line", ends), ("door", ends, entity) or ("arc", centre, quadrant, convex)."""
+    if isinstance(segment, Arc):
+        return "arc", segment.cx, segment.cy, segment.hor, segment.ver, segment.convex
+    ends = segment.x1, segment.y1, segment.x2, segment.y2
+    return ("line", *ends) if segment.oriented else ("door", *ends, entity)
+
+
+def of_shape(shape, x, y):
+    """The twin's segment of a shape at (x, y)."""
+    kind, dx, dy = (int(v) for v in SHAPES[shape, :3])
+    if kind in ARCS:
+        return Arc(x, y, dx, dy, kind == CONVEX_ARC)
+    return Line(x, y, x + dx, y + dy, oriented=kind == LINE)
 
 
 def compiled_segments(level):
-    """The kernels' segments in the form of ``naive.segments``."""
-    compiled = geometry.compile_level(level)
+    """{cell: segments in words} as the kernels have them."""
+    compiled = compile_level(level)
     cells = {}
-    for cell in range(geometry.NUM_CELLS):
-        rows = compiled.segments[compiled.cell_start[cell] : compiled.cell_start[cell + 1]]
-        part = cells[cell // geometry.CELLS_Y, cell % geometry.CELLS_Y] = []
-        for x, y, shape, entity in rows.tolist():
-            kind, dx, dy = (int(v) for v in geometry.SHAPES[shape, :3])
-            if SHAPE_KINDS[kind] == "arc":
-                part.append(("arc", x, y, dx, dy, kind == geometry.CONVEX_ARC))
-            else:
-                part.append(
-                    (SHAPE_KINDS[kind], x, y, x + dx, y + dy, *([entity] if kind == geometry.DOOR_LINE else []))
-                )
+    for cell in range(CELLS_X * CELLS_Y):
+        rows = compiled.segments[compiled.cell_start[cell] : compiled.cell_start[cell + 1]].tolist()
+        cells[divmod(cell, CELLS_Y)] = [in_words(of_shape(shape, x, y), entity) for x, y, shape, entity in rows]
     return cells
+
+
+def twin_segments(level):
+    """{cell: segments in words} as the twin has them."""
+    simulator = Simulator(level, completions=True)
+    doors = {id(e.line): k for k, e in enumerate(simulator.entities) if hasattr(e, "line")}
+    return {
+        (cx, cy): [in_words(segment, doors.get(id(segment))) for segment in simulator.stage.segments[cx][cy]]
+        for cx in range(CELLS_X)
+        for cy in range(CELLS_Y)
+    }
 
 
 def test_a_lone_full_tile_has_the_eight_faces_of_the_rulebook():
@@ -51,44 +67,56 @@ def test_a_lone_full_tile_has_the_eight_faces_of_the_rulebook():
 
 
 @pytest.mark.parametrize("tile", range(40))
-def test_each_tile_alone_and_beside_others_gives_the_segments_of_its_outline(tile):
+def test_each_tile_alone_and_beside_others_gives_the_segments_of_the_twin(tile):
     around = [(20 + i, 20 + j, t) for i, j, t in ((1, 0, 1), (-1, 0, 4), (0, 1, 6), (0, -1, 11))]
     for grid in (tiles((9, 9, tile), floor=None), tiles((20, 20, tile), *around)):
         level = Level.build(grid, (40, 40))
-        assert compiled_segments(level) == naive.segments(level)
+        assert compiled_segments(level) == twin_segments(level)
 
 
 @given(seed=SEEDS, density=st.sampled_from([0.2, 0.5, 0.9]))
 @settings(max_examples=15, deadline=None)
-def test_the_segments_of_a_level_agree_with_their_naive_twin_in_order(seed, density):
+def test_the_segments_of_a_level_agree_with_the_twin_in_order(seed, density):
     level = random_level(seed, density, shapes=42)
-    assert compiled_segments(level) == naive.segments(level)
+    assert compiled_segments(level) == twin_segments(level)
 
 
-@given(seed=SEEDS, shape=st.integers(0, len(geometry.SHAPES) - 1))
+@given(seed=SEEDS, shape=st.integers(0, len(SHAPES) - 1))
 @settings(max_examples=150, deadline=None)
-def test_the_closest_point_of_a_segment_agrees_with_its_naive_twin(seed, shape):
+def test_the_closest_point_of_a_segment_is_the_twins_and_no_other_point_is_closer(seed, shape):
     rng = np.random.default_rng(seed)
-    kind, dx, dy = (int(v) for v in geometry.SHAPES[shape, :3])
     x, y = (int(v) for v in rng.integers(2, 40, 2) * 12)
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
-    name = SHAPE_KINDS[kind]
-    segment = ("arc", x, y, dx, dy, kind == geometry.CONVEX_ARC) if name == "arc" else (name, x, y, x + dx, y + dy)
+    twin = of_shape(shape, x, y)
     found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
-    assert (found_x, found_y) == pytest.approx(naive.closest(segment, px, py), abs=1e-9)
-    assert (side < 0.0) == naive.is_back(segment, px, py)
-    # And no point of the segment, densely sampled, is closer.
+    assert (side < 0.0, found_x, found_y) == twin.closest(px, py)
+    segment = np.array([x, y, shape, -1], np.int16)
+    assert kernels.is_beside(px, py, segment) == twin.is_beside(px, py)
     share = np.linspace(0, 1, 400)
-    if name == "arc":
-        along_x, along_y = x + 24 * dx * np.cos(share * np.pi / 2), y + 24 * dy * np.sin(share * np.pi / 2)
+    if isinstance(twin, Arc):
+        along_x, along_y = x + 24 * twin.hor * np.cos(share * np.pi / 2), y + 24 * twin.ver * np.sin(share * np.pi / 2)
     else:
-        along_x, along_y = x + share * dx, y + share * dy
+        along_x, along_y = x + share * twin.dx, y + share * twin.dy
     nearest = np.hypot(along_x - px, along_y - py).min()
     assert math.dist((found_x, found_y), (px, py)) == pytest.approx(nearest, abs=0.02)
 
 
+@given(seed=SEEDS, shape=st.integers(0, len(SHAPES) - 1))
+@settings(max_examples=60, deadline=None)
+def test_the_normal_of_a_segment_is_the_twins_and_of_a_door_it_is_on_the_side_of_who_asks(seed, shape):
+    rng = np.random.default_rng(seed)
+    px, py = (300 + rng.uniform(-60, 60, 2)).tolist()
+    twin = of_shape(shape, 300, 300)
+    _, x, y = twin.closest(px, py)
+    normal = np.array(kernels.surface_normal(x, y, np.array([300, 300, shape, -1], np.int16), px, py))
+    if int(SHAPES[shape, 0]) == DOOR_LINE:
+        assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(twin.normal(x, y))))
+    else:
+        assert tuple(normal) == twin.normal(x, y)
+
+
 def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_never_behind_it():
-    shape = np.int16([tuple(s[:3]) for s in geometry.SHAPES].index((geometry.CONVEX_ARC, 1, 1)))
+    shape = np.int16([tuple(s[:3]) for s in SHAPES].index((CONVEX_ARC, 1, 1)))
     at = np.int16(100)
     assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, 1.0)
     assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, 1.0)
@@ -96,22 +124,33 @@ def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_neve
     assert kernels.closest_point(101.0, 101.0, at, at, shape)[2] < 0.0  # inside the quarter disc
 
 
-class Stage:
-    """A level's arrays for the kernels, its naive segments, and doors in a random state."""
+class Both:
+    """A level's arrays for the kernels and its twin, with doors in the same random state."""
 
     def __init__(self, level, rng):
-        compiled = geometry.compile_level(level)
-        self.cells = naive.segments(level)
+        compiled = compile_level(level)
+        self.stage, doors = (twin := Simulator(level, completions=True)).stage, twin.entities
+        self.doors = {k: door for k, door in enumerate(doors) if hasattr(door, "line")}
         self.entities = np.zeros(max(len(compiled.initial), 1), ENTITY_DTYPE)
-        self.entities["closed"] = rng.integers(0, 2, len(self.entities))
-        self.closed = set(np.flatnonzero(self.entities["closed"]).tolist())
         self.tables = compiled.segments, compiled.cell_start, 0, self.entities
+        self.set_doors(rng.integers(0, 2, len(self.entities)))
+
+    def set_doors(self, closed):
+        self.entities["closed"] = closed
+        for k, door in self.doors.items():
+            door.line.active = bool(self.entities["closed"][k])
 
     def nearest_surface(self, x, y, radius=10.0):
-        return kernels.nearest_surface(x, y, radius, *self.tables)[:3]
+        return kernels.nearest_surface(x, y, radius, *self.tables)
 
     def sweep(self, x, y, wx, wy, radius=5.0):
         return kernels.sweep(x, y, wx, wy, radius, *self.tables)
+
+    def clearance(self, x, y, around=math.inf):
+        """Distance from a point to the nearest segment of the cells that are at most ``around`` px away."""
+        near = self.stage.segments_in(x - around, y - around, x + around, y + around) if around < math.inf else None
+        every = near if near is not None else self.stage.segments_in(0, 0, 1055, 599)
+        return min((math.dist(segment.closest(x, y)[1:], (x, y)) for segment in every), default=math.inf)
 
 
 def random_points(rng, count):
@@ -123,30 +162,29 @@ def random_points(rng, count):
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_the_nearest_surface_agrees_with_brute_force(seed):
+def test_the_nearest_surface_is_the_twins_to_the_bit(seed):
     rng = np.random.default_rng(seed)
-    stage = Stage(random_level(seed, 0.4), rng)
+    both = Both(random_level(seed, 0.4), rng)
     for x, y in random_points(rng, 60):
-        result, found_x, found_y = stage.nearest_surface(x, y)
-        wanted = naive.surfaces(stage.cells, x, y, 10.0, stage.closed)
-        if not wanted:
-            assert result == 0
-            continue
-        best, *others = wanted
-        got = (found_x - x) ** 2 + (found_y - y) ** 2 - (0.1 if result > 0 else 0.0)
-        assert got == pytest.approx(best[0], abs=1e-9)
-        tied = [best] + [o for o in others if o[0] < best[0] + 1e-9]
-        assert any((result, found_x, found_y) == pytest.approx(t[1:], abs=1e-9) for t in tied)
+        result, found_x, found_y, *_, k = both.nearest_surface(x, y)
+        *wanted, segment = both.stage.nearest(x, y, 10.0)
+        assert [result, found_x, found_y] == wanted
+        if segment is None:
+            assert k == -1
+        else:
+            row_x, row_y, shape, entity = both.tables[0][k].tolist()
+            assert in_words(of_shape(shape, row_x, row_y)) == in_words(segment)
+            assert entity < 0 or both.doors[entity].line is segment
 
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(seed):
     rng = np.random.default_rng(seed)
-    stage = Stage(random_level(seed, 0.3, doors=False), rng)
+    both = Both(random_level(seed, 0.3, doors=False), rng)
     for x, y in random_points(rng, 8):
-        clearance = naive.clearance(stage.cells, x, y, stage.closed)
-        result, found_x, found_y = stage.nearest_surface(x, y)
+        clearance = both.clearance(x, y)
+        result, found_x, found_y, *_ = both.nearest_surface(x, y)
         if clearance < 9.99:
             assert result != 0
             assert math.dist((found_x, found_y), (x, y)) == pytest.approx(clearance, abs=0.01)  # faces count 0.1 px^2
@@ -156,16 +194,15 @@ def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(se
 @settings(max_examples=12, deadline=None)
 def test_a_sweep_stops_where_the_circle_first_touches_anything(seed):
     rng = np.random.default_rng(seed)
-    stage = Stage(random_level(seed, 0.25, doors=False), rng)
+    both = Both(random_level(seed, 0.25, doors=False), rng)
     for x, y in random_points(rng, 6):
         length, angle = rng.uniform(0.5, 14.0), rng.uniform(0, 2 * np.pi)
         wx, wy = length * math.cos(angle), length * math.sin(angle)
-        t = stage.sweep(x, y, wx, wy)
+        t = both.sweep(x, y, wx, wy)
         assert 0.0 <= t <= 1.0
-        near = {"": naive.gathered(stage.cells, x - 48, y - 48, x + 48, y + 48)}
 
-        def gap(s, x=x, y=y, wx=wx, wy=wy, near=near):
-            return naive.clearance(near, x + s * wx, y + s * wy, ()) if near[""] else math.inf
+        def gap(s, x=x, y=y, wx=wx, wy=wy):
+            return both.clearance(x + s * wx, y + s * wy, around=48)
 
         if t == 0.0:
             assert gap(0.0) <= 5.0 + 1e-9
@@ -177,30 +214,20 @@ def test_a_sweep_stops_where_the_circle_first_touches_anything(seed):
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_leaving_out_segments_by_their_bounding_box_changes_no_sweep(seed):
+def test_a_sweep_is_the_twins_to_the_bit_though_it_leaves_out_segments_by_their_bounding_box(seed):
     rng = np.random.default_rng(seed)
-    stage = Stage(random_level(seed, 0.4), rng)
-    table, cell_start, _, entities = stage.tables
+    both = Both(random_level(seed, 0.4), rng)
     for x, y in random_points(rng, 40):
-        wx, wy = rng.normal(0, 5, 2)
-        low, high = (min(x, x + wx) - 6, min(y, y + wy) - 6), (max(x, x + wx) + 6, max(y, y + wy) + 6)
-        (a, b), (c, d) = naive.clamped_cell(*low), naive.clamped_cell(*high)
-        times = [
-            kernels.impact_segment(x, y, wx, wy, *table[k, :3], 5.0)
-            for cx in range(a, c + 1)
-            for k in range(cell_start[cx * 25 + b], cell_start[cx * 25 + d + 1])
-            if table[k, 3] < 0 or entities[table[k, 3]]["closed"]
-        ]
-        assert stage.sweep(x, y, wx, wy) == min([1.0, *times])
+        wx, wy = rng.normal(0, 5, 2).tolist()
+        assert both.sweep(x, y, wx, wy) == both.stage.sweep(x, y, wx, wy, 5.0)
 
 
 def test_an_open_door_is_invisible_and_a_closed_one_stops_the_sweep():
     level = Level.build(tiles(), (20, 46), entities=[(5, 44, 46, 0)])
-    stage = Stage(level, np.random.default_rng(0))
+    both = Both(level, np.random.default_rng(0))
     for closed in (1, 0):
-        stage.entities["closed"] = closed
-        stage.closed = {0} if closed else set()
-        t = stage.sweep(250.0, 276.0, 12.0, 0.0)
+        both.set_doors(closed)
+        t = both.sweep(250.0, 276.0, 12.0, 0.0)
         assert t == pytest.approx((264.0 - 5.0 - 250.0) / 12.0 if closed else 1.0)
-        result, x, _ = stage.nearest_surface(258.0, 270.0)
+        result, x, *_ = both.nearest_surface(258.0, 270.0)
         assert (result, x) == ((1, 264.0) if closed else (0, 0.0))  # no other segment is in the cells around
