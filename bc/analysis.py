@@ -20,8 +20,7 @@ from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_
 from nppsim.actions import ACTION_NAMES, LEFT, RIGHT
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
-from nppsim.generate.variety import HAZARDS
-from nppsim.levels.kinds import LOCKED_DOOR, REGULAR_DOOR, TRAP_DOOR
+from nppsim.levels.kinds import DOORS, HAZARDS
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
@@ -388,7 +387,7 @@ def _coverage(
         chunks = [levels[i : i + _CHUNK] for i in range(0, len(levels), _CHUNK)]
         way = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
         measures = {"way": np.where(way < MAX_PATH, way, np.nan)}
-        for name, kinds in (("hazards", HAZARDS), ("doors", (REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR))):
+        for name, kinds in (("hazards", HAZARDS), ("doors", DOORS)):
             measures[name] = np.array([float(np.isin(level.records[:, 0], kinds).sum()) for level in levels])
         coverage[category] = Coverage(np.array([key in demonstrated for key in keys]), measures)
     return coverage

@@ -17,7 +17,8 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import CATEGORIES, generate
 from nppsim.levels.kinds import ENTITY_NAMES
-from nppsim.levels.level import COLUMNS, ROWS, Level, LevelError
+from nppsim.levels.level import Level, LevelError
+from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.measure.kernels import play_all as _play
 from nppsim.observe import layout
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate

@@ -17,7 +17,8 @@ from nppsim.generate.sketch import (
     spot,
 )
 from nppsim.levels import kinds
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
 
 UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
 MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most

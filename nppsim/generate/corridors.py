@@ -18,7 +18,8 @@ from nppsim.generate.sketch import (
     place,
     spot,
 )
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
 
 MAX_TRIES = 5000
 CENTRE = (60, 120)  # row and column of the drawing board where a chain begins

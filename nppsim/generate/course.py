@@ -6,7 +6,8 @@ import numpy as np
 
 from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
 from nppsim.levels import kinds as entity
-from nppsim.levels.level import COLUMNS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS
 
 RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
 STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free

@@ -3,7 +3,8 @@
 import numpy as np
 
 from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, spread_mines
-from nppsim.levels.level import COLUMNS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS
 
 HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 

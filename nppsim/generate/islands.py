@@ -4,7 +4,8 @@ import numpy as np
 
 from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, nudge, place, spot
 from nppsim.levels import kinds
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
 
 HEADROOM = 4  # tiles above the highest island, at least
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, line_with_mines, nudge, place, spot
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
 
 LOOPS = 0.1  # chance that a wall between two cells is broken although both were connected already
 

@@ -5,7 +5,8 @@ import numpy as np
 from nppsim.generate.islands import floor_of_mines
 from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, draw, generator, nudge, place, spot
 from nppsim.levels import kinds
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
 
 CLEARANCE = 3  # rows between a platform and one above it, at least
 TOP = 3  # rows above the highest platform, at least

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nppsim.levels import kinds
-from nppsim.levels.level import COLUMNS, ROWS, Level, mirror
+from nppsim.levels.level import Level, mirror
+from nppsim.levels.stage import COLUMNS, ROWS
 
 OPEN, SOLID = 0, 1
 STEPS = 4  # position steps per tile

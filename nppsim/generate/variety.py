@@ -9,24 +9,12 @@ import numpy as np
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
+from nppsim.levels.tiles import SOLID
 from nppsim.paths import NO_HOP, NODES_Y, nearest_node
 
-HAZARDS = (
-    kinds.MINE,
-    kinds.TOGGLE_MINE,
-    kinds.ZAP_DRONE,
-    kinds.CHASER_DRONE,
-    kinds.FLOOR_GUARD,
-    kinds.THWUMP,
-    kinds.LASER,
-    kinds.DEATH_BALL,
-    kinds.MINI_DRONE,
-    kinds.SHOVE_THWUMP,
-)
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled at once
 STRETCH = 4  # steps of 12 px: the way is looked at in pieces of two tiles
-SOLID = 1
 _STEP = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)])  # as hops count them
 
 
@@ -55,7 +43,7 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
         lengths = LevelBank([level for _, level in chunk]).path_length
         ways = _ways([level for _, level in chunk])
         for (category, level), length, way in zip(chunk, lengths.tolist(), ways, strict=True):
-            hazards = int(np.isin(level.records[:, 0], HAZARDS).sum())
+            hazards = int(np.isin(level.records[:, 0], kinds.HAZARDS).sum())
             row = (length, max(0, len(way) - 1), sum(move in "UD" for move in way), hazards)
             rows.setdefault(category, []).append((symmetric_fingerprint(level), _layout(level), row))
     return {

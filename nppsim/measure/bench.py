@@ -22,7 +22,7 @@ from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
-from nppsim.levels.kinds import MINE, MOVERS, TOGGLE_MINE
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure.kernels import advance, start_all
@@ -169,10 +169,10 @@ def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable]:
     """Physics alone: on levels without and with mines where nothing moves, and with moving entities (which there are)."""
 
     def group(play):
-        kinds = play.level.records[1:, 0]
-        if np.isin(kinds, MOVERS[1:]).any():  # all but exits
+        types = play.level.records[1:, 0]
+        if np.isin(types, (*kinds.MOVING, kinds.LASER)).any():
             return "physics_movers"
-        return "physics_mines" if np.isin(kinds, (MINE, TOGGLE_MINE)).any() else "physics"
+        return "physics_mines" if np.isin(types, kinds.MINES).any() else "physics"
 
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:

@@ -19,8 +19,11 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
-from nppsim.levels.kinds import ENTITY_NAMES, GOLD, MINE, REGULAR_DOOR, TOGGLE_MINE
-from nppsim.levels.level import COLUMNS, NUM_TILE_SHAPES, ROWS, Level
+from nppsim.levels import kinds
+from nppsim.levels.kinds import ENTITY_NAMES
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import NUM_TILE_SHAPES
 from nppsim.measure.timing import TimingError
 from nppsim.observe import layout
 from nppsim.replays.playback import find_files, read_file
@@ -28,8 +31,8 @@ from nppsim.replays.replay import ReplayError
 
 MAX_BYTES = 2**31  # of a workload's arrays
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
-# Entity types that ``random_levels`` strews; doors with switches come on top.  Completions (15, 23) are out.
-KINDS = (MINE, GOLD, REGULAR_DOOR, 10, 11, 14, 16, 17, 20, TOGGLE_MINE, 24, 25, 26, 28)
+# Entity types that ``random_levels`` strews; exits and doors with switches come on top, completions are out.
+KINDS = tuple(sorted(set(kinds.CREATING) - {kinds.EXIT, *kinds.SWITCH_OF_DOOR, *kinds.COMPLETIONS}))
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ class Workload:
     @property
     def coverage(self) -> dict[str, int]:
         """Entities of each type in all levels together, by name: the mechanics that this workload can meet at all."""
-        kinds = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
-        return {ENTITY_NAMES[kind]: count for kind, count in sorted(kinds.items()) if kind < len(ENTITY_NAMES)}
+        counts = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
+        return {ENTITY_NAMES[kind]: count for kind, count in sorted(counts.items()) if kind < len(ENTITY_NAMES)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

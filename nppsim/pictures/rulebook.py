@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from nppsim.compile import CONCAVE_ARC, CONVEX_ARC, DX, DY, KIND, SHAPES, compile_level
+from nppsim.compile import compile_level
 from nppsim.errors import needed
 from nppsim.levels import kinds, tiles
-from nppsim.levels.level import COLUMNS, ROWS, Level
+from nppsim.levels.level import Level
+from nppsim.levels.stage import COLUMNS, ROWS, TILE
 from nppsim.physics import bodies, entities, movers
+from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DX, DY, KIND, SHAPES
 from nppsim.physics.state import DRAG, GRAVITY_FALL, RADIUS
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Colour, Point
 from nppsim.pictures.figures import draw_entity
@@ -92,11 +94,11 @@ def surfaces(tile: int) -> list[tuple[list[Point], Point, Point]]:
     number = CELL[0] * compiled.stage.shape[1] + CELL[1]
     found = []
     for x, y, shape, _door in compiled.segments[compiled.cell_start[number] : compiled.cell_start[number + 1]].tolist():
-        x, y = x - tiles.TILE * CELL[0], y - tiles.TILE * CELL[1]
+        x, y = x - TILE * CELL[0], y - TILE * CELL[1]
         kind, dx, dy = SHAPES[shape, [KIND, DX, DY]].tolist()
         if kind in (CONVEX_ARC, CONCAVE_ARC):
             angles = np.linspace(0, math.pi / 2, 33)
-            points = [(x + tiles.TILE * dx * math.cos(a), y + tiles.TILE * dy * math.sin(a)) for a in angles]
+            points = [(x + TILE * dx * math.cos(a), y + TILE * dy * math.sin(a)) for a in angles]
             sign = math.sqrt(0.5) if kind == CONVEX_ARC else -math.sqrt(0.5)
             found.append((points, points[16], (sign * dx, sign * dy)))
         else:
@@ -124,7 +126,7 @@ def _tile_sheet(draw_one: Callable[[Figure, int, float, float], None], legend: s
 def _fill_tile(figure: Figure, tile: int, x: float, y: float) -> None:
     """Paint a tile's solid part, and its half-cells, with its top-left corner at (x, y) of the level."""
     canvas = figure.canvas
-    solid = tiles.solid_mask(tile, round(tiles.TILE * canvas.factor))
+    solid = tiles.solid_mask(tile, round(TILE * canvas.factor))
     colour = FAINT_SOLID if tile in range(34, 38) else SOLID
     image = needed("PIL.Image", "video")
     left, top = canvas.origin
@@ -277,12 +279,12 @@ def jump(held: int) -> np.ndarray:
 def draw_jumps():
     """Three jumps of different length out of a full run; a dot per frame, a ring where the button is let go."""
     paths = [(held, jump(held)) for held in (1, 15, 46)]
-    left, floor = paths[0][1][0, 0] - 20, tiles.TILE * FLOOR_ROW
+    left, floor = paths[0][1][0, 0] - 20, TILE * FLOOR_ROW
     width = max(path[-1, 0] for _held, path in paths) - left + 40
     figure = Figure(width, 136, 2.2)
     figure.canvas.origin = (left, floor - 112)
-    for cx in range(int(left // tiles.TILE), int((left + width) // tiles.TILE) + 1):
-        _fill_tile(figure, 1, tiles.TILE * cx, floor)
+    for cx in range(int(left // TILE), int((left + width) // TILE) + 1):
+        _fill_tile(figure, 1, TILE * cx, floor)
     for (held, path), colour in zip(paths, (PALETTE.blue, PALETTE.green, PALETTE.red), strict=True):
         for place in path:
             figure.canvas.disc(place, 0.9, colour)
@@ -316,7 +318,7 @@ def draw_push_out():
         figure = Figure(size, size, 6)
         figure.canvas.origin = (after[0] - size / 2, after[1] - size / 2)
         for cx, cy, tile in (*((c, FLOOR_ROW, 1) for c in range(16, 28)), *more):
-            _fill_tile(figure, tile, tiles.TILE * cx, tiles.TILE * cy)
+            _fill_tile(figure, tile, TILE * cx, TILE * cy)
         figure.dashed(_circle(*before, RADIUS), PALETTE.muted, 0.3)
         figure.canvas.line(_circle(*free, RADIUS), PALETTE.red, 0.3)
         figure.canvas.line(_circle(*after, RADIUS), PALETTE.ink, 0.5)

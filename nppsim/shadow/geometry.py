@@ -95,26 +95,7 @@ def averaged(image: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------------------- entities
-COMPLETIONS = (kinds.CHASER_DRONE, kinds.LASER)
-MOVING = (
-    kinds.ZAP_DRONE,
-    kinds.MINI_DRONE,
-    kinds.FLOOR_GUARD,
-    kinds.BOUNCE_BLOCK,
-    kinds.THWUMP,
-    kinds.DEATH_BALL,
-    kinds.SHOVE_THWUMP,
-    *COMPLETIONS,
-)
-_PLAIN = (
-    kinds.MINE,
-    kinds.GOLD,
-    kinds.TOGGLE_MINE,
-    kinds.LAUNCH_PAD,
-    kinds.ONE_WAY,
-    kinds.BOOST_PAD,
-    *MOVING,
-)  # one record, one entity where it says
+_PLAIN = frozenset(kinds.CREATING) - {kinds.EXIT, *kinds.DOORS}  # one record, one entity where it says
 _Q = math.sqrt(2) / 2
 ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1), (_Q, -_Q))
 
@@ -164,7 +145,7 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
         add(kind, x, y, active=int(switch < len(records)), **more)
 
     for i, (kind, x, y, orientation, _) in enumerate(records):
-        if kind in COMPLETIONS and not completions:
+        if kind in kinds.COMPLETIONS and not completions:
             continue
         if kind in _PLAIN:
             # An oblique thwump faces up.
@@ -173,7 +154,7 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
         elif kind == kinds.EXIT:
             add(kinds.EXIT, x, y)
             add_switched(kinds.EXIT_SWITCH, i + level.exit_count)
-        elif kind in (kinds.REGULAR_DOOR, kinds.LOCKED_DOOR, kinds.TRAP_DOOR):
+        elif kind in kinds.DOORS:
             px, py, turn = 6.0 * x, 6.0 * y, orientation * math.pi / 4
             ux, uy = round(math.cos(turn), 12), round(math.sin(turn), 12)
             door = (px, py - 12, px, py + 12) if orientation in (0, 4) else (px - 12, py, px + 12, py)
@@ -216,6 +197,6 @@ def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
 
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
     """Of an entity at a moment, px per frame; lasers' beams have none."""
-    if entity.kind not in MOVING or entity.kind == kinds.LASER:
+    if entity.kind not in kinds.MOVING:
         return 0.0, 0.0
     return now.movers[entity.index].vx, now.movers[entity.index].vy

@@ -8,7 +8,7 @@ from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.physics.state import NINJA_DTYPE
 from nppsim.shadow import paths
-from nppsim.shadow.geometry import MOVING, EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
+from nppsim.shadow.geometry import EntityState, EntityTwin, MoverState, StateTwin, averaged, entities, raster
 from nppsim.shadow.paths import Ways
 
 KEPT_WAYS = 32  # states of the doors of a level that are remembered
@@ -25,8 +25,8 @@ class LevelTwin:
         self.level = level
         self.listed: list[EntityTwin] = entities(level, completions)
         self.exits = [e for e in self.listed if e.kind == kinds.EXIT]
-        self.doors = [e for e in self.listed if e.kind in (kinds.LOCKED_DOOR, kinds.TRAP_DOOR)]
-        self._num_movers = sum(e.kind in (kinds.EXIT, *MOVING) for e in self.listed)
+        self.doors = [e for e in self.listed if e.kind in kinds.SWITCH_OF_DOOR]
+        self._num_movers = sum(e.kind in kinds.MOVERS for e in self.listed)
         lattice = paths.lattice(level, self.listed)
         self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())

@@ -58,7 +58,7 @@ def lattice(level: Level, listed: list[EntityTwin]) -> np.ndarray:
     """int16[89, 51]: price of entering each point with all doors open; 0: blocked."""
     price = np.ones((COLUMNS, ROWS), np.int16)
     for e in listed:
-        if e.kind in (kinds.MINE, kinds.TOGGLE_MINE):
+        if e.kind in kinds.MINES:
             for p in points_within(e.x, e.y, 14.5):
                 price[p] = 6
     for (cx, cy), tile in stage(level).items():

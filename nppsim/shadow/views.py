@@ -93,7 +93,7 @@ def _in_window(twin: LevelTwin, now: StateTwin) -> Iterator[tuple[EntityTwin, fl
 
 
 def _is_mine(e: EntityTwin) -> bool:
-    return e.kind in (kinds.MINE, kinds.TOGGLE_MINE)
+    return e.kind in kinds.MINES
 
 
 def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:

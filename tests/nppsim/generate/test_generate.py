@@ -26,8 +26,9 @@ from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
 from nppsim.levels import kinds
 from nppsim.levels import level_set as levelset_module
-from nppsim.levels.level import ROWS, Level, mirror, symmetric_fingerprint  # fmt: skip
+from nppsim.levels.level import Level, mirror, symmetric_fingerprint  # fmt: skip
 from nppsim.levels.level_set import LevelEntry, LevelSet, check_disjoint
+from nppsim.levels.stage import ROWS
 
 from places import ROOT
 
