@@ -7,10 +7,10 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels import kinds, tiles
-from nppsim.levels.level import Level
+from nppsim.levels.level import POSITION_UNIT, Level
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 
-TILE = int(tiles.TILE)  # level pixels
-STAGE = (44, 25)  # tiles of the whole stage, with its solid frame
+STAGE = (CELLS_X, CELLS_Y)  # tiles of the whole stage, with its solid frame
 FILM_SIZE = (1056, 600)  # px; a film's stage is enlarged (at most twice) towards this size, times ``scale``
 MIN_VIEW = (12, 5)  # tiles, width and height: a film's camera comes no closer, so that the texts below it have room
 MAX_SCALE = 8.0  # of the stage in its own pixels; drawing at this scale takes 2 GB of memory
@@ -55,7 +55,7 @@ def used_region(level: Level, positions: np.ndarray | Sequence = (), margin: int
     free = open_.copy()  # where the body's centre may be: no solid sample within 9 px
     for offset in [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3) if 0 < dy * dy + dx * dx <= 5]:
         free &= np.roll(open_, offset, axis=(0, 1))
-    goals = level.records[np.isin(level.records[:, 0], (kinds.EXIT, kinds.EXIT_SWITCH)), 1:3] * 6.0
+    goals = level.records[np.isin(level.records[:, 0], (kinds.EXIT, kinds.EXIT_SWITCH)), 1:3] * float(POSITION_UNIT)
     points = np.vstack([[level.spawn], np.reshape(positions, (-1, 2)), goals])
     columns = np.clip(points[:, 0] // _STEP, 0, free.shape[1] - 1).astype(int)
     rows = np.clip(points[:, 1] // _STEP, 0, free.shape[0] - 1).astype(int)

@@ -10,7 +10,7 @@ import numpy as np
 from nppsim.actions import LEFT, RIGHT
 from nppsim.errors import needed
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import POSITION_UNIT, Level
 from nppsim.physics.state import JUMPING, RUNNING, WALL_SLIDING
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Point
 from nppsim.pictures.figures import LAYER, REACH, DrawnEntity, EntityLook, NinjaLook, draw_entity, draw_ninja
@@ -20,7 +20,6 @@ from nppsim.simulate import Run
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOVING = frozenset(kinds.MOVERS) - {kinds.EXIT, kinds.LASER}  # types that change their place
 _STRIDE_PX = 5.2  # the ninja's way per radian of its stride
 _RIM_PX = 1.1  # width of the darker edge of the tiles
 _BAND = 4  # rows of tiles drawn at once, so that the oversampled picture stays small
@@ -45,8 +44,8 @@ class Scene:
         self.width, self.height = (right - left) * ppt, (bottom - top) * ppt
         self.entities = level_entities(level)
         self.looks = {entity: initial_look(entity) for entity in self.entities}
-        self.moving = [entity for entity in self.entities if entity.kind in MOVING]
-        self.still = [entity for entity in self.entities if entity.kind not in MOVING]
+        self.moving = [entity for entity in self.entities if entity.kind in kinds.MOVING]
+        self.still = [entity for entity in self.entities if entity.kind not in kinds.MOVING]
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
         self._run: Run | None = None  # whose columns are known
         self._columns: dict[tuple[int, int], int] = {}
@@ -119,7 +118,7 @@ class Scene:
         for piece in _pieces_inside(trace, (area[0] - 3, area[1] - 3, area[2] + 3, area[3] + 3)):
             canvas.line(piece, PALETTE.trace, 1.6)
         for entity in self.entities:
-            if entity.kind in MOVING and not movers:
+            if entity.kind in kinds.MOVING and not movers:
                 continue
             if _overlap(touched(entity, looks[entity]), area):
                 draw_entity(canvas, entity, looks[entity])
@@ -133,7 +132,7 @@ def level_entities(level: Level) -> list[DrawnEntity]:
     entities: list[DrawnEntity] = []
     counts: dict[int, int] = {}
     records = level.records.tolist()
-    places = [(6.0 * x, 6.0 * y) for _, x, y, _, _ in records]
+    places = [(float(POSITION_UNIT * x), float(POSITION_UNIT * y)) for _, x, y, _, _ in records]
     for row, (kind, _, _, orientation, _) in enumerate(records):
         if kind == kinds.EXIT_SWITCH or kind not in LAYER:  # a switch is created by its door
             continue
@@ -154,7 +153,7 @@ def initial_look(entity: DrawnEntity) -> EntityLook:
         entity.at,
         active=True,
         state=int(entity.kind == kinds.TOGGLE_MINE),
-        closed=entity.kind in (kinds.EXIT, kinds.REGULAR_DOOR, kinds.LOCKED_DOOR),
+        closed=entity.kind in (kinds.EXIT, *kinds.CLOSED_AT_FIRST),
     )
 
 
@@ -182,7 +181,7 @@ def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
 
 def touched(entity: DrawnEntity, look: EntityLook) -> Area:
     """The area that the drawing of an entity may touch."""
-    if entity.kind in MOVING:
+    if entity.kind in kinds.MOVING:
         return around([look.at], REACH)
     return around([entity.at] if entity.switch is None else [entity.at, entity.switch], REACH)
 
