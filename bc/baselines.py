@@ -15,9 +15,10 @@ from nppsim.actions import NUM_ACTIONS
 class Metrics:
     """How well decisions are predicted.
 
-    loss: cross-entropy, unweighted, nats (None for predictors without probabilities).  accuracy: over all decisions.
-    change_accuracy: over those that differ from the one before (None where there are none).  recall: per action, None
-    for actions that do not occur.
+    loss: cross-entropy, unweighted, nats (None for predictors without probabilities).
+    accuracy: over all decisions.
+    change_accuracy: over those that differ from the one before (None where there are none).
+    recall: per action, None for actions that do not occur.
     """
 
     loss: float | None

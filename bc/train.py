@@ -8,8 +8,9 @@ accuracy on *changes* of the action and the success in closed loop.
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import ConfigError, UserError
+from nppsim.files import table
 
 _EVALUATION_BATCH = 1024
 _BASELINES = ("repeat_previous", "majority")
@@ -58,8 +60,10 @@ class BCConfig:
 class BCResult:
     """What pretraining did; ``as_dict`` for the results file.
 
-    best_epoch: 1-based; its weights are in the policy now.  training, validation: of those weights.  baselines: the
-    trivial predictors on the validation part.  history: per epoch, the scalars written to TensorBoard.
+    best_epoch: 1-based; its weights are in the policy now.
+    training, validation: metrics of those weights.
+    baselines: the trivial predictors on the validation part.
+    history: per epoch, the scalars written to TensorBoard.
     closed_loop: what ``simulate_closed_loop`` returned, or None.
     """
 
@@ -82,89 +86,87 @@ class BCResult:
 
     def table(self) -> str:
         """Validation figures beside the trivial predictors, for printing."""
-        rows = {"policy": self.validation, **self.baselines}
-        lines = [f"{'validation':<16}{'loss':>8}{'accuracy':>10}{'on changes':>12}  recall per action"]
-        for name, metrics in rows.items():
+        header = ("validation", "loss", "accuracy", "on changes", "recall per action")
+        rows = []
+        for name, metrics in {"policy": self.validation, **self.baselines}.items():
             by_action = zip(ACTION_NAMES, metrics.recall, strict=True)
             recall = " ".join(f"{action} {_text(share, '.2f')}" for action, share in by_action)
             accuracy, changes = _text(metrics.accuracy, ".1%"), _text(metrics.change_accuracy, ".1%")
-            lines.append(f"{name:<16}{_text(metrics.loss, '.3f'):>8}{accuracy:>10}{changes:>12}  {recall}")
-        for name, value in (self.closed_loop or {}).items():
-            lines.append(f"closed loop, {name}: {value:.3g}")
-        return "\n".join(lines)
+            rows.append((name, _text(metrics.loss, ".3f"), accuracy, changes, recall))
+        closed_loop = [f"closed loop, {name}: {value:.3g}" for name, value in (self.closed_loop or {}).items()]
+        return "\n".join([table(header, rows, align="lrrrl"), *closed_loop])
+
+
+class Policy(Protocol):
+    """What pretraining needs of a policy: a torch module with ``logits_and_values``."""
+
+    training: bool
+
+    def logits_and_values(self, observations: dict[str, torch.Tensor], /) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits float[B, 6] and values float[B] of a batch of raw observations."""
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """As in torch."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """As in torch."""
+
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> object:
+        """As in torch."""
+
+    def train(self, mode: bool = True) -> object:
+        """As in torch."""
+
+    def eval(self) -> object:
+        """As in torch."""
+
+
+class ScalarWriter(Protocol):
+    """TensorBoard's ``SummaryWriter``, as far as it is used here."""
+
+    def add_scalar(self, tag: str, value: float, step: int, /) -> object:
+        """Write one point of a curve."""
 
 
 def pretrain(
-    policy,
+    policy: Policy,
     dataset: BCDataset,
     config: BCConfig,
-    writer=None,
-    device="cpu",
-    simulate_closed_loop: Callable[[object], Mapping[str, float]] | None = None,
+    writer: ScalarWriter | None = None,
+    device: str | torch.device = "cpu",
+    simulate_closed_loop: Callable[[Any], Mapping[str, float]] | None = None,
     *,
-    on_improvement: Callable[[object, int], None] | None = None,
+    on_improvement: Callable[[Any, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
     """Fit ``policy`` to the training part of ``dataset`` and leave it with the weights of the best validation loss.
 
-    policy: a module on ``device`` with ``logits_and_values(observations) -> (float[B, 6], float[B])``, its normaliser
-    and precision set already.  writer: has ``add_scalar(tag, value, step)``; tags ``bc/...``, step = epoch.
+    policy: on ``device``, its normaliser and precision set already.
+    writer: gets tags ``bc/...``, step = epoch.
     simulate_closed_loop: called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.
     on_improvement: called with policy and epoch whenever the validation loss is the best so far; save a checkpoint
-    there, and an interruption loses nothing.  log: receives plain lines where there is no terminal for a progress bar.
+        there, and an interruption loses nothing.
+    log: receives plain lines where there is no terminal for a progress bar.
     Weights learn only through the logits: what serves the values alone stays as it is.
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
     start = time.monotonic()
-    training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
-    weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
-    optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
-    updates = config.epochs * math.ceil(len(training) / config.batch_size)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    order = np.random.default_rng(config.seed)
-    baselines = trivial_baselines(dataset, validation)
+    job = _job(policy, dataset, config, device)
+    baselines = trivial_baselines(dataset, job.validation)
     _write_constants(writer, dataset, baselines)
-
-    best_loss, best_epoch, best_weights, history = math.inf, 0, None, []
-    bar = tqdm(range(1, config.epochs + 1), desc="imitation", unit="epoch", disable=not sys.stderr.isatty())
-    for epoch in bar:
-        policy.train()
-        scalars = {"learning_rate": schedule.get_last_lr()[0]}
-        rows = order.permutation(training)
-        scalars |= _train_epoch(policy, dataset, device, rows, weights, optimizer, schedule, config, epoch)
-        metrics = evaluate(policy, dataset, validation)
-        if not math.isfinite(metrics.loss):
-            raise TrainingError(f"validation loss is {metrics.loss} after epoch {epoch}; {_NOT_FINITE}")
-        scalars |= _scalars(metrics)
-        history.append(scalars)
-        _write(writer, scalars, epoch)
-        if metrics.loss < best_loss:
-            best_loss, best_epoch = metrics.loss, epoch
-            best_weights = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-            if on_improvement:
-                on_improvement(policy, epoch)
-        line = f"loss {scalars['train_loss']:.3f}, validation {metrics.loss:.3f}, accuracy {metrics.accuracy:.1%}"
-        bar.set_postfix_str(line)
-        if bar.disable and (epoch == 1 or epoch % max(1, config.epochs // 10) == 0):
-            log(f"imitation, epoch {epoch} of {config.epochs}: {line}")
-        if epoch - best_epoch >= config.patience:
-            break
-    bar.close()
-
-    policy.load_state_dict(best_weights, strict=True)
+    best, history = _fit(job, writer, on_improvement, log)
+    policy.load_state_dict(best.weights, strict=True)
     closed_loop = dict(simulate_closed_loop(policy)) if simulate_closed_loop else None
-    _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best_epoch)
+    _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best.epoch)
     return BCResult(
-        epochs_run=epoch,
-        best_epoch=best_epoch,
-        stopped_early=epoch < config.epochs,
-        training=evaluate(policy, dataset, training),
-        validation=evaluate(policy, dataset, validation),
+        epochs_run=len(history),
+        best_epoch=best.epoch,
+        stopped_early=len(history) < config.epochs,
+        training=evaluate(policy, dataset, job.training),
+        validation=evaluate(policy, dataset, job.validation),
         baselines=baselines,
-        training_decisions=len(training),
-        validation_decisions=len(validation),
+        training_decisions=len(job.training),
+        validation_decisions=len(job.validation),
         action_histogram=tuple(dataset.action_histogram().tolist()),
         history=tuple(history),
         closed_loop=closed_loop,
@@ -172,7 +174,79 @@ def pretrain(
     )
 
 
-def evaluate(policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What an epoch needs.
+
+    training, validation: rows of the dataset.
+    weights: float[6], of the actions in the loss.
+    """
+
+    policy: Policy
+    dataset: BCDataset
+    config: BCConfig
+    device: str | torch.device
+    training: np.ndarray
+    validation: np.ndarray
+    weights: torch.Tensor
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+
+
+def _job(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device) -> _Job:
+    training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
+    weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
+    updates = config.epochs * math.ceil(len(training) / config.batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    return _Job(policy, dataset, config, device, training, validation, weights, optimizer, schedule)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The epoch of the best validation loss so far, and its weights."""
+
+    epoch: int
+    loss: float
+    weights: dict[str, torch.Tensor]
+
+
+def _fit(
+    job: _Job,
+    writer: ScalarWriter | None,
+    on_improvement: Callable[[Any, int], None] | None,
+    log: Callable[[str], None],
+) -> tuple[_Best, list[dict[str, float]]]:
+    """Train until the epochs are over, or the patience is; the best epoch, and the scalars of each."""
+    epochs, order = job.config.epochs, np.random.default_rng(job.config.seed)
+    best, history = _Best(0, math.inf, {}), []
+    with tqdm(range(1, epochs + 1), desc="imitation", unit="epoch", disable=not sys.stderr.isatty()) as bar:
+        for epoch in bar:
+            scalars = _train_epoch(job, order.permutation(job.training), epoch)
+            metrics = evaluate(job.policy, job.dataset, job.validation)
+            loss = metrics.loss
+            if loss is None or not math.isfinite(loss):
+                raise TrainingError(f"validation loss is {loss} after epoch {epoch}; {_NOT_FINITE}")
+            scalars |= _scalars(metrics)
+            history.append(scalars)
+            _write(writer, scalars, epoch)
+            if loss < best.loss:
+                weights = {name: value.detach().clone() for name, value in job.policy.state_dict().items()}
+                best = _Best(epoch, loss, weights)
+                if on_improvement:
+                    on_improvement(job.policy, epoch)
+            line = f"loss {scalars['train_loss']:.3f}, validation {loss:.3f}, accuracy {metrics.accuracy:.1%}"
+            bar.set_postfix_str(line)
+            if bar.disable and (epoch == 1 or epoch % max(1, epochs // 10) == 0):
+                log(f"imitation, epoch {epoch} of {epochs}: {line}")
+            if epoch - best.epoch >= job.config.patience:
+                break
+    return best, history
+
+
+def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     """Metrics of ``policy`` on the given rows of ``dataset``; the policy is in evaluation mode meanwhile."""
     device, was_training = next(policy.parameters()).device, policy.training
     policy.eval()
@@ -196,38 +270,47 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
     return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
 
 
-def _logits(policy, dataset, rows, device):
+def _logits(
+    policy: Policy, dataset: BCDataset, rows: np.ndarray, device: str | torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits, float32[B, 6], and actions, int64[B], of some rows."""
     observations = {key: torch.from_numpy(values).to(device) for key, values in dataset.observe(rows).items()}
     logits, _ = policy.logits_and_values(observations)
     return logits.float(), torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
 
 
-def _train_epoch(policy, dataset, device, rows, weights, optimizer, schedule, config, epoch) -> dict[str, float]:
+def _train_epoch(job: _Job, rows: np.ndarray, epoch: int) -> dict[str, float]:
     """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
+    scalars = {"learning_rate": float(job.schedule.get_last_lr()[0])}
+    job.policy.train()
     total, right = 0.0, 0
-    for start in range(0, len(rows), config.batch_size):
-        part = rows[start : start + config.batch_size]
-        logits, actions = _logits(policy, dataset, part, device)
+    for start in range(0, len(rows), job.config.batch_size):
+        part = rows[start : start + job.config.batch_size]
+        logits, actions = _logits(job.policy, job.dataset, part, job.device)
         # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
-        losses = torch.nn.functional.cross_entropy(logits, actions, weight=weights, reduction="none")
+        losses = torch.nn.functional.cross_entropy(logits, actions, weight=job.weights, reduction="none")
         loss = losses.mean()
         if not torch.isfinite(loss):
-            batch = start // config.batch_size + 1
+            batch = start // job.config.batch_size + 1
             raise TrainingError(f"imitation loss is {loss.item()} in epoch {epoch}, batch {batch}; {_NOT_FINITE}")
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), config.max_grad_norm)
-        if not (norm > 0 and torch.isfinite(norm)):
-            raise TrainingError(
-                f"imitation gradient has norm {norm.item()} in epoch {epoch}; the policy's logits do not depend on its "
-                "parameters, or the values overflow: check that nothing is frozen and the statistics fit the data"
-            )
-        optimizer.step()
-        schedule.step()
+        _step(job, loss, epoch)
         total += loss.item() * len(part)
         right += int((logits.argmax(dim=1) == actions).sum())
-    return {"train_loss": total / len(rows), "train_accuracy": right / len(rows)}
+    return scalars | {"train_loss": total / len(rows), "train_accuracy": right / len(rows)}
+
+
+def _step(job: _Job, loss: torch.Tensor, epoch: int) -> None:
+    """One step of gradient descent; TrainingError if there is no gradient."""
+    job.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(job.policy.parameters(), job.config.max_grad_norm)
+    if not (norm > 0 and torch.isfinite(norm)):
+        raise TrainingError(
+            f"imitation gradient has norm {norm.item()} in epoch {epoch}; the policy's logits do not depend on its "
+            "parameters, or the values overflow: check that nothing is frozen and the statistics fit the data"
+        )
+    job.optimizer.step()
+    job.schedule.step()
 
 
 def _scalars(metrics: Metrics) -> dict[str, float]:
@@ -240,7 +323,7 @@ def _scalars(metrics: Metrics) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _write_constants(writer, dataset, baselines):
+def _write_constants(writer: ScalarWriter | None, dataset: BCDataset, baselines: Mapping[str, Metrics]) -> None:
     shares = dataset.action_histogram() / len(dataset)
     scalars = {f"actions/{name}": float(share) for name, share in zip(ACTION_NAMES, shares, strict=True)}
     for name, metrics in baselines.items():
@@ -248,11 +331,11 @@ def _write_constants(writer, dataset, baselines):
     _write(writer, scalars, 0)
 
 
-def _write(writer, scalars, step):
+def _write(writer: ScalarWriter | None, scalars: Mapping[str, float], step: int) -> None:
     if writer is not None:
         for name, value in scalars.items():
             writer.add_scalar(f"bc/{name}", value, step)
 
 
-def _text(value, form):
+def _text(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
