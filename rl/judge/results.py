@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import TypedDict
 
 import numpy as np
 
 from nppsim.errors import UserError
+from nppsim.files import table
 from nppsim.levels.level import Level
 
 OUTCOMES = ("won", "died", "timeout")
@@ -24,7 +26,25 @@ _Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 _STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
 _TOP_KEYS = ("architectures", "config", "machine", "versions")
 
-Stats = dict[str, object]  # one category: the keys of _STATS_KEYS and more
+
+class Stats(TypedDict):
+    """What is counted of one category's episodes.
+
+    success: share of wins, 0 to 1; ci95: Wilson's interval of it, two numbers.
+    median_frames: of the episodes won, None if there are none.
+    mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
+    """
+
+    episodes: int
+    wins: int
+    success: float
+    ci95: list[float]
+    median_frames: float | None
+    deaths: int
+    timeouts: int
+    mean_return: float | None
+    mean_decisions: float | None
+    mean_gold: float | None
 
 
 class ResultsError(UserError, ValueError):
@@ -81,7 +101,7 @@ def wilson(wins: int, episodes: int) -> tuple[float, float]:
 def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     """Statistics per category, in order of first appearance, and over all episodes ("all", last).
 
-    median_frames: of the episodes won, None if there are none.  mean_*: of all episodes.
+    Raises ResultsError for a category called "all".
     """
     groups: dict[str, list[EpisodeRecord]] = {}
     for episode in episodes:
@@ -95,7 +115,7 @@ def _count(episodes: list[EpisodeRecord]) -> Stats:
     won = [e.frames for e in episodes if e.outcome == "won"]
     count = len(episodes)
 
-    def mean(values):
+    def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if count else None
 
     return {
@@ -127,16 +147,13 @@ def categories(methods: Mapping[str, Mapping[str, Stats] | None]) -> list[str]:
 
 
 def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
-    """Plain text: a row per category, a column per method (name -> ``aggregate``'s answer; None: not run)."""
-    rows = [["category", "episodes", *methods]]
+    """A row per category, a column per method (name -> ``aggregate``'s answer; None: not run)."""
+    rows = []
     for category in categories(methods):
         cells = [(stats or {}).get(category) for stats in methods.values()]
         counts = sorted({int(cell["episodes"]) for cell in cells if cell})
         rows.append([category, "/".join(map(str, counts)) or "-", *map(format_cell, cells)])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    rule = "-" * max(map(len, lines))
-    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1], "success with Wilson's 95 % interval, in percent"])
+    return f"{table(['category', 'episodes', *methods], rows)}\nsuccess with Wilson's 95 % interval, in percent"
 
 
 def load_results(path: str | os.PathLike) -> dict:

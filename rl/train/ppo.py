@@ -33,7 +33,7 @@ from rl.train.losses import Losses, LossSettings, Samples, losses, measured, nor
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
-PHASES = ("environment", "inference", "update", "rest")
+PHASES = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 

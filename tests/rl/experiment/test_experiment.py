@@ -15,7 +15,7 @@ from nppsim.generate import generate
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
 from rl.config import resolve
-from rl.experiment.run import load_data
+from rl.experiment.data import load_data
 from rl.judge.results import load_results
 from rl.policy import checkpoint
 

@@ -1,0 +1,276 @@
+"""One training: imitation where it is wished for, PPO, evaluation and films; ``train_one`` is the table of contents."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from stable_baselines3.common.logger import CSVOutputFormat, Logger, TensorBoardOutputFormat
+from torch.utils.tensorboard import SummaryWriter
+
+import hardware
+from bc import train as imitation
+from bc.dataset import BCDataset
+from bc.train import BCResult
+from nppsim.actions import NUM_ACTIONS
+from nppsim.batch import BatchSimulator
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import ExperimentConfig, PPOConfig
+from rl.curriculum import make_sampler
+from rl.experiment.data import Data, Log, Suites, load_demonstrations
+from rl.experiment.record import RunRecord
+from rl.judge.evaluation import Policy, RandomPolicy
+from rl.judge.results import EpisodeRecord, Stats, aggregate
+from rl.judge.video import Film, record_evaluation
+from rl.policy import checkpoint
+from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.train.monitor import TrainingMonitor
+from rl.train.ppo import PHASES, BatchPPO
+from rl.train.probe import UpdateProbe
+from rl.train.vec_env import BatchVecEnv
+from rl.upload import Uploader
+
+RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
+PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the cloned one
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training and all that it needs.
+
+    config, data, suites, machine, uploader, log: the same in all jobs of an experiment.
+    architecture: of the network.
+    pretrained: whether imitation comes before PPO.
+    seed: of everything random.
+    label: the architecture, with the condition where the experiment has several.
+    title: the same, with the seed where there are several.
+    root, folder: of the experiment, and of this job inside it.
+    """
+
+    config: ExperimentConfig
+    data: Data
+    suites: Suites
+    machine: hardware.Machine
+    uploader: Uploader | None
+    log: Log
+    architecture: Architecture
+    pretrained: bool
+    seed: int
+    label: str
+    title: str
+    root: Path
+    folder: Path
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        """Keys that the network reads."""
+        return self.architecture.observations
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A policy that imitates, how it was made, and observations to compare others with it on."""
+
+    policy: NppPolicy
+    statistics: ObservationStatistics
+    result: BCResult
+    probe: dict[str, np.ndarray]
+
+
+def make_jobs(
+    config: ExperimentConfig, data: Data, machine: hardware.Machine, root: Path, uploader: Uploader | None, log: Log
+) -> Iterator[Job]:
+    """The jobs of an experiment: every architecture, under every condition, from every seed."""
+    suites = Suites(config, data.test)
+    for name in config.architectures:
+        for condition in config.conditions:
+            several = len(config.conditions) > 1
+            label = f"{name}, {condition}" if several else name
+            place = root / name / condition if several else root / name
+            for seed in config.seeds:
+                yield Job(
+                    config=config,
+                    data=data,
+                    suites=suites,
+                    machine=machine,
+                    uploader=uploader,
+                    log=log,
+                    architecture=get_architecture(name),
+                    pretrained=condition == "with_pretrain",
+                    seed=seed,
+                    label=label,
+                    title=f"{label}, seed {seed}" if len(config.seeds) > 1 else label,
+                    root=root,
+                    folder=place / f"seed_{seed}" if len(config.seeds) > 1 else place,
+                )
+
+
+def train_one(job: Job) -> RunRecord:
+    """Do the job; what came of it."""
+    begin = time.monotonic()
+    job.folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(job.seed)
+    plan = make_plan(job)
+    settings = job.config.ppo.settled(plan, pretrained=job.pretrained)
+    env = make_env(job, settings, plan)
+    by_chance = evaluate(job, RandomPolicy())
+    clone = imitate(job, plan) if job.pretrained else None
+    cloned = evaluate(job, clone.policy) if clone else []
+    statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
+    ppo = BatchPPO(env, job.architecture.name, settings, plan, statistics=statistics, seed=job.seed, device=plan.device)
+    moved = hand_over(job, clone, ppo) if clone else None
+    events = fine_tune(job, ppo)
+    trained = evaluate(job, ppo.policy)
+    films = make_films(job, trained)
+    results = {"random": success(by_chance), "bc": success(cloned), "ppo": success(trained)}
+    return RunRecord(
+        job.label,
+        job.title,
+        job.seed,
+        job.folder,
+        results,
+        cloning=clone.result if clone else None,
+        transfer=moved,
+        speed=speed_of(ppo),
+        plan=plan,
+        films=films,
+        events=events,
+        wall_time_s=time.monotonic() - begin,
+    )
+
+
+def make_plan(job: Job) -> hardware.Plan:
+    """Sizes for this machine, from a measured update; torch has the plan's threads from now on."""
+    wishes = job.config.hardware.wishes(job.config.ppo.total_timesteps)
+    first = hardware.plan(job.observations, wishes, machine=job.machine)  # the device and precision to measure on
+    probe = UpdateProbe(job.architecture.name, first.device, first.precision)
+    on_cpu = torch.device(first.device).type == "cpu"
+    plan = hardware.plan(
+        job.observations,
+        wishes,
+        machine=job.machine,
+        probe=probe.peak_bytes,
+        thread_probe=probe.seconds if on_cpu else None,
+    )
+    condition = "with imitation" if job.pretrained else "without imitation"
+    job.log(f"\n{job.architecture.name}, {condition}, seed {job.seed}\n{plan}")
+    torch.set_num_threads(plan.torch_threads)
+    return plan
+
+
+def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
+    """The training levels as environments, drawn by the curriculum."""
+    sim = BatchSimulator(
+        job.data.bank,
+        plan.num_envs,
+        frame_skip=job.config.frame_skip,
+        observations=job.observations,
+        reward=job.config.reward_preset,
+        gamma=settings.gamma,
+        threads=plan.simulator_threads,
+    )
+    return BatchVecEnv(sim, make_sampler(job.data.train_categories, job.config.curriculum, job.seed))
+
+
+def evaluate(job: Job, policy: Policy) -> list[EpisodeRecord]:
+    """The final evaluation's episodes; none where it is to be skipped."""
+    evaluation = job.config.evaluation
+    if evaluation.skip_final_eval:
+        return []
+    return job.suites.final(job.observations).run(policy, deterministic=evaluation.deterministic)
+
+
+def success(episodes: list[EpisodeRecord]) -> dict[str, Stats] | None:
+    """Statistics per category; None where nothing was played."""
+    return aggregate(episodes) if episodes else None
+
+
+def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
+    """Means and spreads of what random actions meet on the training levels."""
+    sim, rng = env.sim, np.random.default_rng(seed)
+    statistics = ObservationStatistics(sim.keys)
+    env.reset()
+    for _ in range(-(-RANDOM_PLAY_DECISIONS // sim.num_envs)):
+        sim.step(rng.integers(0, NUM_ACTIONS, sim.num_envs))
+        sim.next_level[sim.finished] = env.sampler.draw(len(sim.finished))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    return statistics
+
+
+def imitate(job: Job, plan: hardware.Plan) -> Clone:
+    """Behavioural cloning; the demonstrations' memory is free again when this returns."""
+    dataset = load_demonstrations(job.config, job.data.test, job.observations, job.seed, job.log)
+    statistics = dataset.statistics()
+    policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
+    result = clone_behaviour(job, policy, dataset)
+    job.log(result.table())
+    return Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
+
+
+def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset) -> BCResult:
+    """Fit the policy to the demonstrations; the best weights so far are always on disk as ``bc_best.pt``."""
+    settings = replace(job.config.bc, seed=job.seed)
+
+    def save(_: object, epoch: int) -> None:
+        checkpoint.save(
+            job.folder / "pretrain" / "bc_best.pt",
+            policy,
+            frame_skip=job.config.frame_skip,
+            config={"bc": asdict(job.config.bc), "epoch": epoch},
+        )
+
+    with SummaryWriter(str(job.folder / "tensorboard")) as writer:
+        return imitation.pretrain(policy, dataset, settings, writer, policy.device, on_improvement=save, log=job.log)
+
+
+def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
+    """Give PPO the clone's weights, prove that it acts alike, and tie it to the clone for a while."""
+    moved = transfer(clone.policy.state_dict(), ppo.policy)
+    agreement = check_same_policy(clone.policy, ppo.policy, clone.probe)
+    count = len(next(iter(clone.probe.values())))
+    job.log(f"{moved}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
+    ppo.anchor_to(clone.policy)
+    return moved
+
+
+def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
+    """PPO until its end, with checkpoints; returns what happened, in words and numbers.
+
+    Raises KeyboardInterrupt, which names the checkpoint to go on from, once that is written.
+    """
+    board, table = str(job.folder / "tensorboard"), str(job.folder / "progress.csv")
+    ppo.set_logger(Logger(str(job.folder), [TensorBoardOutputFormat(board), CSVOutputFormat(table)]))
+    periodic = job.suites.periodic(job.observations)
+    monitor = TrainingMonitor(job.config, job.root, job.folder, periodic, job.uploader, job.log)
+    resumed = job.config.resume_from is not None
+    if resumed:
+        monitor.resume(ppo)
+    try:
+        ppo.learn(job.config.ppo.total_timesteps, callback=monitor, reset_num_timesteps=not resumed)
+    except KeyboardInterrupt:
+        path = monitor.save(ppo, "interrupted")
+        raise KeyboardInterrupt(f"checkpoint: {path}; go on with --resume-from {job.root}") from None
+    ppo.logger.close()
+    monitor.save(ppo, "final")
+    ppo.save_plain(job.folder / "final_model.zip")
+    return monitor.events + ppo.sampler.events
+
+
+def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
+    """Films of the evaluation, where they are wished for."""
+    video = job.config.video
+    if not video.record_eval_videos:
+        return []
+    return record_evaluation(episodes, job.folder, video.max_videos_per_category, video.video_fps)
+
+
+def speed_of(ppo: BatchPPO) -> dict:
+    """Decisions per second of rollouts and updates, and the share of each phase in that time."""
+    seconds = max(ppo.seconds, 1e-9)
+    share = {phase: ppo.speed[phase] / seconds for phase in PHASES}
+    rest = max(0.0, 1.0 - sum(share.values()))
+    return {"decisions_per_s": ppo.decisions_played / seconds, "share": share | {"rest": rest}}
