@@ -74,29 +74,32 @@ def save(
     broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
     if broken:
         raise CheckpointError(f"{path}: not written, the weights are not finite: {', '.join(broken)}")
-    _write(
-        path,
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "architecture": policy.architecture,
-            "observations": list(policy.observations),
-            "layout": layout.fingerprint(policy.observations),
-            "frame_skip": int(frame_skip),
-            "precision": policy.precision,
-            "policy": dict(weights),
-            "statistics": _encode(statistics.to_dict(), path, "statistics"),
-            "training": _encode(training, path, "training"),
-            "config": _encode({} if config is None else config, path, "config"),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": str(torch.__version__),
-                "numpy": np.__version__,
-                "stable_baselines3": stable_baselines3.__version__,
-            },
-        },
-    )
+    data = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "architecture": policy.architecture,
+        "observations": list(policy.observations),
+        "layout": layout.fingerprint(policy.observations),
+        "frame_skip": int(frame_skip),
+        "precision": policy.precision,
+        "policy": dict(weights),
+        "statistics": _encode(statistics.to_dict(), path, "statistics"),
+        "training": _encode(training, path, "training"),
+        "config": _encode(config or {}, path, "config"),
+        "versions": _versions(),
+    }
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        torch.save(data, file)
     return path
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "stable_baselines3": stable_baselines3.__version__,
+    }
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
@@ -108,6 +111,18 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     """
     path = Path(path)
     data = _read(path)
+    _check_fits(data, path)
+    try:
+        data["statistics"] = ObservationStatistics.from_dict(_decode(data["statistics"]))
+    except StatisticsError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    data["training"] = _decode(data["training"])
+    data["config"] = _decode(data["config"])
+    return data
+
+
+def _check_fits(data: Mapping[str, Any], path: Path) -> None:
+    """CheckpointError unless this version of the project can use a checkpoint: format, fields, architecture, layout."""
     version = data.get("format_version")
     if version != FORMAT_VERSION:
         raise CheckpointError(
@@ -127,13 +142,6 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
             f"{architecture.name} now reads {architecture.fingerprint} ({', '.join(architecture.observations)}): "
             f"use the version of the project that wrote it, or train again"
         )
-    try:
-        data["statistics"] = ObservationStatistics.from_dict(_decode(data["statistics"]))
-    except StatisticsError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    data["training"] = _decode(data["training"])
-    data["config"] = _decode(data["config"])
-    return data
 
 
 def load_policy(
@@ -145,7 +153,7 @@ def load_policy(
     CheckpointError: as in ``load``, and weights that do not fit the architecture or its statistics.
     """
     data = load(path)
-    # initial weights are overwritten at once: the caller's random generator shall not notice that they were drawn
+    # initial weights are overwritten at once; drawing them must not disturb the caller's random generator
     with torch.random.fork_rng(devices=[]):
         policy = build_policy(data["architecture"], precision=precision or data["precision"])
     try:
@@ -162,12 +170,8 @@ def load_policy(
     return policy.to(device), data
 
 
-def _write(path, data):
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(data, file)
-
-
-def _read(path):
+def _read(path: Path) -> dict[str, Any]:
+    """A file of this project; CheckpointError if it is missing, damaged or something else."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint: check the path")
     if not zipfile.is_zipfile(path):
@@ -194,7 +198,7 @@ def _read(path):
     return data
 
 
-def _encode(value, path, place):
+def _encode(value: Any, path: Path, place: str) -> Any:
     """Plain data for torch.load(weights_only=True): numpy arrays become tensors of bytes."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
@@ -212,7 +216,8 @@ def _encode(value, path, place):
     raise CheckpointError(f"{path}: {place} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
 
 
-def _decode(value):
+def _decode(value: Any) -> Any:
+    """What ``_encode`` was given."""
     if isinstance(value, dict):
         if _NDARRAY in value:
             dtype = np.lib.format.descr_to_dtype(value["dtype"])

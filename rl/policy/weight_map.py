@@ -5,6 +5,7 @@ tensor must be used exactly once or be listed in ``skipped``, every target tenso
 ``fresh``, and the values are compared after copying.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from torch import nn
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 
+State = Mapping[str, torch.Tensor]  # a state dict
 MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the same action
 
 
@@ -47,7 +49,7 @@ class TransferReport:
 
 
 def transfer(
-    source_state: Mapping[str, torch.Tensor],
+    source_state: State,
     target_module: nn.Module,
     *,
     mapping: Mapping[str, str] | None = None,
@@ -63,55 +65,110 @@ def transfer(
         the arguments that does not exist.
     """
     target_state = target_module.state_dict()
-    problems: list[str] = []
-    fresh_names = _expand("fresh", fresh, target_state, problems)
-    skipped_names = _expand("skipped", skipped, source_state, problems)
+    fresh_names, skipped_names = _expand(fresh, target_state), _expand(skipped, source_state)
     if mapping is None:
         mapping = {name: name for name in source_state if name not in skipped_names}
-
-    _list(problems, "mapped, but not in the source", [name for name in mapping if name not in source_state])
-    _list(problems, "mapped and skipped", [name for name in mapping if name in skipped_names])
-    unused = [name for name in source_state if name not in mapping and name not in skipped_names]
-    _list(problems, "in the source, but neither mapped nor skipped", unused)
-
-    targets = list(mapping.values())
-    _list(problems, "not in the target", [name for name in targets if name not in target_state])
-    _list(problems, "filled twice", sorted({name for name in targets if targets.count(name) > 1}))
-    _list(problems, "filled and fresh", [name for name in targets if name in fresh_names])
-    unfilled = [name for name in target_state if name not in set(targets) | fresh_names]
-    _list(problems, "in the target, but neither filled nor fresh", unfilled)
-
-    for source, target in mapping.items():
-        if source in source_state and target in target_state:
-            have, want = source_state[source], target_state[target]
-            if have.shape != want.shape or have.dtype != want.dtype:
-                problems.append(
-                    f"{source} -> {target}: {tuple(have.shape)} {have.dtype} does not fit "
-                    f"{tuple(want.shape)} {want.dtype}"
-                )
-            elif not torch.isfinite(have).all():
-                problems.append(f"{source}: values are not finite")
+    problems = [
+        *_unknown("fresh", fresh, target_state),
+        *_unknown("skipped", skipped, source_state),
+        *_source_problems(source_state, mapping, skipped_names),
+        *_target_problems(target_state, mapping, fresh_names),
+        *_tensor_problems(source_state, target_state, mapping),
+    ]
     if problems:
         raise WeightTransferError(
             "weights not transferred, the target is unchanged:\n  " + "\n  ".join(problems) + "\nGive the network and "
             "weights of one architecture, or name what is meant to differ in mapping, skipped or fresh."
         )
-
-    # load_state_dict and not copy_: modules may check what they load, as the normaliser does with its fingerprint
-    target_module.load_state_dict(target_state | {target: source_state[source] for source, target in mapping.items()})
-    copied = target_module.state_dict()
-    different = [t for s, t in mapping.items() if not torch.equal(copied[t].cpu(), source_state[s].cpu())]
-    if different:
-        raise WeightTransferError(f"values differ after copying: {', '.join(different)}")
+    _copy(source_state, target_module, mapping)
     return TransferReport(
         source=len(source_state),
         used=len(mapping),
         target=len(target_state),
-        filled=len(targets),
+        filled=len(mapping),
         values=sum(source_state[name].numel() for name in mapping),
         skipped=tuple(sorted(skipped_names)),
         fresh=tuple(sorted(fresh_names)),
     )
+
+
+def _patterns(argument: str | Iterable[str]) -> tuple[str, ...]:
+    return (argument,) if isinstance(argument, str) else tuple(argument)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name == pattern or (pattern.endswith(".") and name.startswith(pattern))
+
+
+def _expand(patterns: str | Iterable[str], state: State) -> set[str]:
+    """Names in the state dict that fit a pattern."""
+    return {name for name in state for pattern in _patterns(patterns) if _fits(name, pattern)}
+
+
+def _unknown(argument: str, patterns: str | Iterable[str], state: State) -> list[str]:
+    return [
+        f"{argument} names {pattern!r}, which does not exist"
+        for pattern in _patterns(patterns)
+        if not any(_fits(name, pattern) for name in state)
+    ]
+
+
+def _listed(found: Mapping[str, Iterable[str]]) -> list[str]:
+    """ "what is wrong: a, b" for each kind of mistake that has names."""
+    return [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
+
+
+def _source_problems(source: State, mapping: Mapping[str, str], skipped: set[str]) -> list[str]:
+    """What keeps source tensors from being used exactly once, or skipped."""
+    return _listed(
+        {
+            "mapped, but not in the source": [name for name in mapping if name not in source],
+            "mapped and skipped": [name for name in mapping if name in skipped],
+            "in the source, but neither mapped nor skipped": [
+                name for name in source if name not in mapping and name not in skipped
+            ],
+        }
+    )
+
+
+def _target_problems(target: State, mapping: Mapping[str, str], fresh: set[str]) -> list[str]:
+    """What keeps target tensors from being filled exactly once, or fresh."""
+    filled = Counter(mapping.values())
+    return _listed(
+        {
+            "not in the target": [name for name in filled if name not in target],
+            "filled twice": sorted(name for name, times in filled.items() if times > 1),
+            "filled and fresh": [name for name in filled if name in fresh],
+            "in the target, but neither filled nor fresh": [
+                name for name in target if name not in filled and name not in fresh
+            ],
+        }
+    )
+
+
+def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -> list[str]:
+    """Pairs of tensors that do not fit each other, and values that are not finite."""
+    problems = []
+    for here, there in mapping.items():
+        if here in source and there in target:
+            have, want = source[here], target[there]
+            if have.shape != want.shape or have.dtype != want.dtype:
+                problems.append(
+                    f"{here} -> {there}: {tuple(have.shape)} {have.dtype} does not fit {tuple(want.shape)} {want.dtype}"
+                )
+            elif not torch.isfinite(have).all():
+                problems.append(f"{here}: values are not finite")
+    return problems
+
+
+def _copy(source: State, target: nn.Module, mapping: Mapping[str, str]) -> None:
+    """Copy, and compare what has arrived."""
+    # load_state_dict and not copy_: modules may check what they load, as the normaliser does with its fingerprint
+    target.load_state_dict(target.state_dict() | {there: source[here] for here, there in mapping.items()})
+    copied = target.state_dict()
+    different = [t for s, t in mapping.items() if not torch.equal(copied[t].cpu(), source[s].cpu())]
+    if different:
+        raise WeightTransferError(f"values differ after copying: {', '.join(different)}")
 
 
 def check_same_policy(
@@ -131,17 +188,8 @@ def check_same_policy(
     """
     if source.architecture != target.architecture:
         raise WeightTransferError(f"architectures differ: {source.architecture} and {target.architecture}")
-    outputs = []
-    for policy in (source, target):
-        before = policy.precision
-        policy.precision = "float32"
-        try:
-            with torch.no_grad():
-                tensors = policy.to_tensors(obs)
-                outputs.append((policy.features(tensors).cpu(), policy.logits_and_values(tensors)[0].cpu()))
-        finally:
-            policy.precision = before
-    for name, have, want in zip(("features", "logits"), outputs[1], outputs[0], strict=True):
+    wanted, found = (_in_float32(policy, obs) for policy in (source, target))
+    for name, want, have in zip(("features", "logits"), wanted, found, strict=True):
         if name == "logits" and not heads:
             continue
         largest = float((have - want).abs().max())
@@ -150,7 +198,7 @@ def check_same_policy(
                 f"{name} of the two policies differ by up to {largest:.3g} on the probe batch: the weights or the "
                 f"normaliser's statistics are not the same"
             )
-    agreement = float((outputs[0][1].argmax(1) == outputs[1][1].argmax(1)).float().mean())
+    agreement = float((wanted[1].argmax(1) == found[1].argmax(1)).float().mean())
     if heads and agreement < MIN_AGREEMENT:
         raise WeightTransferError(
             f"only {agreement:.1%} of the actions agree on the probe batch, {MIN_AGREEMENT:.0%} needed"
@@ -158,16 +206,13 @@ def check_same_policy(
     return agreement
 
 
-def _expand(argument, patterns, state, problems):
-    names = set()
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-        found = {name for name in state if name == pattern or (pattern.endswith(".") and name.startswith(pattern))}
-        if not found:
-            problems.append(f"{argument} names {pattern!r}, which does not exist")
-        names |= found
-    return names
-
-
-def _list(problems, what, names):
-    if names:
-        problems.append(f"{what}: {', '.join(names)}")
+@torch.no_grad()
+def _in_float32(policy: NppPolicy, obs: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features and logits, on the CPU."""
+    before = policy.precision
+    policy.precision = "float32"
+    try:
+        tensors = policy.to_tensors(obs)
+        return policy.features(tensors).cpu(), policy.logits_and_values(tensors)[0].cpu()
+    finally:
+        policy.precision = before

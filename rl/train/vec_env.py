@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
-from rl.curriculum import StageCurriculum, UniformSampler
+from rl.curriculum import Sampler
 from rl.judge.evaluation import OUTCOME_NAMES
 from rl.policy.policy import observation_space
 
@@ -34,7 +34,7 @@ class BatchVecEnv(VecEnv):
     Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
     """
 
-    def __init__(self, sim: BatchSimulator, sampler: StageCurriculum | UniformSampler):
+    def __init__(self, sim: BatchSimulator, sampler: Sampler):
         if len(sampler.stage_of) != len(sim.bank):
             raise ValueError(f"the sampler knows {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}")
         self.sim = sim
