@@ -1,6 +1,8 @@
 """Demonstrations: nothing vanishes silently, and what is kept finishes on the grid."""
 
+import importlib
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import h5py
@@ -10,9 +12,12 @@ import pytest
 import bc.demonstrations
 import nppsim
 from bc.__main__ import main
-from bc.dataset import split_by_level
+from bc.analysis import analyse
+from bc.dataset import DatasetConfig, load_or_build, split_by_level, with_bank
 from bc.demonstrations import DemonstrationError, ReplayFile, find_replays, load_demonstrations
+from bc.minari import About, export_minari
 from nppsim.levels.level import mirror
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 
@@ -255,3 +260,67 @@ def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
     assert "re-timed: 0 of 1 recordings off the grid (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing
     assert not load_demonstrations([recording], 1).demonstrations[0].retimed
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often each level is compiled (by level), each file parsed (by name) and anything played ("plays")."""
+    counts = Counter()
+
+    def count(owner, name, key):
+        original = getattr(owner, name)
+
+        def counting(*arguments, **more):
+            counts[key(*arguments)] += 1
+            return original(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(importlib.import_module("nppsim.bank"), "compile_level", lambda of, *_: of)
+    count(importlib.import_module("nppsim.simulate"), "_run", lambda *_: "plays")
+    count(Replay, "from_bytes", lambda data, name: name)
+    return counts
+
+
+def way_of_a_dataset(files, folder, tmp_path):
+    config = DatasetConfig(observations=("state", "player_frame"), mirror=True)
+    dataset = load_or_build(folder, tmp_path / "cache", config, log=lambda text: None)
+    dataset.observe(np.arange(3))  # draws images
+
+
+def way_of_a_report(files, folder, tmp_path):
+    levels = LevelSet.write(tmp_path / "levels", [(level(20), LevelEntry("simple")), (level(50), LevelEntry("simple"))])
+    analyse(files, 4, levels=[levels])
+
+
+def way_of_minari(files, folder, tmp_path):
+    pytest.importorskip("minari")
+    found, bank, _ = with_bank(load_demonstrations(files, 4))
+    about = About("planner", "A. Nyone", "a@example.org", "https://example.org/code")
+    export_minari(found, about, bank=bank)
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+@pytest.mark.parametrize(
+    ("way", "levels", "plays"), [(way_of_a_dataset, 6, 5 + 4), (way_of_a_report, 4, 5), (way_of_minari, 3, 5)]
+)
+def test_a_replay_is_parsed_once_and_a_level_compiled_once_on_the_whole_way(
+    tmp_path, monkeypatch, counted, way, levels, plays
+):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    folder = tmp_path / "replays"
+    folder.mkdir()
+    worlds = [level(20), level(30), level(40)]
+    won = [winning_inputs(world) for world in worlds]
+    Replay(worlds[0], won[0]).save(folder / "on_the_grid.replay")
+    Replay(worlds[1], np.append(0, won[1])).save(folder / "to_be_retimed.replay")
+    with ReplayWriter(folder / "set.h5") as writer:
+        writer.append(Replay(worlds[2], won[2]))
+        writer.append(Replay(worlds[2], np.append([0] * 4, won[2])))
+    counted.clear()
+    way(find_replays(folder), folder, tmp_path)
+    assert counted.pop("plays") == plays  # one each, one more of what was re-timed, and the mirror images
+    compiled = {key: count for key, count in counted.items() if not isinstance(key, str)}
+    assert len(compiled) == levels and set(compiled.values()) == {1}
+    parsed = {key: count for key, count in counted.items() if isinstance(key, str)}
+    assert parsed == {str(folder / "on_the_grid.replay"): 1, str(folder / "to_be_retimed.replay"): 1}
