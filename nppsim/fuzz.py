@@ -7,7 +7,7 @@ an array is found, too.
 
 import faulthandler
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,16 +29,23 @@ DECISIONS = 12  # of play through a BatchSimulator with every observation
 GROUP = 64  # cases played together
 PATIENCE_S = 300  # a group that takes longer hangs
 MAX_RANDOM_BYTES = 4096
+_Case = tuple[int, Level, np.ndarray]  # index, level, inputs uint8[FRAMES]
 KINDS = ("bytes as level", "bytes as replay", "random level", "damaged level", "damaged replay")
 
 
 @dataclass
 class FuzzReport:
-    """cases tried, of which refused (per kind of error and beginning of the message) and played; failures: descriptions."""
+    """What became of the cases.
 
-    tried: Counter = field(default_factory=Counter)  # by kind
-    played: Counter = field(default_factory=Counter)
-    refused: Counter = field(default_factory=Counter)
+    tried, played: number of cases by kind.
+    refused: number of cases by class of error.
+    frames: played, all cases together.
+    failures: a sentence each.
+    """
+
+    tried: Counter[str] = field(default_factory=Counter)
+    played: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
     frames: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -58,7 +65,7 @@ def case(seed: int, index: int) -> tuple[str, bytes]:
     return kind, _damaged(replay.to_bytes(), rng)
 
 
-def _random_level(rng) -> Level:
+def _random_level(rng: np.random.Generator) -> Level:
     """Any tiles, any records: also types, orientations and places that no editor lets one make."""
     density = rng.random() * 0.6
     high = 38 if rng.random() < 0.8 else 256
@@ -76,7 +83,7 @@ def _random_level(rng) -> Level:
     return Level(tiles, np.array([spawn, *records.tolist()]), name="random", exit_count=int(rng.integers(4)))
 
 
-def _damaged(data: bytes, rng) -> bytes:
+def _damaged(data: bytes, rng: np.random.Generator) -> bytes:
     """Some bytes changed, or a part cut out, repeated or cut off."""
     array = np.frombuffer(data, np.uint8).copy()
     places = rng.integers(0, len(array), rng.integers(0, 12))
@@ -108,8 +115,8 @@ def fuzz(count: int, seed: int = 0, first: int = 0, progress: Callable[[int], No
     return report
 
 
-def _load(indices, seed: int, report: FuzzReport) -> Iterator[tuple[int, Level, np.ndarray]]:
-    """(index, level, inputs uint8[FRAMES]) of the cases that are not refused."""
+def _load(indices: Iterable[int], seed: int, report: FuzzReport) -> Iterator[_Case]:
+    """The cases that are not refused."""
     for index in indices:
         kind, data = case(seed, index)
         report.tried[kind] += 1
@@ -133,7 +140,7 @@ def _load(indices, seed: int, report: FuzzReport) -> Iterator[tuple[int, Level, 
         yield index, level, inputs
 
 
-def _play_group(loaded, seed: int, report: FuzzReport) -> None:
+def _play_group(loaded: Sequence[_Case], seed: int, report: FuzzReport) -> None:
     bank = LevelBank([level for _, level, _ in loaded])
     inputs = np.stack([inputs for _, _, inputs in loaded])
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
@@ -150,5 +157,5 @@ def _play_group(loaded, seed: int, report: FuzzReport) -> None:
         report.frames += simulator.frame_skip * len(loaded)
     for key, values in observations.items():
         bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        for i in np.flatnonzero(bad[: len(loaded)]):
+        for i in np.flatnonzero(bad[: len(loaded)]).tolist():
             report.failures.append(f"case {loaded[i][0]} of seed {seed}: {key} is not finite")

@@ -1,12 +1,13 @@
 """Compare two runs of one level: where they part, and where frames are gained and lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from nppsim import paths
 from nppsim.bank import LevelBank
+from nppsim.files import table
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.observe.layout import MAX_PATH
 from nppsim.replays.replay import Replay, ReplayError
@@ -144,13 +145,11 @@ def difference_text(difference: Difference) -> str:
     lines.append(f"inputs part     {_at(difference.inputs_part)}")
     lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
     if difference.marks:
-        lines.append(f"{'left, px':>10} {'frame A':>8} {'frame B':>8} {'A leads by':>11} {'gained by A':>12}")
-    before: int | None = 0
-    for mark in difference.marks:
-        gained = None if mark.lead is None or before is None else mark.lead - before
-        before = mark.lead
-        cells = [_cell(mark.frame_a, 8), _cell(mark.frame_b, 8), _cell(mark.lead, 11, "+"), _cell(gained, 12, "+")]
-        lines.append(" ".join([f"{mark.remaining_px:>10.0f}", *cells]))
+        lines.append(
+            table(
+                ("left, px", "frame A", "frame B", "A leads by", "gained by A"), list(_rows(difference.marks)), "rrrrr"
+            )
+        )
     if difference.total is None:
         lines.append("total: not both finish")
     else:
@@ -160,9 +159,18 @@ def difference_text(difference: Difference) -> str:
     return "\n".join(lines)
 
 
+def _rows(marks: Iterable[Mark]) -> Iterator[tuple[str, ...]]:
+    before: int | None = 0
+    for mark in marks:
+        gained = None if mark.lead is None or before is None else mark.lead - before
+        before = mark.lead
+        frames, leads = (_cell(mark.frame_a), _cell(mark.frame_b)), (_cell(mark.lead, "+"), _cell(gained, "+"))
+        yield f"{mark.remaining_px:.0f}", *frames, *leads
+
+
 def _at(frame: int | None) -> str:
     return "never" if frame is None else f"in frame {frame}"
 
 
-def _cell(value: int | None, width: int, sign: str = "") -> str:
-    return f"{'-':>{width}}" if value is None else f"{value:>{sign}{width}}"
+def _cell(value: int | None, sign: str = "") -> str:
+    return "-" if value is None else f"{value:{sign}}"

@@ -99,7 +99,7 @@ def test_the_command_prints_text_json_and_a_picture(tmp_path, capsys):
     arguments = ["diff", str(tmp_path / "a.replay"), str(tmp_path / "b.replay")]
     assert main(arguments) == 0
     text = capsys.readouterr().out
-    assert "inputs part     in frame 21\n" in text and len(text.splitlines()) == 16
+    assert "inputs part     in frame 21\n" in text and len(text.splitlines()) == 17
     assert main([*arguments, "--json", "--sections", "3"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["inputs_part"] == 21 and len(told["marks"]) == 3 and told["outcomes"] == ["won", "won"]
