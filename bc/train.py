@@ -19,8 +19,9 @@ from tqdm import tqdm
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
 from nppsim.actions import ACTION_NAMES
-from nppsim.errors import ConfigError, UserError
+from nppsim.errors import UserError
 from nppsim.files import table
+from nppsim.settings import check_settings, setting
 
 _EVALUATION_BATCH = 1024
 _BASELINES = ("repeat_previous", "majority")
@@ -35,25 +36,21 @@ class TrainingError(UserError, RuntimeError):
 class BCConfig:
     """Settings of pretraining; the only place where their defaults are written."""
 
-    epochs: int = 50
-    batch_size: int = 128
-    learning_rate: float = 3e-4  # at the start; falls to zero along a cosine
-    weight_decay: float = 1e-5
-    max_grad_norm: float = 1.0
-    patience: int = 10  # epochs without a better validation loss before stopping
-    class_weight_power: float = 0.0  # 0: every decision weighs the same; 1: every action does
-    seed: int = 0
+    epochs: int = setting(
+        50, "passes over the demonstrations, at most", flag="bc-epochs", needs="replay-data-dir", low=1
+    )
+    batch_size: int = setting(
+        128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs="replay-data-dir", low=1
+    )
+    learning_rate: float = setting(3e-4, "learning rate at the start; falls to zero along a cosine", above=0)
+    weight_decay: float = setting(1e-5, "decay of the weights", low=0)
+    max_grad_norm: float = setting(1.0, "longer gradients are shortened to this norm", above=0)
+    patience: int = setting(10, "epochs without a better validation loss before training stops", low=1)
+    class_weight_power: float = setting(0.0, "0: every decision counts the same; 1: every action does", low=0)
+    seed: int = setting(0, "of the order of the decisions", low=0)
 
-    def __post_init__(self):
-        for name in ("epochs", "batch_size", "patience"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ConfigError("choose a whole number of at least 1", name, getattr(self, name))
-        for name in ("learning_rate", "max_grad_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError("choose a number above 0", name, getattr(self, name))
-        for name in ("weight_decay", "class_weight_power"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError("choose 0 or a number above it", name, getattr(self, name))
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ An input byte has a bit per key; left wins over right.  Source: docs/physics.md,
 
 import numpy as np
 
+FRAME_SKIP = 4  # frames (1/60 s) that an agent's action lasts; the longest that fits into every input buffer
 JUMP = 1  # bits of an input byte
 RIGHT = 2
 LEFT = 4

@@ -3,11 +3,14 @@
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+
+from nppsim.errors import ConfigError
 
 
 @contextmanager
@@ -53,6 +56,35 @@ def write_json(path: str | os.PathLike, data: object) -> None:
     """
     text = json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
     write_text(path, text + "\n")
+
+
+def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int = 0) -> None:
+    """ConfigError, before the work, unless the folder can be made and written and has room for this many bytes.
+
+    flag: what asked for the folder; begins the message.
+    """
+    folder = Path(folder)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"cannot be made: {existing} is a file; choose another folder", flag, folder)
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot be written: no permission for {existing}; choose another folder", flag, folder)
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        room = f"{needed_bytes / 1e9:.1f} GB may be needed, {free / 1e9:.1f} GB are free"
+        raise ConfigError(f"the disk is too full: {room}; make room, or choose another folder", flag, folder)
+
+
+def check_output_file(path: str | os.PathLike, flag: str, suffix: str = "") -> None:
+    """ConfigError, before the work, unless a file of this name can be written; flag: what asked for it."""
+    path = Path(path)
+    if suffix and path.suffix.lower() != suffix:
+        raise ConfigError(f"give a name that ends in {suffix}", flag, path)
+    if path.is_dir():
+        raise ConfigError("is a folder; give the name of a file", flag, path)
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError("cannot be written: no permission; choose another file", flag, path)
+    check_output_folder(path.parent, flag)
 
 
 def _plain(value: object) -> object:

@@ -3,108 +3,95 @@
     config = resolve(["--experiment-name", "first", "--architectures", "mlp_baseline"])
     config.ppo.gamma, config.to_dict()          # plain values for config.json, with secrets removed
 
-Whatever is wrong, a value, a combination or a path, is a ``ConfigError`` before anything starts.  A ``None`` where a
-size belongs means that the hardware plan chooses; a number there was somebody's wish and is never changed.
-``python -m rl.config`` prints ``docs/flags.md``.
+A setting is one field: its default, its flag if it has one, its help and its limits (``nppsim.settings``).  Whatever is
+wrong, a value, a combination or a path, is a ``ConfigError`` before anything starts.  A ``None`` where a size belongs means
+that the hardware plan chooses; a number there was somebody's wish and is never changed.  ``python -m rl.config`` prints
+``docs/flags.md``.
 """
 
-import argparse
-import difflib
 import math
-import os
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bc.train import BCConfig
-from hardware import Plan, PlanError, Wishes
-from hardware.profiles import find_profile
-from nppsim.errors import ConfigError, redact
+from hardware import DEVICES, Plan, PlanError, Wishes
+from hardware.profiles import AUTO, find_profile
+from nppsim.actions import FRAME_SKIP
+from nppsim.errors import ConfigError, did_you_mean, needed, redact
+from nppsim.files import check_output_folder
+from nppsim.generate import CATEGORIES
 from nppsim.replays.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
-from rl.flags import FLAGS, GROUPS, Flag, document, metavar, shown_default
-from rl.policy.architectures import ARCHITECTURES
+from nppsim.settings import Parser, Setting, check_settings, setting, settings_of
+from rl.policy.architectures import ArchitectureError, get_architecture
 
-GRAPH_ARCHITECTURES = (
-    "full_hgt",
-    "simplified_hgt",
-    "gat",
-    "gcn",
-    "vision_free_gat",
-    "vision_free_gcn",
-    "vision_free_simplified",
-) + (
-    "no_global_view",
-    "full_hgt_frame_stacked",
-    "vision_free_frame_stacked",
-    "visual_frame_stacked_only",
-)  # names of the predecessor whose machinery comes later
 BASE_LEARNING_RATE = 5e-4  # where neither a flag nor a hardware profile sets one
+RUN_BYTES = 100 << 20  # of one training run on disk: checkpoints, curves, results; generous
+FILM_BYTES = 2 << 20  # of one film and its picture; generous
+LARGEST_SEED = 2**31 - 1
 
-
-def _check(config, name: str, *, low=None, high=None, above=None) -> None:
-    """ConfigError unless low <= field <= high and field > above; None is always fine, NaN never."""
-    value = getattr(config, name)
-    if value is None:
-        return
-    wanted = [
-        text
-        for limit, text in ((low, f"at least {low}"), (above, f"above {above}"), (high, f"at most {high}"))
-        if limit is not None
-    ]
-    good = (low is None or value >= low) and (high is None or value <= high) and (above is None or value > above)
-    if not good or (isinstance(value, float) and not math.isfinite(value)):
-        raise ConfigError(f"{_label(type(config), name)} is {value}; give a number {' and '.join(wanted)}")
-
-
-def _label(kind: type, name: str) -> str:
-    """How a field is called by people: its flag if it has one, else its name in the configuration."""
-    section = next((f.name for f in fields(ExperimentConfig) if f.type is kind), "")
-    target = f"{section}.{name}" if section else name
-    return next((flag.option for flag in FLAGS.values() if flag.target == target), target)
+_REPLAYS = "replay-data-dir"
+_CURRICULUM = "use-curriculum"
+_VIDEOS = "record-eval-videos"
+_STOPPING = "enable-early-stopping"
+_BUCKET = "s3-bucket"
+_IMITATION = "imitation"
+_MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
+_ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
 
 @dataclass(frozen=True)
 class PPOConfig:
     """Proximal policy optimisation.  Schedules run over the progress of training, 0 to 1."""
 
-    total_timesteps: int = 10_000_000  # decisions
-    time_budget_minutes: float | None = None  # wall time of PPO; training ends at whichever limit comes first
-    gamma: float = 0.995  # per decision; the shaping of rewards uses this same value
-    pbrs_gamma: float | None = None  # None: gamma
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
-    ent_coef_start: float = 0.01
-    ent_coef_end: float = 0.001
-    learning_rate: float | None = None  # None: the hardware profile's, else BASE_LEARNING_RATE
-    learning_rate_end_share: float = 0.1  # of the learning rate at the start, if it is annealed
-    anneal_learning_rate: bool = True
-    pretrained_learning_rate_share: float = 0.5  # after behavioural cloning, where no flag sets the learning rate
-    n_epochs: int | None = None  # None: the hardware plan's
-    vf_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    target_kl: float | None = 0.03  # an update ends where the policy has moved 1.5 times as far
-    critic_warmup_updates: int = 5  # after behavioural cloning the critic learns alone first
-    bc_kl_coef_start: float = 0.2  # pull towards the cloned policy,
-    bc_kl_share: float = 0.3  # ... gone after this share of training
+    total_timesteps: int = setting(
+        10_000_000, "decisions for each architecture, condition and seed", flag="total-timesteps", low=1
+    )
+    time_budget_minutes: float | None = setting(
+        None, "end PPO after this wall time at the latest", flag="time-budget-minutes", above=0
+    )
+    gamma: float = setting(0.995, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
+    pbrs_gamma: float | None = setting(
+        None, "discount of the reward shaping: PPO's own; another value is refused", flag="pbrs-gamma"
+    )
+    gae_lambda: float = setting(0.95, "decay of the advantages' sum over later decisions", low=0, high=1)
+    clip_range: float = setting(0.2, "change of an action's probability that an update may make", above=0)
+    ent_coef_start: float = setting(0.01, "weight of the entropy bonus at the start", low=0)
+    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end", low=0)
+    learning_rate: float | None = setting(
+        None,
+        f"learning rate at the start; default: the hardware profile's, or {BASE_LEARNING_RATE:g}",
+        flag="initial-lr",
+        above=0,
+    )
+    learning_rate_end_share: float = setting(0.1, "of the first learning rate at the end, if annealed", low=0, high=1)
+    anneal_learning_rate: bool = setting(
+        True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
+    )
+    pretrained_learning_rate_share: float = setting(
+        0.5, "of the learning rate after behavioural cloning, where no flag sets it", above=0, high=1
+    )
+    n_epochs: int | None = setting(None, "passes over a rollout; None: the hardware plan's", low=1)
+    vf_coef: float = setting(0.5, "weight of the value loss", low=0)
+    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
+    target_kl: float | None = setting(
+        0.03, "an update ends where the policy has moved 1.5 times as far; None: never", above=0
+    )
+    critic_warmup_updates: int = setting(5, "updates after behavioural cloning in which the critic learns alone", low=0)
+    bc_kl_coef_start: float = setting(0.2, "pull towards the cloned policy at the start", low=0)
+    bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", low=0, high=1)
 
-    def __post_init__(self):
-        _check(self, "total_timesteps", low=1)
-        _check(self, "time_budget_minutes", above=0)
-        _check(self, "gamma", above=0, high=1)
-        for name in ("gae_lambda", "learning_rate_end_share", "bc_kl_share"):
-            _check(self, name, low=0, high=1)
-        for name in ("clip_range", "learning_rate", "max_grad_norm", "target_kl"):
-            _check(self, name, above=0)
-        _check(self, "pretrained_learning_rate_share", above=0, high=1)
-        for name in ("ent_coef_start", "ent_coef_end", "vf_coef", "critic_warmup_updates", "bc_kl_coef_start"):
-            _check(self, name, low=0)
-        _check(self, "n_epochs", low=1)
+    def __post_init__(self) -> None:
+        check_settings(self)
         if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
             raise ConfigError(
-                f"--pbrs-gamma {self.pbrs_gamma} differs from PPO's discount {self.gamma}: shaping would then change "
-                f"which policy is best; leave it out, or set both with --gamma"
+                f"differs from PPO's discount {self.gamma}, so shaping would change which policy is best; leave it out, "
+                "or set both with --gamma",
+                "pbrs_gamma",
+                self.pbrs_gamma,
             )
 
     def settled(self, plan: Plan, *, pretrained: bool) -> "PPOConfig":
@@ -117,9 +104,9 @@ class PPOConfig:
 
     def learning_rate_at(self, progress: float) -> float:
         """Learning rate at this progress of training (0 to 1); only for a settled configuration."""
-        return self.learning_rate * (
-            _line(1, self.learning_rate_end_share, progress) if self.anneal_learning_rate else 1
-        )
+        assert self.learning_rate is not None
+        end = self.learning_rate_end_share if self.anneal_learning_rate else 1
+        return self.learning_rate * _line(1, end, progress)
 
     def ent_coef_at(self, progress: float) -> float:
         """Weight of the entropy bonus at this progress of training (0 to 1)."""
@@ -138,32 +125,72 @@ def _line(start: float, end: float, progress: float) -> float:
 class CurriculumConfig:
     """Stage curriculum; see ``rl.curriculum.stages`` for the rules."""
 
-    use_curriculum: bool = False
-    start_stage: str | None = None  # None: the easiest stage of the dataset
-    threshold: float = 0.7  # success over the window that opens the next stage
-    min_episodes: int = 100  # in a stage
-    window: int = 100  # latest episodes of a stage that its success is taken over
-    next_share: float = 0.05  # of the levels drawn come from the next stage already
-    early_advancement: bool = True  # success >= early_success after half of min_episodes
-    early_success: float = 0.9
-    trend_advancement: bool = True  # a steep rise allows 80 % of min_episodes and a threshold lower by .05
-    trend_rise: float = 0.15  # second half of the window minus the first half
-    auto_adjustment: bool = True  # lower the threshold of a stage that is stuck
-    adjustment_freq: int = 2_000  # episodes in a stage until then, and between two lowerings
-    adjustment_step: float = 0.05
-    min_threshold: float = 0.4
+    use_curriculum: bool = setting(False, "from easy stages to hard ones", flag=_CURRICULUM)
+    start_stage: str | None = setting(
+        None,
+        "first stage; default: the easiest there is",
+        flag="curriculum-start-stage",
+        choices=CATEGORIES,
+        metavar="STAGE",
+        needs=_CURRICULUM,
+    )
+    threshold: float = setting(
+        0.7, "success that opens the next stage", flag="curriculum-threshold", needs=_CURRICULUM, above=0, high=1
+    )
+    min_episodes: int = setting(
+        100, "episodes in a stage before it can end", flag="curriculum-min-episodes", needs=_CURRICULUM, low=1
+    )
+    window: int = setting(100, "latest episodes of a stage that its success is taken over", low=2)
+    next_share: float = setting(0.05, "of the levels drawn come from the next stage already", low=0, high=0.5)
+    early_advancement: bool = setting(
+        True,
+        "no earlier end for a stage with success of 90 % or more",
+        flag="disable-early-advancement",
+        needs=_CURRICULUM,
+    )
+    early_success: float = setting(0.9, "success that ends a stage after half of min_episodes", above=0, high=1)
+    trend_advancement: bool = setting(
+        True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement", needs=_CURRICULUM
+    )
+    trend_rise: float = setting(
+        0.15,
+        "rise from the first to the second half of the window that allows 80 % of min_episodes and a threshold "
+        "lower by 0.05",
+        above=0,
+        high=1,
+    )
+    auto_adjustment: bool = setting(
+        True,
+        "lower the threshold of a stage that is stuck",
+        flag="enable-auto-curriculum-adjustment",
+        needs=_CURRICULUM,
+        switch=True,
+    )
+    adjustment_freq: int = setting(
+        2_000,
+        "episodes in a stage until it counts as stuck, and between two lowerings",
+        flag="curriculum-adjustment-freq",
+        needs=_CURRICULUM,
+        low=1,
+    )
+    adjustment_step: float = setting(0.05, "by which the threshold is lowered", above=0, high=1)
+    min_threshold: float = setting(
+        0.4,
+        "the threshold is never lowered below this",
+        flag="curriculum-min-threshold",
+        needs=_CURRICULUM,
+        above=0,
+        high=1,
+    )
 
-    def __post_init__(self):
-        for name in ("threshold", "early_success", "trend_rise", "min_threshold", "adjustment_step"):
-            _check(self, name, above=0, high=1)
-        _check(self, "next_share", low=0, high=0.5)
-        for name in ("min_episodes", "adjustment_freq"):
-            _check(self, name, low=1)
-        _check(self, "window", low=2)
+    def __post_init__(self) -> None:
+        check_settings(self)
         if self.auto_adjustment and self.min_threshold > self.threshold:
             raise ConfigError(
-                f"--curriculum-min-threshold {self.min_threshold} is above --curriculum-threshold {self.threshold}; "
-                f"lower it, or use --no-enable-auto-curriculum-adjustment"
+                f"is above --curriculum-threshold {self.threshold}; lower it, or use "
+                "--no-enable-auto-curriculum-adjustment",
+                "min_threshold",
+                self.min_threshold,
             )
 
 
@@ -171,21 +198,29 @@ class CurriculumConfig:
 class EvaluationConfig:
     """Evaluation on held-out levels, during training and at its end, with the same seed each time."""
 
-    eval_freq: int = 100_000  # decisions between evaluations during training; 0: none
-    periodic_episodes_per_category: int = 20
-    num_eval_episodes: int = 250  # of the final evaluation, over all categories
-    skip_final_eval: bool = False
-    deterministic: bool = False  # sampled actions slip free where the likeliest ones repeat the same mistake
-    seed: int = 20_251
-    early_stopping: bool = False
-    early_stopping_patience: int = 10  # evaluations without improvement
-    early_stopping_improvement: float = 0.01  # what counts as one
-    early_stopping_min_evaluations: int = 5
+    eval_freq: int = setting(100_000, "decisions between evaluations during training; 0: none", flag="eval-freq", low=0)
+    periodic_episodes_per_category: int = setting(20, "episodes of each category in those evaluations", low=1)
+    num_eval_episodes: int = setting(
+        250, "episodes of the final evaluation, spread evenly over the categories", flag="num-eval-episodes", low=1
+    )
+    skip_final_eval: bool = setting(False, "no final evaluation", flag="skip-final-eval")
+    deterministic: bool = setting(  # off: sampled actions slip free where the likeliest ones repeat the same mistake
+        False,
+        "evaluate the likeliest actions instead of sampled ones",
+        flag="deterministic-eval",
+        aliases=("deterministic",),
+        switch=True,
+    )
+    seed: int = setting(20_251, "of sampled actions", low=0)
+    early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
+    early_stopping_patience: int = setting(
+        10, "evaluations without improvement until then", flag="early-stopping-patience", needs=_STOPPING, low=1
+    )
+    early_stopping_improvement: float = setting(0.01, "rise of the success that counts as improvement")
+    early_stopping_min_evaluations: int = setting(5, "evaluations before training can end early")
 
-    def __post_init__(self):
-        _check(self, "eval_freq", low=0)
-        for name in ("periodic_episodes_per_category", "num_eval_episodes", "early_stopping_patience"):
-            _check(self, name, low=1)
+    def __post_init__(self) -> None:
+        check_settings(self)
         if self.early_stopping and not self.eval_freq:
             raise ConfigError("--enable-early-stopping needs evaluations during training; give an --eval-freq above 0")
 
@@ -198,55 +233,76 @@ class EvaluationConfig:
 class VideoConfig:
     """Films of the final evaluation."""
 
-    record_eval_videos: bool = False
-    max_videos_per_category: int = 10
-    video_fps: int = 30  # frames of film per second of play
+    record_eval_videos: bool = setting(False, "film the final evaluation", flag=_VIDEOS, aliases=("record-videos",))
+    max_videos_per_category: int = setting(
+        10, "films of each category", flag="max-videos-per-category", needs=_VIDEOS, low=1
+    )
+    video_fps: int = setting(
+        30, "film frames per second; the game has 60", flag="video-fps", needs=_VIDEOS, low=1, high=60
+    )
 
-    def __post_init__(self):
-        _check(self, "max_videos_per_category", low=1)
-        _check(self, "video_fps", low=1, high=60)
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def check_packages(self) -> None:
+        """MissingPackageError if films are wanted and what makes them is not installed."""
+        if self.record_eval_videos:
+            needed("av", "video")
+            needed("PIL", "video")
+
+    def expected_bytes(self) -> int:
+        """Disk space that the films of one evaluation may take."""
+        return FILM_BYTES * self.max_videos_per_category * len(CATEGORIES) if self.record_eval_videos else 0
 
 
 @dataclass(frozen=True)
 class UploadConfig:
     """Upload to S3; see ``rl.upload``.  Credentials are read from the environment there, and never stored."""
 
-    bucket: str | None = None
-    prefix: str = "experiments/"
-    sync_freq: int = 500_000  # decisions
+    bucket: str | None = setting(
+        None, "upload the run's folder to this bucket; credentials come from the environment only", flag=_BUCKET
+    )
+    prefix: str = setting("experiments/", "put before the names of uploaded objects", flag="s3-prefix", needs=_BUCKET)
+    sync_freq: int = setting(500_000, "decisions between uploads", flag="s3-sync-freq", needs=_BUCKET, low=1)
 
-    def __post_init__(self):
-        _check(self, "sync_freq", low=1)
+    def __post_init__(self) -> None:
+        check_settings(self)
         if self.bucket is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", self.bucket):
-            raise ConfigError(
-                f"--s3-bucket {redact(self.bucket)!r} is no bucket name; give the bare name, no s3:// or path"
-            )
+            raise ConfigError("is no bucket name; give the bare name, no s3:// or path", "bucket", redact(self.bucket))
         if not self.prefix.strip("/"):
-            raise ConfigError(f"--s3-prefix {self.prefix!r} is empty; give the folder in the bucket, e.g. experiments/")
+            raise ConfigError("is empty; give the folder in the bucket, e.g. experiments/", "prefix", self.prefix)
 
 
 @dataclass(frozen=True)
 class HardwareConfig:
     """Wishes for the hardware plan; None leaves the choice to it."""
 
-    hardware_profile: str = "auto"
-    num_envs: int | None = None
-    rollout_length: int | None = None  # decisions per environment and update
-    minibatch_size: int | None = None
-    mixed_precision: bool | None = None
-    device: str | None = None
-    num_gpus: int = 1  # at most; 0: CPU
+    hardware_profile: str = setting(
+        AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)", flag="hardware-profile"
+    )
+    num_envs: int | None = setting(
+        None, "environments stepped together; default: the hardware plan's", flag="num-envs", low=1
+    )
+    rollout_length: int | None = setting(
+        None, "decisions per environment and update; default: the plan's", flag="rollout-length", low=1
+    )
+    minibatch_size: int | None = setting(
+        None, "decisions per gradient step; default: the plan's", flag="minibatch-size", low=1
+    )
+    mixed_precision: bool | None = setting(
+        None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True
+    )
+    device: str | None = setting(None, "default: a GPU if there is one", flag="device", choices=DEVICES)
+    num_gpus: int = setting(1, "at most; 0 means CPU", flag="num-gpus", low=0)
 
-    def __post_init__(self):
-        for name in ("num_envs", "rollout_length", "minibatch_size"):
-            _check(self, name, low=1)
+    def __post_init__(self) -> None:
+        check_settings(self)
         try:
             find_profile(self.hardware_profile)
         except PlanError as error:
-            raise ConfigError(f"--hardware-profile: {error}") from error
-        _check(self, "num_gpus", low=0)
+            raise ConfigError(str(error), "hardware_profile", self.hardware_profile) from error
         if self.num_gpus > 1:
-            raise ConfigError(f"--num-gpus {self.num_gpus}: {FLAGS['distributed-backend'].refusal}")
+            raise ConfigError(_ONE_GPU, "num_gpus", self.num_gpus)
         if self.num_gpus == 0 and self.device == "cuda":
             raise ConfigError("--num-gpus 0 and --device cuda contradict each other; leave one of them out")
 
@@ -267,23 +323,58 @@ class HardwareConfig:
 class ExperimentConfig:
     """One run of the main job: every architecture, with and without imitation as wished, for every seed."""
 
-    experiment_name: str
-    architectures: tuple[str, ...]
-    train_dataset: Path = Path("datasets/train")
-    test_dataset: Path = Path("datasets/test")
-    single_level: Path | None = None  # stands for both datasets
-    output_dir: Path = Path("experiments")
-    seeds: tuple[int, ...] = (0,)
-    resume_from: Path | None = None
-    save_freq: int = 500_000  # decisions between checkpoints
-    frame_skip: int = 4  # frames per decision
-    reward_preset: str = "default"
-    replay_data_dir: Path | None = None
-    mirror_demonstrations: bool = False
-    max_demonstrations_per_category: int | None = None  # None: all
-    pretraining: bool = True
-    test_pretraining: bool = False
-    debug: bool = False
+    experiment_name: str = setting(MISSING, "names the run's folder, NAME_DATE_TIME", flag="experiment-name")
+    architectures: tuple[str, ...] = setting(
+        MISSING, "networks, trained one after another", flag="architectures", aliases=("architecture",)
+    )
+    train_dataset: Path = setting(Path("datasets/train"), "folder of training levels", flag="train-dataset")
+    test_dataset: Path = setting(
+        Path("datasets/test"), "folder of held-out levels, for evaluation only", flag="test-dataset"
+    )
+    single_level: Path | None = setting(
+        None, "train and evaluate on this one level file, without datasets", flag="single-level"
+    )
+    output_dir: Path = setting(
+        Path("experiments"), "folder for the folders of runs", flag="output-dir", aliases=("out",)
+    )
+    seeds: tuple[int, ...] = setting(
+        (0,),
+        "one training run for each",
+        flag="seeds",
+        aliases=("seed",),
+        metavar="SEED",
+        low=0,
+        high=LARGEST_SEED,
+    )
+    resume_from: Path | None = setting(None, "folder of an interrupted run, to go on with", flag="resume-from")
+    save_freq: int = setting(500_000, "decisions between checkpoints", flag="save-freq", low=1)
+    frame_skip: int = setting(FRAME_SKIP, "frames (1/60 s) per decision; 1 means 1", flag="frame-skip", low=1, high=60)
+    reward_preset: str = setting("default", "reward terms and their sizes", flag="reward-preset")
+    replay_data_dir: Path | None = setting(
+        None, "replays for behavioural cloning; without them there is none", flag=_REPLAYS, group=_IMITATION
+    )
+    mirror_demonstrations: bool = setting(
+        False,
+        "learn from the mirror images of the replays, too",
+        flag="mirror-demonstrations",
+        needs=_REPLAYS,
+        group=_IMITATION,
+    )
+    max_demonstrations_per_category: int | None = setting(
+        None,
+        "replays of each category at most, drawn at random from the seed; default: all",
+        flag="max-demonstrations-per-category",
+        needs=_REPLAYS,
+        group=_IMITATION,
+        low=1,
+    )
+    pretraining: bool = setting(
+        True, "no behavioural cloning, even with replays", flag="no-pretraining", group=_IMITATION
+    )
+    test_pretraining: bool = setting(
+        False, "train both with and without it, and compare", flag="test-pretraining", needs=_REPLAYS, group=_IMITATION
+    )
+    debug: bool = setting(False, "show the traceback of an error", flag="debug")
     bc: BCConfig = field(default_factory=BCConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
@@ -292,23 +383,22 @@ class ExperimentConfig:
     upload: UploadConfig = field(default_factory=UploadConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        check_settings(self)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.experiment_name):
-            raise ConfigError(
-                f"--experiment-name {self.experiment_name!r} cannot name a folder; use letters, digits and . _ -"
-            )
+            advice = "cannot name a folder; use letters, digits and . _ -"
+            raise ConfigError(advice, "experiment_name", self.experiment_name)
         for name in self.architectures:
-            _check_architecture(name)
-        for option, values in (("--architectures", self.architectures), ("--seeds", self.seeds)):
+            try:
+                get_architecture(name)
+            except ArchitectureError as error:
+                raise ConfigError(str(error), "architectures", name) from error
+        for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
-                raise ConfigError(f"{option} {' '.join(map(str, values))}: give at least one, and none of them twice")
-        if not all(0 <= seed < 2**31 for seed in self.seeds):
-            raise ConfigError(f"--seeds {' '.join(map(str, self.seeds))}: give numbers from 0 to 2**31 - 1")
-        _check(self, "save_freq", low=1)
-        _check(self, "frame_skip", low=1, high=60)
-        _check(self, "max_demonstrations_per_category", low=1)
+                raise ConfigError("give at least one, and none of them twice", name, values)
         if self.reward_preset not in REWARD_PRESETS:
-            raise ConfigError(f"--reward-preset {self.reward_preset!r} is unknown; known: {', '.join(REWARD_PRESETS)}")
+            known = ", ".join(REWARD_PRESETS) + did_you_mean(self.reward_preset, REWARD_PRESETS)
+            raise ConfigError(f"no such preset; known: {known}", "reward_preset", self.reward_preset)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
                 "--test-pretraining compares with imitation against without: give --replay-data-dir, "
@@ -326,7 +416,87 @@ class ExperimentConfig:
 
     def to_dict(self) -> dict:
         """Nested plain values for config.json; whatever looks like a secret is replaced by "[redacted]"."""
-        return _plain(self)
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+    def expected_bytes(self) -> int:
+        """Disk space that the run may take."""
+        runs = len(self.architectures) * len(self.conditions) * len(self.seeds)
+        return runs * (RUN_BYTES + self.video.expected_bytes())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return redact(str(value)) if isinstance(value, (str, Path)) else value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The command line of scripts/train_and_compare.py
+
+_SECTIONS: dict[str, type] = {
+    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
+}
+_GROUPS = {"": "experiment", "bc": _IMITATION, "ppo": "reinforcement learning", "video": "evaluation"}
+
+# Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
+_REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
+    "demonstrations are held in memory and need no loading processes; leave it out": (
+        ("bc-num-workers", 0, "processes that load demonstrations"),
+    ),
+    "hierarchical PPO comes later; train without it, as --architectures mlp_baseline does": (
+        ("use-hierarchical-ppo", False, "two-level policy"),
+        ("high-level-update-freq", 50, "its period"),
+    ),
+    "the deep residual policy comes later; choose another network with --architectures": (
+        ("use-deep-resnet-policy", False, "residual heads"),
+        ("deep-resnet-use-residual", True, "their skip connections"),
+        ("deep-resnet-use-layer-norm", True, "their layer norm"),
+        ("deep-resnet-dropout", 0.1, "their dropout"),
+    ),
+    "frame stacking comes later; the state already holds velocities and buffers, so train without it": (
+        ("enable-visual-frame-stacking", False, "stack images"),
+        ("visual-stack-size", 4, "images in a stack"),
+        ("enable-state-stacking", False, "stack state vectors"),
+        ("state-stack-size", 4, "vectors in a stack"),
+        ("frame-stack-padding", "zero", "zero or repeat"),
+    ),
+    "a live window comes later; use --record-eval-videos and TensorBoard": (
+        ("visualize-training", False, "live window"),
+        ("vis-render-freq", 100, "its period"),
+        ("vis-env-idx", 0, "the environment it shows"),
+        ("vis-fps", 60, "its speed"),
+    ),
+    _ONE_GPU: (("distributed-backend", "nccl", "how several GPUs talk: nccl or gloo"),),
+    "tracing comes later; the share of each phase is in results.json under 'speed'": (
+        ("enable-profiling", False, "phase timings"),
+        ("enable-pytorch-profiler", False, "trace"),
+        ("profiler-wait", 1, "its schedule"),
+        ("profiler-warmup", 1, "its schedule"),
+        ("profiler-active", 3, "its schedule"),
+        ("profiler-repeat", 1, "its schedule"),
+    ),
+    "memory tracing comes later; 'python -m hardware plan' prints what a run needs": (
+        ("enable-memory-profiling", False, "memory trace"),
+        ("memory-snapshot-freq", 500, "its period"),
+    ),
+}
+
+
+def _flags() -> dict[str, tuple[str, Setting]]:
+    """Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting)."""
+    owners = {"": ExperimentConfig, **_SECTIONS}
+    found = [(section, known) for section, owner in owners.items() for known in settings_of(owner).values()]
+    return {known.flag: (section, known) for section, known in found if known.flag}
+
+
+FLAGS = _flags()
+REFUSED = {
+    flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
+    for reason, rows in _REFUSED.items()
+    for flag, default, meaning in rows
+}
 
 
 def resolve(argv: Sequence[str]) -> ExperimentConfig:
@@ -335,163 +505,121 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     Raises ConfigError.  ``--help`` prints the flags and exits.
     """
     parser = _parser()
-    given, unknown = parser.parse_known_args(list(argv))
-    if unknown:
-        raise ConfigError(_unknown_message(unknown[0], parser))
-    given = vars(given)  # only what was given: defaults live in the dataclasses
-    for name, value in given.items():
-        if FLAGS[name].refusal and value != FLAGS[name].default:
-            raise ConfigError(f"{FLAGS[name].option}: {FLAGS[name].refusal}")
+    arguments = parser.parse_args(list(argv))
+    given = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
+    for name in given.keys() & REFUSED.keys():
+        if given[name] != REFUSED[name].default:
+            raise ConfigError(f"--{name}: {REFUSED[name].refusal}")
     if "single-level" in given and ("train-dataset" in given or "test-dataset" in given):
         raise ConfigError("--single-level stands for both datasets; leave out --train-dataset and --test-dataset")
-    config = _assemble({FLAGS[name].target: value for name, value in given.items() if FLAGS[name].target})
-    for name in given:
-        _check_needs(config, FLAGS[name])
-    check_paths(config)
+    sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
+    config = parser.build(ExperimentConfig, arguments, **sections)
+    for name in given.keys() & FLAGS.keys():
+        _check_needs(config, FLAGS[name][1])
+    check_prepared(config)
     return config
 
 
-def check_paths(config: ExperimentConfig) -> None:
-    """ConfigError, naming flag, path and remedy, unless every folder and file that the run needs is there."""
+def check_prepared(config: ExperimentConfig) -> None:
+    """A UserError that says what to do unless all that the run needs, at its end too, is there.
+
+    That is every folder and file, the packages that make films, and a writable folder with room for the results.
+    """
     if config.single_level is not None:
-        _require(config.single_level.is_file(), "--single-level", config.single_level, "is no file; give a level file")
+        _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
     else:
-        for option, folder in (("--train-dataset", config.train_dataset), ("--test-dataset", config.test_dataset)):
-            remedy = "make one with scripts/generate_levels.py, or give the path of an existing one"
-            _require(folder.is_dir(), option, folder, f"is no folder; {remedy}")
-            _require(any(f.is_file() for f in folder.rglob("*")), option, folder, f"holds no levels; {remedy}")
+        for flag, folder in (("train-dataset", config.train_dataset), ("test-dataset", config.test_dataset)):
+            _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
+            _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
     replays = config.replay_data_dir
     if replays is not None:
         one_file = replays.suffix in SUFFIXES and replays.is_file()
         what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
-        _require(one_file or replays.is_dir(), "--replay-data-dir", replays, what)
+        _require(one_file or replays.is_dir(), what, _REPLAYS, replays)
         what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
-        held = one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*"))
-        _require(held, "--replay-data-dir", replays, what)
+        _require(one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*")), what, _REPLAYS, replays)
     if config.resume_from is not None:
         found = (config.resume_from / "config.json").is_file()
-        _require(found, "--resume-from", config.resume_from, "holds no config.json; give the folder of a run")
-    check_output_dir(config.output_dir)
+        _require(found, "holds no config.json; give the folder of a run", "resume-from", config.resume_from)
+    config.video.check_packages()
+    if config.upload.bucket:
+        needed("boto3", "s3")
+    check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
 
 
-def check_output_dir(folder: Path) -> None:
-    """ConfigError, naming --output-dir and what is in the way, unless the folder can be made and written."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    _require(existing.is_dir(), "--output-dir", folder, f"cannot be made: {existing} is a file")
-    writable = os.access(existing, os.W_OK | os.X_OK)
-    _require(writable, "--output-dir", folder, f"cannot be written: no permission for {existing}")
+def _require(good: bool, advice: str, flag: str, path: Path) -> None:
+    if not good:
+        raise ConfigError(advice, f"--{flag}", path)
 
 
-def default_of(flag: Flag):
-    """What a flag is if it is not given; MISSING if it must be."""
-    if not flag.target:
-        return flag.default
-    section, _, name = flag.target.rpartition(".")
-    owner = _section_types()[section] if section else ExperimentConfig
-    return next(f.default for f in fields(owner) if f.name == name)
+def _check_needs(config: ExperimentConfig, flag: Setting) -> None:
+    """ConfigError for a flag that was given, but has no effect without another one."""
+    if not flag.needs:
+        return
+    section, other = FLAGS[flag.needs]
+    if not getattr(getattr(config, section) if section else config, other.name):
+        raise ConfigError(f"{flag.option} has no effect without {other.option}; add that, or leave {flag.option} out")
+    if flag.needs == _REPLAYS and not config.pretraining:
+        raise ConfigError(f"{flag.option} has no effect with --no-pretraining; leave one of them out")
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="train_and_compare.py",
+        usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
+        description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
+    )
+    for title, flags in _grouped().items():
+        group = parser.add_argument_group(title)
+        for section, known in flags:
+            parser.add_setting(_SECTIONS[section] if section else ExperimentConfig, known.name, group)
+    refused = parser.add_argument_group("refused unless left at their defaults")
+    for flag in REFUSED.values():
+        parser.add_flag(flag, refused)
+    return parser
+
+
+def _grouped() -> dict[str, list[tuple[str, Setting]]]:
+    """The flags under the headings of the help and of docs/flags.md."""
+    groups: dict[str, list[tuple[str, Setting]]] = {}
+    for section, known in FLAGS.values():
+        groups.setdefault(known.group or _GROUPS.get(section, section), []).append((section, known))
+    return groups
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# docs/flags.md
+
+_PREFACE = """# Flags of `scripts/train_and_compare.py`
+
+Made by `python -m rl.config > docs/flags.md`. No flag is accepted and ignored: one whose machinery comes later (last
+table) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
+Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
+`--frame-skip` frames of 1/60 s.
+"""
 
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
-    return document({name: default_of(flag) for name, flag in FLAGS.items()})
+    lines = [_PREFACE.rstrip()]
+    for title, flags in _grouped().items():
+        lines += ["", f"## {title.capitalize()}", "", "| flag | default | meaning |", "|---|---|---|"]
+        lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for _, flag in flags]
+    lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
+    lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
+    return "\n".join(lines) + "\n"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise ConfigError(redact(message))
+def _meaning(flag: Setting) -> str:
+    choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
+    aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
+    return flag.help + choices + aliases + (f" (*needs* `--{flag.needs}`)" if flag.needs else "")
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="train_and_compare.py",
-        usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
-    )
-    for group, flags in GROUPS.items():
-        section = parser.add_argument_group(group)
-        for flag in flags:
-            options = ["--seed", flag.option] if flag.name == "seeds" else [flag.option]
-            keywords: dict = {
-                "dest": flag.name,
-                "help": f"{flag.help} (default: {shown_default(flag, default_of(flag))})".replace("%", "%%"),
-            }
-            if flag.kind in ("on", "off"):
-                keywords |= {"action": "store_true" if flag.kind == "on" else "store_false"}
-            elif flag.kind == "switch":
-                keywords |= {"action": argparse.BooleanOptionalAction}
-            else:
-                keywords |= {"type": flag.kind, "choices": flag.choices or None, "metavar": metavar(flag)}
-                keywords |= {"nargs": "+"} if flag.many else {}
-            if default_of(flag) is MISSING:
-                keywords |= {"required": True, "help": flag.help}
-            section.add_argument(*options, **keywords)
-    return parser
-
-
-def _section_types() -> dict[str, type]:
-    return {f.name: f.type for f in fields(ExperimentConfig) if is_dataclass(f.type)}
-
-
-def _assemble(values: dict) -> ExperimentConfig:
-    """The configuration from values by target ("field" or "section.field")."""
-    whole, sections = {}, {name: {} for name in _section_types()}
-    for target, value in values.items():
-        section, _, name = target.rpartition(".")
-        (sections[section] if section else whole)[name] = tuple(value) if isinstance(value, list) else value
-    for name, kind in _section_types().items():
-        try:
-            whole[name] = kind(**sections[name])
-        except ConfigError as error:
-            option = next((f.option for f in FLAGS.values() if f.target == f"{name}.{error.field}"), "")
-            raise (error.named(option) if option else error) from None
-    return ExperimentConfig(**whole)
-
-
-def _check_needs(config: ExperimentConfig, flag: Flag) -> None:
-    value = config
-    for name in FLAGS[flag.needs].target.split(".") if flag.needs else ():
-        value = getattr(value, name)
-    if not value:
-        raise ConfigError(f"{flag.option} has no effect without --{flag.needs}; add that, or leave {flag.option} out")
-    if flag.needs == "replay-data-dir" and not config.pretraining:
-        raise ConfigError(f"{flag.option} has no effect with --no-pretraining; leave one of them out")
-
-
-def _check_architecture(name: str) -> None:
-    if name in ARCHITECTURES:
-        return
-    known = ", ".join(ARCHITECTURES)
-    if name in GRAPH_ARCHITECTURES:
-        raise ConfigError(f"--architectures {name}: graph networks and frame stacking come later; choose from {known}")
-    near = difflib.get_close_matches(name, ARCHITECTURES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise ConfigError(f"--architectures {name}: no such network; {hint}known: {known}")
-
-
-def _unknown_message(argument: str, parser: argparse.ArgumentParser) -> str:
-    name = argument.split("=")[0]  # never echo a value: it may be a secret
-    if not name.startswith("-"):
-        return f"unexpected argument {redact(name)!r}; values follow a flag, e.g. --experiment-name first"
-    options = [option for action in parser._actions for option in action.option_strings]
-    near = difflib.get_close_matches(name, options, n=1)
-    return f"unknown flag {redact(name)}; " + (f"did you mean {near[0]}?" if near else "--help lists all flags")
-
-
-def _require(good: bool, option: str, path: Path, what: str) -> None:
-    if not good:
-        raise ConfigError(f"{option} {path} {what}")
-
-
-def _plain(value):
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return redact(str(value)) if isinstance(value, str | Path) else value
+def _spelling(flag: Setting) -> str:
+    if flag.kind is bool and flag.switch:
+        return f"`{flag.option}`, `--no-{flag.flag}`"
+    return f"`{flag.option} {flag.placeholder}".rstrip() + (" ...`" if flag.many else "`")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.errors import ConfigError
-from rl.flags import STAGES
+from nppsim.generate import CATEGORIES
 
 
 class Window:
@@ -71,7 +71,7 @@ class Sampler(ABC):
         if names.ndim != 1 or not len(names):
             raise ConfigError("a curriculum needs at least one level; the training dataset is empty")
         present = set(names.tolist())
-        self.stages = (*(s for s in STAGES if s in present), *sorted(present - set(STAGES)))
+        self.stages = (*(s for s in CATEGORIES if s in present), *sorted(present - set(CATEGORIES)))
         place = {name: index for index, name in enumerate(self.stages)}
         self.stage_of = np.array([place[name] for name in names.tolist()], np.int32)
         self._order = np.argsort(self.stage_of, kind="stable").astype(np.int32)

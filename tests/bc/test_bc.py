@@ -166,7 +166,7 @@ def test_nan_and_frozen_policies_are_stopped():
 )
 def test_training_settings_are_checked(setting):
     (name,) = setting
-    with pytest.raises(ConfigError, match=f"^{name} .*: choose "):
+    with pytest.raises(ConfigError, match=f"^{name} .*: give a "):
         BCConfig(**setting)
 
 
@@ -205,7 +205,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--batch-size", "0"], "--batch-size 0: choose a whole number"),
+        (["--batch-size", "0"], "--batch-size 0: give a whole number"),
         (["--frame-skip", "0"], "frame_skip=0"),
         (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category"),
         (["--architecture", "nope"], "unknown architecture 'nope'"),

@@ -4,6 +4,8 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,13 @@ import pytest
 
 import rl.config
 from hardware import Wishes, plan
-from nppsim.errors import redact
+from nppsim.errors import MissingPackageError, redact
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
 from rl.config import (
     BASE_LEARNING_RATE,
+    FLAGS,
+    REFUSED,
     ConfigError,
     CurriculumConfig,
     EvaluationConfig,
@@ -23,7 +27,6 @@ from rl.config import (
     UploadConfig,
     resolve,
 )
-from rl.flags import FLAGS, STAGES
 
 from places import ROOT, SHARED
 
@@ -130,12 +133,20 @@ NEEDED = {
 }
 
 
+KNOWN = {name: flag for name, (_, flag) in FLAGS.items()} | REFUSED
+
+
 def arguments(name):
     """What the flag needs besides, and the flag itself with its value."""
     values = EXAMPLES[name]
-    own = values if values and values[0].startswith("--") else [FLAGS[name].option, *values]
+    own = values if values and values[0].startswith("--") else [f"--{name}", *values]
     gamma = ["--gamma", "0.99"] if name == "pbrs-gamma" else []
-    return REQUIRED + NEEDED.get(FLAGS[name].needs, []) + gamma, own
+    return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + gamma, own
+
+
+def value_of(config, name):
+    section, flag = FLAGS[name]
+    return getattr(getattr(config, section) if section else config, flag.name)
 
 
 def test_every_flag_of_the_specification_exists():
@@ -150,42 +161,46 @@ def test_every_flag_of_the_specification_exists():
         for base, more in re.findall(r"`--profiler-(wait)((?:/-[a-z]+)*)`", row):
             named |= {f"profiler-{part}" for part in (base, *more.replace("-", "").split("/")[1:])}
     assert len(named) > 60
-    assert named <= set(FLAGS)
+    assert named <= set(KNOWN)
 
 
 def test_the_examples_cover_every_flag():
-    assert set(EXAMPLES) == set(FLAGS)
+    assert set(EXAMPLES) == set(KNOWN)
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_every_flag_changes_the_configuration_or_is_refused(name, folder):
+def test_every_flag_changes_the_configuration(name, folder):
     others, own = arguments(name)
-    if FLAGS[name].refusal:
-        with pytest.raises(ConfigError, match=re.escape(f"--{name}: {FLAGS[name].refusal}")):
-            resolve(others + own)
-        return
     without, changed = resolve(others), resolve(others + own)
-    section, _, field = FLAGS[name].target.rpartition(".")
-    before, after = (getattr(getattr(config, section) if section else config, field) for config in (without, changed))
-    assert before != after
+    assert value_of(without, name) != value_of(changed, name)
 
 
-@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.refusal])
-def test_a_refused_flag_may_be_given_with_its_default(name, folder):
-    flag, default = FLAGS[name], FLAGS[name].default
-    if flag.kind == "on":
-        return  # giving it is already not the default
-    given = [flag.option if default else f"--no-{name}"] if flag.kind == "switch" else [flag.option, str(default)]
+@pytest.mark.parametrize("name", [name for name, (_, flag) in FLAGS.items() if flag.aliases])
+def test_another_name_of_a_flag_means_the_same(name, folder):
+    others, own = arguments(name)
+    if name == "architectures":
+        others = REQUIRED[:2]
+    for alias in KNOWN[name].aliases:
+        assert resolve([*others, *(part.replace(f"--{name}", f"--{alias}") for part in own)]) == resolve(others + own)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_flag_without_machinery_is_refused_unless_it_is_left_at_its_default(name, folder):
+    _, own = arguments(name)
+    with pytest.raises(ConfigError, match=re.escape(f"--{name}: {REFUSED[name].refusal}")):
+        resolve(REQUIRED + own)
+    default = REFUSED[name].default
+    given = [f"--{name}" if default else f"--no-{name}"] if isinstance(default, bool) else [f"--{name}", str(default)]
     assert resolve(REQUIRED + given) == resolve(REQUIRED)
 
 
-@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.needs])
+@pytest.mark.parametrize("name", [name for name, (_, flag) in FLAGS.items() if flag.needs])
 def test_a_flag_that_would_have_no_effect_is_an_error(name, folder):
     _, own = arguments(name)
     message = (
         "needs|--test-pretraining compares"
         if name == "test-pretraining"
-        else f"no effect without --{FLAGS[name].needs}"
+        else f"no effect without --{KNOWN[name].needs}"
     )
     with pytest.raises(ConfigError, match=message):
         resolve(REQUIRED + own)
@@ -231,21 +246,21 @@ def test_defaults_without_a_flag_change_only_on_purpose():
     ("argv", "message"),
     [
         ([], "required: --experiment-name, --architectures"),
-        (["--experimant-name", "x", *REQUIRED], "unknown flag --experimant-name; did you mean --experiment-name?"),
+        (["--experimant-name", "x", *REQUIRED], "unknown flag --experimant-name; did you mean '--experiment-name'?"),
         ([*REQUIRED, "--xyz"], "unknown flag --xyz; --help lists"),
-        ([*REQUIRED, "--use-curric"], "unknown flag --use-curric; did you mean --use-curriculum"),
+        ([*REQUIRED, "--use-curric"], "unknown flag --use-curric; did you mean '--use-curriculum'"),
         ([*REQUIRED, "--s3-secret-key=hunter2hunter2"], r"unknown flag --s3-secret-key(?!.*hunter2)"),
         ([*REQUIRED, "--bc-epochs"], "--bc-epochs: expected one argument"),
         ([*REQUIRED, "--num-envs", "many"], "--num-envs: invalid int value: 'many'"),
-        ([*REQUIRED, "--num-envs", "0"], "--num-envs is 0; give a number at least 1"),
-        ([*REQUIRED, "--gamma", "nan"], "--gamma is nan"),
-        ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes is inf"),
-        ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0 differs .* 0.995"),
+        ([*REQUIRED, "--num-envs", "0"], "--num-envs 0: give a whole number of at least 1"),
+        ([*REQUIRED, "--gamma", "nan"], "--gamma nan: give a number above 0 and at most 1"),
+        ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes inf: give a number above 0"),
+        ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0: differs .* 0.995"),
         (
             [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "60"],
-            "--curriculum-threshold is 60.0; .* at most 1",
+            "--curriculum-threshold 60.0: .* at most 1",
         ),
-        ([*REQUIRED, "--use-curriculum", "--curriculum-threshold", "0.3"], "--curriculum-min-threshold 0.4 is above"),
+        ([*REQUIRED, "--use-curriculum", "--curriculum-threshold", "0.3"], "--curriculum-min-threshold 0.4: is above"),
         ([*REQUIRED, "--use-curriculum", "--curriculum-start-stage", "hard"], "invalid choice: 'hard'"),
         ([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "0"], "--bc-epochs 0"),
         ([*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-epochs", "2"], "with --no-pretraining"),
@@ -257,22 +272,23 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         (
             [*REQUIRED, "--replay-data-dir", "replays", "--max-demonstrations-per-category", "0"],
-            "--max-demonstrations-per-category is 0; give a number at least 1",
+            "--max-demonstrations-per-category 0: give a whole number of at least 1",
         ),
         ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
         ([*REQUIRED, "--num-gpus", "8"], "--num-gpus 8: training on several GPUs comes later"),
         ([*REQUIRED, "--num-gpus", "0", "--device", "cuda"], "contradict"),
-        ([*REQUIRED, "--hardware-profile", "8xA100"], "--hardware-profile: .*did you mean"),
+        ([*REQUIRED, "--hardware-profile", "8xA100"], "--hardware-profile 8xA100: .*did you mean '8xA100"),
         ([*REQUIRED, "--reward-preset", "november"], "known: default, october, recommended"),
         ([*REQUIRED, "--seeds", "1", "1"], "--seeds 1 1: .* none of them twice"),
-        ([*REQUIRED, "--seed", "-1"], "--seeds -1"),
+        ([*REQUIRED, "--seed", "-1"], "--seeds -1: give whole numbers from 0 to 2,147,483,647"),
+        ([*REQUIRED, "--bc-epochs=2", "extra"], "unexpected argument 'extra'"),
         ([*REQUIRED, "--single-level", "other/c.map", "--train-dataset", "other"], "stands for both datasets"),
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
-        (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean mlp_baseline"),
-        (["--experiment-name", "x", "--architectures", "gat"], "graph networks and frame stacking come later"),
+        (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
+        (["--experiment-name", "x", "--architectures", "gat"], "--architectures gat: .* graph"),
         ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
-        ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix '/' is empty"),
+        ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix /: is empty"),
     ],
 )
 def test_bad_flags_get_one_clear_error(argv, message, folder):
@@ -296,7 +312,7 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
 )
 def test_paths_are_checked_before_anything_starts(option, path, message, folder):
     (folder / "empty").mkdir()
-    with pytest.raises(ConfigError, match=f"{option} {re.escape(path)} {message}"):
+    with pytest.raises(ConfigError, match=f"{option} {re.escape(path)}: {message}"):
         resolve([*REQUIRED, option, path])
 
 
@@ -308,9 +324,43 @@ def test_replays_may_be_a_replay_set_or_a_folder_of_them(folder):
 
 
 def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("rl.config.os.access", lambda path, mode: False)
-    with pytest.raises(ConfigError, match="--output-dir .* no permission"):
+    monkeypatch.setattr("nppsim.files.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="--output-dir experiments: .* no permission"):
         resolve(REQUIRED)
+
+
+def test_a_full_disk_is_told_before_training(folder, monkeypatch):
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr("nppsim.files.shutil.disk_usage", lambda path: usage._replace(free=150 << 20))
+    resolve(REQUIRED)
+    for more in (["--seeds", "1", "2"], ["--record-eval-videos"]):
+        with pytest.raises(ConfigError, match="--output-dir experiments: the disk is too full: .* GB may be needed"):
+            resolve(REQUIRED + more)
+
+
+@pytest.mark.parametrize(
+    ("package", "flags", "extra"),
+    [
+        ("av", ["--record-eval-videos"], "video"),
+        ("PIL", ["--record-eval-videos"], "video"),
+        ("boto3", ["--s3-bucket", "bucket"], "s3"),
+    ],
+)
+def test_packages_that_a_run_needs_at_its_end_are_looked_for_at_its_beginning(
+    package, flags, extra, folder, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    resolve(REQUIRED)
+    with pytest.raises(MissingPackageError, match=rf"{package} .* pip install 'nppsim\[{extra}\]'"):
+        resolve(REQUIRED + flags)
+
+
+def test_a_configuration_error_carries_field_value_and_advice():
+    with pytest.raises(ConfigError) as error:
+        PPOConfig(gamma=2.0)
+    assert (error.value.field, error.value.value) == ("gamma", 2.0)
+    assert error.value.advice == "give a number above 0 and at most 1"
+    assert str(error.value) == "gamma 2.0: give a number above 0 and at most 1"
 
 
 def test_resolving_makes_no_folders(folder):
@@ -382,16 +432,11 @@ def test_final_evaluation_is_spread_over_the_categories():
     assert EvaluationConfig(num_eval_episodes=10).episodes_per_category(3) == 4
 
 
-def test_stages_are_unique_and_in_order():
-    assert STAGES[0] == "simplest"
-    assert len(set(STAGES)) == len(STAGES) == 10
-
-
 def test_help_names_every_flag(capsys):
     with pytest.raises(SystemExit):
         resolve(["--help"])
     text = capsys.readouterr().out
-    assert all(flag.option in text for flag in FLAGS.values())
+    assert all(f"--{name}" in text for name in KNOWN)
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +450,7 @@ def script():
 
 def test_the_script_prints_one_line_for_what_the_user_can_mend(script, folder, capsys):
     assert script.main(["--experiment-name", "x"]) == 2
-    assert capsys.readouterr().err == "error: the following arguments are required: --architectures\n"
+    assert capsys.readouterr().err == ("error: the following arguments are required: --architectures/--architecture\n")
     with pytest.raises(ConfigError):
         script.main(["--experiment-name", "x", "--debug"])
 

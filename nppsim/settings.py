@@ -1,0 +1,228 @@
+"""Settings: dataclass fields that carry their flag, help and limits, and command lines made from them.
+
+@dataclass(frozen=True)
+class Training:
+    epochs: int = setting(50, "passes over the data", flag="epochs", low=1)
+
+    def __post_init__(self) -> None:
+        check_settings(self)  # ConfigError: "epochs 0: give a whole number of at least 1"
+
+parser = Parser(description="Train.")
+parser.add_setting(Training, "epochs")
+parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=3); its errors say "--epochs"
+"""
+
+import argparse
+import math
+import numbers
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nppsim.errors import ConfigError, did_you_mean, redact
+
+_PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
+_KEY = "setting"  # of a field's metadata
+
+Owner = TypeVar("Owner")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known about one setting.
+
+    help: what it means, in a line.
+    flag: its flag, without dashes; "" if only programs set it.
+    aliases: other names of the flag.
+    metavar: what stands for the value in the help; "" for the usual one of its kind.
+    choices: the values that a command line accepts; () for any.
+    low, high, above: limits of a number, or of each of several; a value of None passes.
+    needs: the flag without which this one has no effect.
+    switch: whether ``--no-FLAG`` exists too; without it the flag of a truth value turns the default around.
+    group: heading under which the flag stands; "" for that of its dataclass.
+    refusal: why nothing but the default is accepted.
+
+    Known from the field itself: its name; kind, the type of one value; many, whether there may be several; default
+    (MISSING: it must be given).
+    """
+
+    help: str
+    flag: str = ""
+    aliases: tuple[str, ...] = ()
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    needs: str = ""
+    switch: bool = False
+    group: str = ""
+    refusal: str = ""
+    name: str = ""
+    kind: type = str
+    many: bool = False
+    default: object = None
+
+    @property
+    def option(self) -> str:
+        """The flag as it is typed."""
+        return f"--{self.flag}"
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for the value in help and documents; "" for a flag without one."""
+        return "" if self.kind is bool else self.metavar or _PLACEHOLDERS.get(self.kind, "NAME")
+
+    @property
+    def shown_default(self) -> str:
+        """The default as people write it; a flag that turns something off is "off" until it is given."""
+        if self.default is MISSING:
+            return "required"
+        if self.default is None:
+            return "–"
+        if self.kind is bool:
+            return "on" if self.switch and self.default else "off"
+        if isinstance(self.default, tuple):
+            return " ".join(map(str, self.default))
+        return f"{self.default:,}" if self.kind is int else str(self.default)
+
+    def problem(self, value: object) -> str:
+        """What to give instead of this value; "" if it is good."""
+        if value is None or self.kind not in (int, float):
+            return ""
+        values = value if self.many and isinstance(value, (tuple, list)) else (value,)
+        if all(map(self._is_good, values)):
+            return ""
+        low, high = (None if limit is None else f"{limit:,}" for limit in (self.low, self.high))
+        limits = [f"from {low} to {high}"] if low and high else [f"of at least {low}"] if low else []
+        limits += [f"above {self.above:,}"] if self.above is not None else []
+        limits += [f"at most {high}"] if high and not low else []
+        whole = "whole " if self.kind is int else ""
+        return f"give {f'{whole}numbers' if self.many else f'a {whole}number'} {' and '.join(limits)}".rstrip()
+
+    def _is_good(self, value: object) -> bool:
+        wanted = numbers.Integral if self.kind is int else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            return False
+        low, high = (
+            limit if limit is not None else end for limit, end in ((self.low, -math.inf), (self.high, math.inf))
+        )
+        return (
+            math.isfinite(value) and low <= float(value) <= high and (self.above is None or float(value) > self.above)
+        )
+
+
+def setting(default: Any, help: str, **details: Any) -> Any:
+    """A dataclass field that is a setting; ``details``: as for ``Setting``.  A default of MISSING: it must be given."""
+    return field(default=default, metadata={_KEY: Setting(help, **details)})
+
+
+def settings_of(owner: type) -> dict[str, Setting]:
+    """The settings of a dataclass, by the names of their fields."""
+    hints = get_type_hints(owner)
+    found = {}
+    for one in fields(owner):
+        if _KEY in one.metadata:
+            kind, many = _kind(hints[one.name])
+            found[one.name] = replace(one.metadata[_KEY], name=one.name, kind=kind, many=many, default=one.default)
+    return found
+
+
+def _kind(hint: Any) -> tuple[type, bool]:
+    """(type of one value, whether there may be several) of an annotation such as ``int | None`` or ``tuple[str, ...]``."""
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    return (get_args(hint)[0], True) if get_origin(hint) is tuple else (hint, False)
+
+
+def check_settings(config: object) -> None:
+    """ConfigError for the first setting of a dataclass whose value is outside its limits."""
+    for name, known in settings_of(type(config)).items():
+        value = getattr(config, name)
+        if advice := known.problem(value):
+            raise ConfigError(advice, name, value)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose refusals are ConfigErrors in one line, and whose flags may be settings.
+
+    Flags cannot be abbreviated.  A setting that is not given leaves no trace in the parsed arguments: its default
+    lives in its dataclass.
+    """
+
+    def __init__(self, **keywords: Any):
+        super().__init__(**({"allow_abbrev": False} | keywords))
+        self._flags: dict[
+            type[Any], dict[str, str]
+        ] = {}  # of each dataclass: flag of each of its fields that has one here
+
+    def add_setting(
+        self, owner: type[Any], name: str, group: argparse._ArgumentGroup | None = None, **changes: Any
+    ) -> None:
+        """Add the flag of one field of a dataclass; a flag that is there already then sets this field, too.
+
+        group: where the flag stands in the help.
+        changes: as for ``Setting``, where this command line differs.
+        """
+        known = replace(settings_of(owner)[name], **changes)
+        known = known if known.flag else replace(known, flag=name.replace("_", "-"))
+        self._flags.setdefault(owner, {})[name] = known.flag
+        if known.option not in self._option_string_actions:
+            self.add_flag(known, group)
+
+    def add_flag(self, flag: Setting, group: argparse._ArgumentGroup | None = None) -> None:
+        """Add a flag; its value becomes the attribute of its name."""
+        keywords: dict[str, Any] = {"dest": _attribute(flag.flag), "default": argparse.SUPPRESS}
+        text = flag.help if flag.default is MISSING else f"{flag.help} (default: {flag.shown_default})"
+        keywords |= {"help": text.replace("%", "%%"), "required": flag.default is MISSING}
+        if flag.kind is bool and flag.switch:
+            keywords["action"] = argparse.BooleanOptionalAction
+        elif flag.kind is bool:
+            keywords["action"] = "store_false" if flag.default else "store_true"
+        else:
+            keywords |= {"type": flag.kind, "choices": flag.choices or None, "nargs": "+" if flag.many else None}
+            keywords["metavar"] = None if flag.choices and not flag.metavar else flag.placeholder
+        (group or self).add_argument(flag.option, *(f"--{alias}" for alias in flag.aliases), **keywords)
+
+    def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
+        """The dataclass with the values that were given, and ``more``; its ConfigErrors name flags instead of fields."""
+        flags = self._flags.get(owner, {})
+        given = {name: _attribute(flag) for name, flag in flags.items() if hasattr(arguments, _attribute(flag))}
+        values = {name: getattr(arguments, attribute) for name, attribute in given.items()}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        try:
+            return owner(**(values | more))
+        except ConfigError as error:
+            raise (error.named(f"--{flags[error.field]}") if error.field in flags else error) from None
+
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
+        """The arguments; ConfigError in one line for what cannot be understood."""
+        given, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._unknown(unknown[0]))
+        return given
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(redact(message))
+
+    def _unknown(self, argument: str) -> str:
+        name = argument.split("=")[0]  # never echo a value: it may be a secret
+        if not name.startswith("-"):
+            return f"unexpected argument {name!r}: a value follows its flag; --help lists all flags"
+        hint = did_you_mean(name, self._options())
+        return f"unknown flag {name}{hint or '; --help lists all flags'}"
+
+    def _options(self) -> set[str]:
+        """All flags, those of sub-commands included."""
+        found = set(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found.update(*(command._options() for command in action.choices.values()))
+        return found
+
+
+def _attribute(flag: str) -> str:
+    return flag.replace("-", "_")
