@@ -21,15 +21,16 @@ from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from bc.images import StoredImages
 from nppsim._cache import source_digest
-from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.actions import ACTION_NAMES, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import DIED, TIMEOUT, WON
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, UserError
 from nppsim.files import replacing
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
 FORMAT_VERSION = 2
@@ -56,37 +57,26 @@ class DatasetError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """What a dataset depends on besides the replays.
+    """What a dataset depends on besides the replays.  observations: keys or short names."""
 
-    frame_skip: frames per decision.
-    observations: keys or short names.
-    validation_share: share of the levels of each category that is kept for validation.
-    seed: chooses those levels, and the replays if there are too many.
-    mirror: also learn from mirror images.
-    max_per_category: replays of each category at most, mirror images not counted; None: all.
-    """
-
-    frame_skip: int = 4
+    frame_skip: int = setting(FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=60)
     observations: tuple[str, ...] = layout.VISION_FREE
-    validation_share: float = 0.1
-    seed: int = 0
-    mirror: bool = False
-    max_per_category: int | None = None
+    validation_share: float = setting(0.1, "of the levels of each category, kept for validation", above=0, below=1)
+    seed: int = setting(0, "of the choice of those levels, and of the replays if there are too many", low=0)
+    mirror: bool = setting(False, "learn from the mirror images of the replays, too", flag="mirror-demonstrations")
+    max_per_category: int | None = setting(
+        None,
+        "replays of each category at most, mirror images not counted, drawn at random from the seed; default: all",
+        flag="max-demonstrations-per-category",
+        low=1,
+    )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        check_settings(self)
         try:
             object.__setattr__(self, "observations", layout.observation_keys(self.observations))
         except ValueError as error:
-            raise DatasetError(f"observations: {error}") from error
-        if self.frame_skip < 1:
-            raise DatasetError(f"frame_skip={self.frame_skip}; one decision lasts at least one frame")
-        if not 0 < self.validation_share < 1:
-            raise DatasetError(f"validation_share={self.validation_share}; choose a share between 0 and 1, e.g. 0.1")
-        if self.max_per_category is not None and self.max_per_category < 1:
-            raise DatasetError(
-                f"max_per_category (--max-demonstrations-per-category) is {self.max_per_category}; choose at least 1, "
-                "or leave it out for all"
-            )
+            raise ConfigError(str(error), "observations", self.observations) from error
 
 
 def load_or_build(

@@ -4,7 +4,6 @@ A file holds the runs in the order of the level set, whatever the number of work
 interrupted: results are written in that order, and a call goes on at the last level that has a run.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,37 +14,12 @@ from pathlib import Path
 from bc.demonstrations import DemonstrationError
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import plan
+from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.workers import usable_cores, worker_pool
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
-
-
-@dataclass(frozen=True)
-class PlannerSettings:
-    """How the runs are searched; the defaults are those of ``nppsim.planner.plan``, so those of an index's ``par_frames``.
-
-    frame_skip: frames per decision.
-    seed, runs: each level is planned with the seeds seed ... seed + runs - 1.
-    budget: simulated frames per run.
-    min_hold: decisions that an action lasts at least.
-    noise: px, more of it makes the runs of different seeds differ more.
-    """
-
-    frame_skip: int = 4
-    seed: int = 0
-    runs: int = 1
-    budget: int = 5_000_000
-    min_hold: int = 1
-    noise: float = 12.0
-
-    def __post_init__(self):
-        for name, low in {"frame_skip": 1, "seed": 0, "runs": 1, "budget": 1, "min_hold": 1, "noise": 0}.items():
-            if not getattr(self, name) >= low:
-                raise DemonstrationError(f"{name.replace('_', '-')} {getattr(self, name)}; give at least {low}")
-        if math.isinf(self.noise):
-            raise DemonstrationError(f"noise {self.noise}; give at least 0, and a finite number of px")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from nppsim import _cache
 from nppsim import _phases as clock
 from nppsim import reward as rewards
-from nppsim.actions import NUM_ACTIONS
+from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
     EPISODE_DTYPE,
@@ -61,7 +61,7 @@ class BatchSimulator:
         levels: LevelBank | Sequence[Level],
         num_envs: int,
         *,
-        frame_skip: int = 4,
+        frame_skip: int = FRAME_SKIP,
         observations: Sequence[str] = layout.VISION_FREE,
         reward: str | rewards.RewardConfig = "default",
         gamma: float = 0.995,

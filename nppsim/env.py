@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from nppsim import reward as rewards
-from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import WON
@@ -157,7 +157,7 @@ class NppEnv(gymnasium.Env):
         self,
         levels: Levels,
         observations: Sequence[str] = layout.VISION_FREE,
-        frame_skip: int = 4,
+        frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
         gamma: float = 0.995,
         render_mode: str | None = None,
@@ -259,7 +259,7 @@ class NppVectorEnv(VectorEnv):
         levels: Levels,
         num_envs: int = 1,
         observations: Sequence[str] = layout.VISION_FREE,
-        frame_skip: int = 4,
+        frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
         gamma: float = 0.995,
         threads: int | None = None,

@@ -66,9 +66,9 @@ def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int 
     folder = Path(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
-        raise ConfigError(f"cannot be made: {existing} is a file; choose another folder", flag, folder)
+        raise ConfigError(f"cannot be written ({existing} is a file); choose another folder", flag, folder)
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError(f"cannot be written: no permission for {existing}; choose another folder", flag, folder)
+        raise ConfigError(f"cannot be written (no permission for {existing}); choose another folder", flag, folder)
     free = shutil.disk_usage(existing).free
     if free < needed_bytes:
         room = f"{needed_bytes / 1e9:.1f} GB may be needed, {free / 1e9:.1f} GB are free"
@@ -83,7 +83,7 @@ def check_output_file(path: str | os.PathLike, flag: str, suffix: str = "") -> N
     if path.is_dir():
         raise ConfigError("is a folder; give the name of a file", flag, path)
     if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError("cannot be written: no permission; choose another file", flag, path)
+        raise ConfigError("cannot be written (no permission); choose another file", flag, path)
     check_output_folder(path.parent, flag)
 
 

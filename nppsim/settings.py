@@ -38,7 +38,7 @@ class Setting:
     aliases: other names of the flag.
     metavar: what stands for the value in the help; "" for the usual one of its kind.
     choices: the values that a command line accepts; () for any.
-    low, high, above: limits of a number, or of each of several; a value of None passes.
+    low, high, above, below: limits of a number, or of each of several; a value of None passes.
     needs: the flag without which this one has no effect.
     switch: whether ``--no-FLAG`` exists too; without it the flag of a truth value turns the default around.
     group: heading under which the flag stands; "" for that of its dataclass.
@@ -56,6 +56,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     above: float | None = None
+    below: float | None = None
     needs: str = ""
     switch: bool = False
     group: str = ""
@@ -95,10 +96,11 @@ class Setting:
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
         if all(map(self._is_good, values)):
             return ""
-        low, high = (None if limit is None else f"{limit:,}" for limit in (self.low, self.high))
-        limits = [f"from {low} to {high}"] if low and high else [f"of at least {low}"] if low else []
-        limits += [f"above {self.above:,}"] if self.above is not None else []
-        limits += [f"at most {high}"] if high and not low else []
+        if self.low is not None and self.high is not None:
+            limits = [f"from {self.low:,} to {self.high:,}"]
+        else:
+            ends = {"of at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
+            limits = [f"{words} {limit:,}" for words, limit in ends.items() if limit is not None]
         whole = "whole " if self.kind is int else ""
         return f"give {f'{whole}numbers' if self.many else f'a {whole}number'} {' and '.join(limits)}".rstrip()
 
@@ -106,17 +108,25 @@ class Setting:
         wanted = numbers.Integral if self.kind is int else numbers.Real
         if isinstance(value, bool) or not isinstance(value, wanted):
             return False
-        low, high = (
-            limit if limit is not None else end for limit, end in ((self.low, -math.inf), (self.high, math.inf))
-        )
+        number = float(value)
         return (
-            math.isfinite(value) and low <= float(value) <= high and (self.above is None or float(value) > self.above)
+            math.isfinite(number)
+            and (self.low is None or number >= self.low)
+            and (self.high is None or number <= self.high)
+            and (self.above is None or number > self.above)
+            and (self.below is None or number < self.below)
         )
 
 
 def setting(default: Any, help: str, **details: Any) -> Any:
     """A dataclass field that is a setting; ``details``: as for ``Setting``.  A default of MISSING: it must be given."""
     return field(default=default, metadata={_KEY: Setting(help, **details)})
+
+
+def same_setting(owner: type[Any], name: str, **changes: Any) -> Any:
+    """A dataclass field that is the setting ``name`` of another dataclass; ``changes``: as for ``Setting``."""
+    known = settings_of(owner)[name]
+    return field(default=known.default, metadata={_KEY: replace(known, **changes)})
 
 
 def settings_of(owner: type) -> dict[str, Setting]:
@@ -157,6 +167,12 @@ class Parser(argparse.ArgumentParser):
         self._flags: dict[
             type[Any], dict[str, str]
         ] = {}  # of each dataclass: flag of each of its fields that has one here
+
+    def add_settings(self, owner: type[Any]) -> None:
+        """Add every setting of a dataclass that has a flag."""
+        for known in settings_of(owner).values():
+            if known.flag:
+                self.add_setting(owner, known.name)
 
     def add_setting(
         self, owner: type[Any], name: str, group: argparse._ArgumentGroup | None = None, **changes: Any

@@ -16,16 +16,16 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass,
 from pathlib import Path
 from typing import Any
 
+from bc.dataset import DatasetConfig
 from bc.train import BCConfig
 from hardware import DEVICES, Plan, PlanError, Wishes
 from hardware.profiles import AUTO, find_profile
-from nppsim.actions import FRAME_SKIP
 from nppsim.errors import ConfigError, did_you_mean, needed, redact
 from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.replays.playback import SUFFIXES
 from nppsim.reward import PRESETS as REWARD_PRESETS
-from nppsim.settings import Parser, Setting, check_settings, setting, settings_of
+from nppsim.settings import Parser, Setting, check_settings, same_setting, setting, settings_of
 from rl.policy.architectures import ArchitectureError, get_architecture
 
 BASE_LEARNING_RATE = 5e-4  # where neither a flag nor a hardware profile sets one
@@ -306,7 +306,7 @@ class HardwareConfig:
         if self.num_gpus == 0 and self.device == "cuda":
             raise ConfigError("--num-gpus 0 and --device cuda contradict each other; leave one of them out")
 
-    def wishes(self, total_timesteps: int) -> Wishes:
+    def wishes(self, total_timesteps: int | None) -> Wishes:
         """What the user asked for explicitly, for ``hardware.plan``; total_timesteps: decisions of the whole run."""
         return Wishes(
             total_timesteps=total_timesteps,
@@ -348,25 +348,14 @@ class ExperimentConfig:
     )
     resume_from: Path | None = setting(None, "folder of an interrupted run, to go on with", flag="resume-from")
     save_freq: int = setting(500_000, "decisions between checkpoints", flag="save-freq", low=1)
-    frame_skip: int = setting(FRAME_SKIP, "frames (1/60 s) per decision; 1 means 1", flag="frame-skip", low=1, high=60)
+    frame_skip: int = same_setting(DatasetConfig, "frame_skip")
     reward_preset: str = setting("default", "reward terms and their sizes", flag="reward-preset")
     replay_data_dir: Path | None = setting(
         None, "replays for behavioural cloning; without them there is none", flag=_REPLAYS, group=_IMITATION
     )
-    mirror_demonstrations: bool = setting(
-        False,
-        "learn from the mirror images of the replays, too",
-        flag="mirror-demonstrations",
-        needs=_REPLAYS,
-        group=_IMITATION,
-    )
-    max_demonstrations_per_category: int | None = setting(
-        None,
-        "replays of each category at most, drawn at random from the seed; default: all",
-        flag="max-demonstrations-per-category",
-        needs=_REPLAYS,
-        group=_IMITATION,
-        low=1,
+    mirror_demonstrations: bool = same_setting(DatasetConfig, "mirror", needs=_REPLAYS, group=_IMITATION)
+    max_demonstrations_per_category: int | None = same_setting(
+        DatasetConfig, "max_per_category", needs=_REPLAYS, group=_IMITATION
     )
     pretraining: bool = setting(
         True, "no behavioural cloning, even with replays", flag="no-pretraining", group=_IMITATION

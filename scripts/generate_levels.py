@@ -8,93 +8,70 @@ DIR`` prints instead how varied the levels of a level set are.
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from nppsim import errors
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
-from nppsim.generate.make import GenerateError, count_unfinished, make_level_set
+from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
-from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.levels.level_set import LevelSet
 from nppsim.planner import par_frames
+from nppsim.settings import Parser
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--category", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
-    parser.add_argument("--count", type=int, help="distinct levels of each category")
-    parser.add_argument("--seed", type=int, help="0 or more; give train and test sets different seeds")
-    parser.add_argument(
-        "--difficulty",
-        type=float,
-        metavar="D",
-        help="0 to 1: draw from the easy or the hard end of a category; default: all",
-    )
-    parser.add_argument("--out", help="folder of the level set")
-    parser.add_argument(
-        "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
-    )
-    parser.add_argument("--workers", type=int, help="processes; default: all cores where that pays")
-    parser.add_argument(
-        "--report", metavar="DIR", help="make nothing; print the variety of the levels of this level set"
-    )
-    options = parser.parse_args(arguments)
-    if options.report is None and None in (options.count, options.seed, options.out):
-        parser.error("--count, --seed and --out are needed to make levels; or give --report")
-    return options
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    given = sys.argv[1:] if argv is None else argv
+    return errors.run(lambda: run(parse(given)), debug="--debug" in given)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    if options.report is not None:
-        return print_report(options.report)
-    show = progress_bar(len(options.category) * options.count)
-    try:
-        level_set = make_level_set(
-            options.out,
-            options.category,
-            options.count,
-            options.seed,
-            difficulty=options.difficulty,
-            exclude=[LevelSet.open(path) for path in options.exclude],
-            verify=par_frames,
-            workers=options.workers,
-            progress=show,
-        )
-    except (GenerateError, LevelSetError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(
-            f"error: --out {options.out}: cannot be written ({error.strerror}); choose another folder", file=sys.stderr
-        )
-        return 2
-    except KeyboardInterrupt:
-        print(f"interrupted; {options.out} keeps what was made, the same command continues", file=sys.stderr)
-        return 130
-    unfinished = count_unfinished(options.out)
+def run(arguments: argparse.Namespace) -> None:
+    """Make levels and count them, or print the report."""
+    if arguments.report is not None:
+        level_set = LevelSet.open(arguments.report)
+        print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
+        return
+    level_set = make(arguments)
+    unfinished = count_unfinished(arguments.out)
     for category in level_set.categories:
         made, lost = len(level_set.indices(category)), unfinished.get(category, 0)
         print(
             f"{level_set.path}: {made} levels of category {category}; the planner could not finish {lost} more "
             f"({lost / (made + lost):.1%})"
         )
-    return 0
 
 
-def print_report(path: str) -> int:
+def make(arguments: argparse.Namespace) -> LevelSet:
+    """The level set; an interruption says how to go on."""
+    check_output_folder(arguments.out, "--out")
+    exclude = [LevelSet.open(path) for path in arguments.exclude]
     try:
-        level_set = LevelSet.open(path)
-        print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
-    except LevelSetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return make_level_set(
+            arguments.out,
+            arguments.category,
+            arguments.count,
+            arguments.seed,
+            difficulty=arguments.difficulty,
+            exclude=exclude,
+            verify=par_frames,
+            workers=arguments.workers,
+            progress=progress_bar(len(arguments.category) * arguments.count),
+        )
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"cannot be written ({reason}); choose another folder", "--out", arguments.out) from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
 
 
-def progress_bar(total: int):
+def progress_bar(total: int) -> Callable[[str, int], None] | None:
     """A tqdm bar on a terminal, else nothing; called with a category and the number of its levels."""
     if not sys.stderr.isatty():
         return None
-    from tqdm import tqdm
-
+    tqdm = errors.needed("tqdm", "train").tqdm
     bar, done = tqdm(total=total, unit="level"), {}
 
     def show(category: str, made: int) -> None:
@@ -106,6 +83,29 @@ def progress_bar(total: int):
             bar.close()
 
     return show
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = Parser(
+        prog="generate_levels.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--category", "--categories", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
+    add("--count", type=int, metavar="N", help="distinct levels of each category")
+    add("--seed", "--seeds", type=int, metavar="N", help="0 or more; give train and test sets different seeds")
+    add("--difficulty", type=float, metavar="D", help="0 to 1: draw from the easy or the hard end; default: all")
+    add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
+    add(
+        "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
+    )
+    add("--workers", type=int, metavar="N", help="processes; default: all cores where that pays")
+    add("--report", metavar="DIR", help="make nothing; print the variety of the levels of this level set")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    arguments = parser.parse_args(argv)
+    if arguments.report is None and None in (arguments.count, arguments.seed, arguments.out):
+        parser.error("--count, --seed and --out are needed to make levels; or give --report")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -7,40 +7,45 @@ Run again with the same arguments, it goes on where it was interrupted.
 
 import argparse
 import sys
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
-from bc.demonstrations import DemonstrationError
-from bc.make import PlannerSettings, make_demonstrations
-from nppsim.levels.level_set import LevelSetError
-from nppsim.replays.replay import ReplayError
+from bc.make import MadeDemonstrations, make_demonstrations
+from nppsim import errors
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_folder
+from nppsim.planner.settings import PlannerSettings
+from nppsim.settings import Parser
 
 SHOWN = 20  # names of levels after which only their number is told
 
 
-def main(argv: list[str] | None = None) -> int:
-    arguments = parse(argv)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 1 if a level has no run, 2 for bad input, 130 after Ctrl-C."""
+    given = sys.argv[1:] if argv is None else argv
+    return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
-    def progress(items, total):
-        return tqdm(items, total=total, unit="level", disable=not sys.stderr.isatty())
 
+def run(arguments: argparse.Namespace, settings: PlannerSettings) -> int:
+    """Plan, and tell what was made; an interruption says how to go on."""
+    check_output_folder(arguments.out, "--out")
     try:
-        settings = PlannerSettings(**{field.name: getattr(arguments, field.name) for field in fields(PlannerSettings)})
         made = make_demonstrations(
-            arguments.levels, arguments.out, settings, workers=arguments.workers, progress=progress
+            arguments.levels, arguments.out, settings, workers=arguments.workers, progress=progress_bar
         )
-    except (DemonstrationError, LevelSetError, ReplayError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except OSError as error:
         reason = error.strerror or error
-        print(f"error: --out {arguments.out}: cannot be written ({reason}); choose another folder", file=sys.stderr)
-        return 2
+        raise ConfigError(f"cannot be written ({reason}); choose another folder", "--out", arguments.out) from error
     except KeyboardInterrupt:
-        print(f"interrupted; {arguments.out} keeps what was made, the same command continues", file=sys.stderr)
-        return 130
+        raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
+    tell(made)
+    return 1 if made.unfinished else 0
+
+
+def tell(made: MadeDemonstrations) -> None:
+    """Print what was made, and which levels have no run."""
     print(f"{made.written} demonstrations written, {made.found} were there already")
     if made.duplicates or made.failed:
         print(f"dropped, as they were the same as others: {made.duplicates}; further runs not found: {made.failed}")
@@ -49,36 +54,38 @@ def main(argv: list[str] | None = None) -> int:
         print(f"as long as the level set's index says (par_frames): {equal} of {made.compared}")
         if made.differing:
             print(f"of another length, so the planner is not the one that made the index: {len(made.differing)}")
-        show(made.differing)
+        show(made.differing, SHOWN)
     if made.unfinished:
         print(f"no run found within the budget on {len(made.unfinished)} levels:")
         show(made.unfinished, len(made.unfinished))
-    return 1 if made.unfinished else 0
 
 
-def show(lines, most=SHOWN):
+def show(lines: Sequence[str], most: int) -> None:
+    """Print the first lines, and how many more there are."""
     for line in lines[:most]:
         print(f"  {line}")
     if len(lines) > most:
         print(f"  ... and {len(lines) - most} more")
 
 
-def parse(argv) -> argparse.Namespace:
-    defaults = PlannerSettings()
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False
-    )
+def progress_bar(items: Iterable, total: int) -> Iterable:
+    """A progress bar over the levels, on a terminal."""
+    return tqdm(items, total=total, unit="level", disable=not sys.stderr.isatty())
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings]:
+    """What the command line asks for."""
+    parser = Parser(prog="make_demonstrations.py", description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
-    add("--levels", type=Path, required=True, help="folder of levels")
-    add("--out", type=Path, required=True, help="folder for the replay sets, CATEGORY.h5")
-    add("--frame-skip", type=int, default=defaults.frame_skip, help="frames per decision")
-    add("--seed", type=int, default=defaults.seed, help="of the planner")
-    add("--runs", type=int, default=defaults.runs, help="runs per level, with seeds from --seed on")
-    add("--min-hold", type=int, default=defaults.min_hold, help="decisions that an action lasts at least")
-    add("--noise", type=float, default=defaults.noise, metavar="PX", help="more: runs of different seeds differ more")
-    add("--budget", type=int, default=defaults.budget, help="simulated frames per run")
-    add("--workers", type=int, default=argparse.SUPPRESS, help="processes; default: all cores")
-    return argparse.Namespace(**({"workers": None} | vars(parser.parse_args(argv))))
+    add("--levels", type=Path, required=True, metavar="DIR", help="folder of levels")
+    add(
+        "--out", "--output-dir", type=Path, required=True, metavar="DIR", help="folder for the replay sets, CATEGORY.h5"
+    )
+    add("--workers", type=int, metavar="N", help="processes; default: all cores")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_settings(PlannerSettings)
+    arguments = parser.parse_args(argv)
+    return arguments, parser.build(PlannerSettings, arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the
 
 import argparse
 import sys
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -17,137 +18,166 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import hardware
-from bc.dataset import DatasetConfig, load_or_build
+from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.train import BCConfig, pretrain
 from nppsim import errors
-from nppsim.errors import ConfigError
-from nppsim.files import write_json
+from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
-from rl.config import check_output_dir
-from rl.judge.evaluation import EvaluationSuite, RandomPolicy
-from rl.judge.results import ALL, aggregate, format_table
+from nppsim.settings import Parser, check_settings, same_setting, setting
+from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
+from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
+from rl.judge.results import ALL, Stats, aggregate, format_table
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
-from rl.policy.policy import build_policy
+from rl.policy.policy import NppPolicy, build_policy
 
 
-def main(argv=None) -> int:
+@dataclass(frozen=True)
+class Job:
+    """What is asked for, beside the settings of training (bc), data (dataset) and machine (wishes)."""
+
+    bc: BCConfig
+    dataset: DatasetConfig
+    wishes: hardware.Wishes
+    architecture: str = setting(
+        MISSING, "network, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
+    )
+    replay_data_dir: Path = setting(MISSING, "folder of *.replay and *.h5 files, or one", flag="replay-data-dir")
+    output_dir: Path = same_setting(ExperimentConfig, "output_dir")
+    test_dataset: Path | None = setting(None, "held-out levels for success in closed loop", flag="test-dataset")
+    episodes_per_category: int = setting(
+        100,
+        "of --test-dataset, for each of its categories",
+        flag="episodes-per-category",
+        aliases=("num-eval-episodes",),
+        low=1,
+    )
+    deterministic: bool = same_setting(EvaluationConfig, "deterministic")
+    seed: int = setting(
+        0, "of split, choice of replays, weights and order", flag="seed", aliases=("seeds",), low=0, high=LARGEST_SEED
+    )
+    debug: bool = same_setting(ExperimentConfig, "debug")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
-    arguments = parse(argv)
-    folder = arguments.output_dir / f"pretrain_{arguments.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
+    given = sys.argv[1:] if argv is None else argv
+    return errors.run(lambda: run(parse(given)), debug="--debug" in given)
+
+
+def run(job: Job) -> None:
+    """Train; an interruption says where the best weights so far are."""
+    check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
+    folder = job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
     best = folder / "bc_best.pt"
-
-    def job():
-        try:
-            run(arguments, folder, best)
-        except ConfigError as error:
-            raise (error.named(f"--{error.field.replace('_', '-')}") if error.field else error) from None
-        except KeyboardInterrupt:
-            where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
-            raise KeyboardInterrupt(where) from None
-
-    return errors.run(job, debug=arguments.debug)
+    try:
+        train(job, folder, best)
+    except KeyboardInterrupt:
+        where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
+        raise KeyboardInterrupt(where) from None
 
 
-def run(arguments, folder: Path, best: Path) -> None:
-    check_output_dir(arguments.output_dir)
-    observations = get_architecture(arguments.architecture).observations
-    config = BCConfig(
-        epochs=arguments.epochs,
-        batch_size=arguments.batch_size,
-        learning_rate=arguments.learning_rate,
-        class_weight_power=arguments.class_weight_power,
-        seed=arguments.seed,
-    )
-    settings = DatasetConfig(
-        arguments.frame_skip,
-        observations,
-        arguments.validation_share,
-        arguments.seed,
-        arguments.mirror_demonstrations,
-        arguments.max_demonstrations_per_category,
-    )
-    test = None if arguments.test_dataset is None else LevelSet.open(arguments.test_dataset)
-    suite = None if test is None else make_suite(arguments, test, observations)
-    dataset = load_or_build(arguments.replay_data_dir, arguments.output_dir / "cache", settings, progress=bar)
-    if test is not None:
-        dataset.check_held_out(test)
-
-    plan = hardware.plan(observations, hardware.Wishes(device=arguments.device, precision=arguments.precision))
+def train(job: Job, folder: Path, best: Path) -> None:
+    """Clone the demonstrations, write weights and results, print the tables."""
+    held_out = HeldOut(job) if job.test_dataset is not None else None
+    dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
+    if held_out is not None:
+        dataset.check_held_out(held_out.levels)
+    plan = hardware.plan(job.dataset.observations, job.wishes)
     torch.set_num_threads(plan.torch_threads)
-    torch.manual_seed(arguments.seed)
-    policy = build_policy(arguments.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
-    facts = {"bc": asdict(config), "dataset": asdict(settings) | {"key": dataset.key}}
+    torch.manual_seed(job.seed)
+    policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
+    facts = facts_of(job, dataset)
     folder.mkdir(parents=True)
 
-    def save(policy, epoch):
-        checkpoint.save(best, policy, frame_skip=arguments.frame_skip, config=facts | {"epoch": epoch})
-
-    tables = {}
-
-    def closed_loop(policy):
-        for name, player in (("random play", RandomPolicy()), ("BC alone", policy)):
-            tables[name] = aggregate(suite.run(player, deterministic=arguments.deterministic))
-        return {category: stats["success"] for category, stats in tables["BC alone"].items() if category != ALL}
+    def save(policy: NppPolicy, epoch: int) -> None:
+        checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
 
     with SummaryWriter(str(folder / "tensorboard")) as writer:
-        result = pretrain(
-            policy, dataset, config, writer, plan.device, closed_loop if suite else None, on_improvement=save
-        )
+        closed_loop = held_out.success if held_out is not None else None
+        result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save)
+    tables = held_out.tables if held_out is not None else {}
     write_json(folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts})
     print(result.table())
     if tables:
-        print(f"\nheld-out levels of {arguments.test_dataset}\n{format_table(tables)}")
+        print(f"\nheld-out levels of {job.test_dataset}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
-def make_suite(arguments, test: LevelSet, observations) -> EvaluationSuite:
-    return EvaluationSuite(
-        test,
-        episodes_per_category=arguments.num_eval_episodes,
-        seed=arguments.seed,
-        frame_skip=arguments.frame_skip,
-        observations=observations,
-    )
+class HeldOut:
+    """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the cloned policy."""
+
+    def __init__(self, job: Job):
+        assert job.test_dataset is not None
+        self.levels = LevelSet.open(job.test_dataset)
+        self.tables: dict[str, dict[str, Stats]] = {}
+        self._deterministic = job.deterministic
+        self._suite = EvaluationSuite(
+            self.levels,
+            episodes_per_category=job.episodes_per_category,
+            seed=job.seed,
+            frame_skip=job.dataset.frame_skip,
+            observations=job.dataset.observations,
+        )
+
+    def success(self, policy: Policy) -> Mapping[str, float]:
+        """Share of won episodes of each category."""
+        for name, player in (("random play", RandomPolicy()), ("BC alone", policy)):
+            self.tables[name] = aggregate(self._suite.run(player, deterministic=self._deterministic))
+        return {category: stats["success"] for category, stats in self.tables["BC alone"].items() if category != ALL}
 
 
-def bar(files):
+def facts_of(job: Job, dataset: BCDataset) -> dict[str, dict]:
+    """The settings as they stand in checkpoint and results."""
+    return {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
+
+
+def progress_bar(files: Iterable) -> Iterable:
     """A progress bar over the replays, on a terminal."""
     return tqdm(files, desc="playing back replays", unit="replay", disable=not sys.stderr.isatty())
 
 
-def parse(argv) -> argparse.Namespace:
-    dataset, defaults = DatasetConfig(), BCConfig()
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False
-    )
-    add = parser.add_argument
-    add("--architecture", required=True, help="network, e.g. mlp_baseline or vision_free")
-    add("--replay-data-dir", required=True, type=Path, help="folder of *.replay and *.h5 files, or one")
-    add("--mirror-demonstrations", action="store_true", help="learn from the mirror images of the replays, too")
-    add(
-        "--max-demonstrations-per-category",
-        type=int,
+def parse(argv: Sequence[str]) -> Job:
+    """What the command line asks for."""
+    parser = Parser(prog="pretrain_bc.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_settings(Job)
+    parser.add_setting(BCConfig, "epochs", aliases=("epochs",))
+    parser.add_setting(BCConfig, "batch_size", aliases=("batch-size",))
+    parser.add_setting(BCConfig, "learning_rate")
+    parser.add_setting(BCConfig, "class_weight_power")
+    parser.add_setting(BCConfig, "seed")
+    parser.add_settings(DatasetConfig)
+    parser.add_setting(DatasetConfig, "validation_share")
+    parser.add_setting(DatasetConfig, "seed")
+    parser.add_setting(HardwareConfig, "device")
+    parser.add_setting(HardwareConfig, "mixed_precision")
+    parser.add_argument(
+        "--precision",
+        dest="mixed_precision",
+        type=in_bfloat16,
         default=argparse.SUPPRESS,
-        metavar="N",
-        help="replays of each category at most, drawn by lot from the seed; default: all",
+        metavar="NAME",
+        help="bf16: the same as --mixed-precision; float32: as --no-mixed-precision",
     )
-    add("--output-dir", type=Path, default=Path("experiments"), help="folder for results and the dataset's cache")
-    add("--epochs", type=int, default=defaults.epochs, help="passes over the demonstrations, at most")
-    add("--batch-size", type=int, default=defaults.batch_size, help="decisions per gradient step")
-    add("--learning-rate", type=float, default=defaults.learning_rate, help="at the start")
-    add("--class-weight-power", type=float, default=defaults.class_weight_power, help="1: rare actions count as much")
-    add("--validation-share", type=float, default=dataset.validation_share, help="of the levels")
-    add("--frame-skip", type=int, default=dataset.frame_skip, help="frames (1/60 s) per decision")
-    add("--seed", type=int, default=0, help="of split, lots, weights and order")
-    add("--device", choices=hardware.DEVICES, default=argparse.SUPPRESS, help="default: a GPU if there is one")
-    add("--precision", choices=hardware.PRECISIONS, default=argparse.SUPPRESS, help="default: bf16 where it is fast")
-    add("--test-dataset", type=Path, default=argparse.SUPPRESS, help="held-out levels for success in closed loop")
-    add("--num-eval-episodes", type=int, default=100, help="per category of --test-dataset")
-    add("--deterministic", action="store_true", help="take the likeliest action instead of sampling")
-    add("--debug", action="store_true", help="show the traceback of an error")
-    optional = {"device": None, "precision": None, "test_dataset": None, "max_demonstrations_per_category": None}
-    return argparse.Namespace(**(optional | vars(parser.parse_args(argv))))
+    arguments = parser.parse_args(argv)
+    observations = get_architecture(arguments.architecture).observations
+    return parser.build(
+        Job,
+        arguments,
+        bc=parser.build(BCConfig, arguments),
+        dataset=parser.build(DatasetConfig, arguments, observations=observations),
+        wishes=parser.build(HardwareConfig, arguments).wishes(None),
+    )
+
+
+def in_bfloat16(precision: str) -> bool:
+    """Whether the name of a precision means bfloat16."""
+    if precision not in hardware.PRECISIONS:
+        raise argparse.ArgumentTypeError(f"unknown precision {precision!r}; known: {', '.join(hardware.PRECISIONS)}")
+    return precision == "bf16"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.actions import NUM_ACTIONS
+from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
@@ -40,7 +40,7 @@ class Settings:
     """How much is played and how; the only home of these defaults."""
 
     envs: int = 256  # environments stepped together
-    frame_skip: int = 4  # frames per decision
+    frame_skip: int = FRAME_SKIP  # frames per decision
     observations: tuple[str, ...] = layout.VISION_FREE  # short names or keys
     threads: int = 1
     iterations: int = 500  # decisions of each environment in a round

@@ -15,20 +15,21 @@ from nppsim.planner.search import (
     confirmed,
     first_state,
 )
+from nppsim.planner.settings import PlannerSettings
 
 BEAM_SHARE = 0.3  # of the budget; the best-first search gets the rest
 
 
 def plan(
     level: Level,
-    frame_skip: int = 4,
+    frame_skip: int = PlannerSettings.frame_skip,
     *,
     beam: int = 384,
-    budget: int = 5_000_000,
-    seed: int = 0,
+    budget: int = PlannerSettings.budget,
+    seed: int = PlannerSettings.seed,
     start: PlanStart | None = None,
-    min_hold: int = 1,
-    noise: float = 12.0,
+    min_hold: int = PlannerSettings.min_hold,
+    noise: float = PlannerSettings.noise,
 ) -> PlannedRun | None:
     """Find a run that finishes ``level``; None if none was found within ``budget`` simulated frames.
 

@@ -16,18 +16,19 @@ from nppsim.planner.search import (
     first_state,
     wins,
 )
+from nppsim.planner.settings import PlannerSettings
 
 
 def polish(
     level: Level,
     found: PlannedRun,
-    frame_skip: int = 4,
+    frame_skip: int = PlannerSettings.frame_skip,
     *,
     beam: int = 192,
-    budget: int = 5_000_000,
-    seed: int = 0,
+    budget: int = PlannerSettings.budget,
+    seed: int = PlannerSettings.seed,
     start: PlanStart | None = None,
-    min_hold: int = 1,
+    min_hold: int = PlannerSettings.min_hold,
 ) -> PlannedRun:
     """Look for a shorter run than ``found``; returns the shortest one, never a longer one.
 

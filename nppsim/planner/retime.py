@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nppsim.actions import FRAME_SKIP
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.planner.kernels import ROUTE, Taste
@@ -32,7 +33,7 @@ class RetimedReplay:
 
 def retime(
     replay: Replay,
-    frame_skip: int = 4,
+    frame_skip: int = FRAME_SKIP,
     *,
     beam: int = 96,
     seed: int = 0,

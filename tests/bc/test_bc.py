@@ -205,13 +205,13 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--batch-size", "0"], "--batch-size 0: give a whole number"),
-        (["--frame-skip", "0"], "frame_skip=0"),
-        (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category"),
+        (["--batch-size", "0"], "--bc-batch-size 0: give a whole number"),
+        (["--frame-skip", "0"], "--frame-skip 0: give a whole number from 1 to 60"),
+        (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category 0: give a"),
         (["--architecture", "nope"], "unknown architecture 'nope'"),
         (["--replay-data-dir", "missing"], "missing: not a folder"),
         (["--test-dataset", "missing"], "missing does not exist"),
-        (["--output-dir", f"{__file__}/out"], f"out cannot be made: {__file__} is a file"),
+        (["--output-dir", f"{__file__}/out"], f"out: cannot be written ({__file__} is a file)"),
     ],
 )
 def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):

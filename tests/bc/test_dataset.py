@@ -20,6 +20,7 @@ from bc.dataset import (
 )
 from bc.demonstrations import Demonstration, ReplayFile
 from bc.images import StoredImages
+from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay
@@ -239,12 +240,12 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"frame_skip": 0}, "frame_skip=0"),
-        ({"validation_share": 1.0}, "validation_share=1.0"),
-        ({"max_per_category": 0}, "--max-demonstrations-per-category"),
+        ({"frame_skip": 0}, "frame_skip 0: give"),
+        ({"validation_share": 1.0}, "validation_share 1.0: give a number above 0 and below 1"),
+        ({"max_per_category": 0}, "max_per_category 0: give"),
         ({"observations": ("graph",)}, "unknown observation 'graph'"),
     ],
 )
 def test_dataset_settings_are_checked(setting, message):
-    with pytest.raises(DatasetError, match=message):
+    with pytest.raises(ConfigError, match=message):
         DatasetConfig(**setting)

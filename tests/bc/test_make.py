@@ -14,6 +14,7 @@ import bc.make
 import nppsim
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.make import PlannerSettings, make_demonstrations
+from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import par_frames, plan
@@ -189,7 +190,7 @@ def test_a_worker_that_dies_is_told(levels, tmp_path, monkeypatch):
     "setting", [{"runs": 0}, {"min_hold": 0}, {"noise": float("nan")}, {"noise": float("inf")}, {"budget": -1}]
 )
 def test_settings_are_checked(setting):
-    with pytest.raises(DemonstrationError, match="give at least"):
+    with pytest.raises(ConfigError, match="give a "):
         PlannerSettings(**setting)
 
 
@@ -209,7 +210,7 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
     assert printed.endswith("no run found within the budget on 1 levels:\n  a/000001.map\n")
     for more, message in [
         (["--runs", "2"], "was made with"),
-        (["--runs", "0"], "runs 0; give at least 1"),
+        (["--runs", "0"], "--runs 0: give a whole number of at least 1"),
         (["--workers", "0"], "workers 0; give at least 1"),
         (["--levels", "nowhere"], "nowhere does not exist"),
         (["--workers", "0"], "workers 0; give at least 1"),

@@ -307,7 +307,7 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
         ("--replay-data-dir", "other", r"holds no \*.replay or \*.h5 files"),
         ("--single-level", "other", "is no file"),
         ("--resume-from", "other", "holds no config.json"),
-        ("--output-dir", "other/c.map/below", "cannot be made: .*c.map is a file"),
+        ("--output-dir", "other/c.map/below", r"cannot be written \(.*c.map is a file\)"),
     ],
 )
 def test_paths_are_checked_before_anything_starts(option, path, message, folder):
@@ -325,7 +325,7 @@ def test_replays_may_be_a_replay_set_or_a_folder_of_them(folder):
 
 def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
     monkeypatch.setattr("nppsim.files.os.access", lambda path, mode: False)
-    with pytest.raises(ConfigError, match="--output-dir experiments: .* no permission"):
+    with pytest.raises(ConfigError, match=r"--output-dir experiments: cannot be written \(no permission"):
         resolve(REQUIRED)
 
 

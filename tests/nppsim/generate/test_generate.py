@@ -518,5 +518,5 @@ def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys)
     assert [line.split()[:3] for line in lines[1:]] == [["simplest", "5", "5"], ["medium", "5", "5"]]
     assert script.main(["--report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        script.main(["--count", "5"])
+    assert script.main(["--count", "5"]) == 2
+    assert "--count, --seed and --out are needed" in capsys.readouterr().err

@@ -222,7 +222,10 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
         (["a.pt", "--levels", "nowhere"], "error: nowhere does not exist"),
         (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
         (["a.pt", "--levels", "a.pt"], "error: a.pt"),
-        (["a.pt", "--levels", "levels", "--output-dir", "a.pt/x"], "error: --output-dir a.pt/x cannot be made: "),
+        (
+            ["a.pt", "--levels", "levels", "--output-dir", "a.pt/x"],
+            "error: --output-dir a.pt/x: cannot be written (",
+        ),
     ],
 )
 def test_the_evaluation_script_says_what_is_wrong_in_one_line(
@@ -237,7 +240,5 @@ def test_the_evaluation_script_says_what_is_wrong_in_one_line(
 
 
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
-    with pytest.raises(SystemExit) as stop:
-        script.main(["a.pt", "--levels", "levels", "--video-fps", "0"])
-    assert stop.value.code == 2
-    assert "--video-fps 0: give a whole number of at least 1, at most 60" in capsys.readouterr().err
+    assert script.main(["a.pt", "--levels", "levels", "--video-fps", "0"]) == 2
+    assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
