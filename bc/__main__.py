@@ -13,7 +13,7 @@ from tqdm import tqdm
 from bc.analysis import analyse
 from bc.dataset import with_bank
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
-from bc.minari import About, export_minari, import_minari
+from bc.minari import About, export_minari, import_minari, observation_keys
 from bc.report import render_report, summary
 from nppsim import errors
 from nppsim.errors import needed
@@ -104,13 +104,14 @@ def _bar(items: Iterable, title: str = "playing back") -> Iterable:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    needed("minari", "minari")
+    needed("minari", "minari")  # told before minutes are spent on playing back, like what is wrong with the names
+    about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
+    keys = observation_keys(arguments.observations)
     files = find_replays(arguments.folder)
     played = load_demonstrations(files, arguments.frame_skip, folder=arguments.folder, progress=_bar)
     found, bank, _places = with_bank(played)
     print(found.table())
-    about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
-    print("\n".join(export_minari(found, about, bank=bank, observations=arguments.observations, progress=_bar)))
+    print("\n".join(export_minari(found, about, bank=bank, observations=keys, progress=_bar)))
     return 0
 
 

@@ -236,10 +236,10 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
             "and validation; add demonstrations of other levels"
         )
 
-    def by_category_then_lot(fingerprint: str) -> tuple[str, bytes]:
+    def by_category_then_chance(fingerprint: str) -> tuple[str, bytes]:
         return category_of[fingerprint], hashlib.sha256(f"{seed} {fingerprint}".encode()).digest()
 
-    ordered = sorted(category_of, key=by_category_then_lot)
+    ordered = sorted(category_of, key=by_category_then_chance)
     wanted = min(max(1, round(share * count)), count - 1)
     chosen = {ordered[int((k + 0.5) * count / wanted)] for k in range(wanted)}
     return np.array([fingerprint in chosen for fingerprint in fingerprints])

@@ -219,7 +219,7 @@ def load_demonstrations(
     """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
 
     mirror: add each demonstration's mirror image, where it finishes too; where it does not, that is counted.
-    max_per_category: play at most so many replays of each category, drawn by lot from ``seed``; the others are counted.
+    max_per_category: play at most so many replays of each category, drawn at random from ``seed``; the others are counted.
     progress: wraps the files, e.g. tqdm.
     A broken file is left out like any other, with the error as its detail.
     """
@@ -314,7 +314,7 @@ def _draw(
 ) -> tuple[list[ReplayFile], list[ReplayFile]]:
     """At most ``max_per_category`` files of each category (None: all), and the others; both in the order of ``files``.
 
-    A file's lot depends on seed and name alone, so that more files change as little as possible.
+    Whether a file is drawn depends on seed and names alone, so that more files change as little as possible.
     """
     if max_per_category is None:
         return list(files), []

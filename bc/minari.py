@@ -43,7 +43,7 @@ def dataset_id(category: str, source: str) -> str:
 
 @dataclass(frozen=True)
 class About:
-    """What Minari wants to know about a dataset.
+    """What Minari wants to know about a dataset.  DemonstrationError if the source is no name.
 
     source: who played: "planner", "human" or another word.
     code_permalink: address of the code that made the demonstrations, with its version.
@@ -53,6 +53,9 @@ class About:
     author: str
     author_email: str
     code_permalink: str
+
+    def __post_init__(self):
+        dataset_id("any", self.source)
 
 
 def export_minari(
@@ -74,10 +77,7 @@ def export_minari(
     already; DatasetError if a category does not fit into memory.
     """
     minari = needed("minari", "minari")
-    try:
-        keys = layout.observation_keys(observations)
-    except ValueError as error:
-        raise DemonstrationError(f"observations: {error}") from error
+    keys = observation_keys(observations)
     named = _by_name(found, about.source)
     bytes_each = sum(layout.SPECS[key].bytes for key in keys)
     for name, demonstrations in named.items():
@@ -103,6 +103,14 @@ def export_minari(
             jpeg_encoding=False,
         )
     return list(named)
+
+
+def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:
+    """Keys of observations given as keys or short names.  DemonstrationError for an unknown one."""
+    try:
+        return layout.observation_keys(observations)
+    except ValueError as error:
+        raise DemonstrationError(f"observations: {error}") from error
 
 
 def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstration]]:

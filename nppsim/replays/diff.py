@@ -145,11 +145,8 @@ def difference_text(difference: Difference) -> str:
     lines.append(f"inputs part     {_at(difference.inputs_part)}")
     lines.append(f"positions part  {_at(difference.positions_part)} (by more than {APART_PX:g} px)")
     if difference.marks:
-        lines.append(
-            table(
-                ("left, px", "frame A", "frame B", "A leads by", "gained by A"), list(_rows(difference.marks)), "rrrrr"
-            )
-        )
+        header = ("left, px", "frame A", "frame B", "A leads by", "gained by A")
+        lines.append(table(header, list(_rows(difference.marks)), align="r" * len(header)))
     if difference.total is None:
         lines.append("total: not both finish")
     else:

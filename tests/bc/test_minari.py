@@ -94,6 +94,8 @@ def test_what_is_not_there_or_has_no_name_is_refused(found):
         import_minari("npp/simple/human-v0")
     with pytest.raises(DemonstrationError, match="single words"):
         dataset_id("simple", "two words")
+    with pytest.raises(DemonstrationError, match="single words"):
+        About("two words", **ABOUT)
     with pytest.raises(DemonstrationError, match="observations: unknown observation 'smell'"):
         export_minari(found, About("planner", **ABOUT), observations=("smell",))
 
