@@ -4,109 +4,58 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import nppsim
+from nppsim import errors
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
+from nppsim.files import check_output_file, check_output_folder
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
+from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
+from nppsim.settings import Parser, Setting
+from nppsim.workers import usable_cores
+
+Job = Callable[[argparse.Namespace], int | None]
+Flags = Callable[[Parser], None]
+_COMMANDS: dict[str, tuple[Job, Flags, str]] = {}  # name -> job, what adds its flags, what it does
 
 
 class CommandError(UserError, ValueError):
     """What was asked for cannot be done; the message says why."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, fuzz, replays), 2 the command failed."""
-    arguments = _parser().parse_args(argv)
-    try:
-        return arguments.run(arguments)
-    except UserError as error:
-        message = str(error)
-    except OSError as error:
-        message = f"{error.filename}: {error.strerror}; check the path" if error.filename else str(error)
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+
+    def job() -> int | None:
+        arguments = _parser().parse_args(argv)
+        return arguments.job(arguments)
+
+    return errors.run(job)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m nppsim", description=nppsim.__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+def _command(name: str, text: str, flags: Flags) -> Callable[[Job], Job]:
+    """Make a function the command of this name."""
 
-    def command(run, name, text):
-        added = commands.add_parser(name, help=text, description=text)
-        added.set_defaults(run=run)
-        return added
+    def register(job: Job) -> Job:
+        _COMMANDS[name] = (job, flags, text)
+        return job
 
-    verify = command(_verify, "verify", "replay recorded traces and compare every number, bit for bit")
-    verify.add_argument("files", nargs="+", metavar="FILE.h5", help="trace files")
+    return register
 
-    simulate = command(_simulate, "simulate", "play a replay back, exactly")
-    simulate.add_argument("level", metavar="MAP|REPLAY", help="a level with --replay, otherwise a replay")
-    simulate.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on MAP")
-    simulate.add_argument("--json", action="store_true")
 
-    replays = command(_replays, "replays", "play many replays back and tell how each ends")
-    replays.add_argument("paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), folders")
-    replays.add_argument("--json", action="store_true")
-
-    diff = command(_diff, "diff", "compare two runs of one level: where they part, frames gained and lost")
-    diff.add_argument("a", metavar="A", help="replay")
-    diff.add_argument("b", metavar="B", help="replay of the same level")
-    diff.add_argument("--sections", type=int, default=10, help="of the way (default: %(default)s)")
-    diff.add_argument("--out", metavar="PNG", help="draw both ways (extra: video)")
-    diff.add_argument("--json", action="store_true")
-
-    bench = command(_bench, "bench", "measure the speed of the simulator")
-    bench.add_argument("--json", action="store_true")
-    bench.add_argument("--rounds", type=int, default=5, help="a figure is their median (default: %(default)s)")
-    bench.add_argument("--seconds", type=float, default=1.5, help="of each workload (default: %(default)s)")
-    bench.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1, and 2 if there are two cores")
-    source = bench.add_mutually_exclusive_group()
-    source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
-    source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
-
-    bench.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="of the trace file; default: all")
-    bench.add_argument("--start", action="store_true", help="instead: how long the first start takes, and later ones")
-
-    fuzz = command(_fuzz, "fuzz", "load and play random and damaged levels and replays")
-    fuzz.add_argument("--count", type=int, default=100_000, help="cases (default: %(default)s)")
-    fuzz.add_argument("--seed", type=int, default=0)
-    fuzz.add_argument("--first", type=int, default=0, metavar="N", help="begin with case N (default: %(default)s)")
-
-    render = command(_render, "render", "draw a level, the way of a replay, or a sheet of levels (extra: video)")
-    render.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
-    render.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
-    render.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
-    render.add_argument("--rulebook", metavar="DIR", help="instead: draw the figures of docs/physics.md into a folder")
-    render.add_argument(
-        "--count", type=int, default=40, help="levels of a sheet, from all over DIR (default: %(default)s)"
-    )
-    render.add_argument("--scale", type=float, default=1.0, help="of a single level (default: %(default)s)")
-
-    generate = command(_generate, "generate", "make a level, or a folder of levels, of a category")
-    generate.add_argument("category")
-    generate.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
-    generate.add_argument("--seed", type=int, default=0, help="of the (first) level (default: %(default)s)")
-    generate.add_argument("--count", type=int, metavar="N", help="levels of seeds SEED ... SEED + N - 1")
-    generate.add_argument(
-        "--difficulty", type=float, metavar="D", help="0 to 1: the easy or the hard end of the category"
-    )
-
-    plan = command(_plan, "plan", "search a run that finishes a level, and write it as a replay")
-    plan.add_argument("level", metavar="LEVEL")
-    plan.add_argument("out", metavar="OUT.replay")
-    plan.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
-    plan.add_argument("--seed", type=int, default=0)
-    plan.add_argument("--budget", type=int, default=5_000_000, help="simulated frames (default: %(default)s)")
-    plan.add_argument("--min-hold", type=int, default=1, help="decisions that an action lasts at least (default: 1)")
-    plan.add_argument(
-        "--noise", type=float, default=12.0, metavar="PX", help="more: more varied (default: %(default)s)"
-    )
-    plan.add_argument("--polish", type=int, default=0, metavar="N", help="simulate N frames more to shorten the run")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m nppsim", description=nppsim.__doc__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (job, flags, text) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(job=job, parser=command)
+        flags(command)
     return parser
 
 
@@ -114,9 +63,14 @@ def _parser() -> argparse.ArgumentParser:
 # verify
 
 
-def _verify(arguments) -> int:
+def _verify_flags(parser: Parser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE.h5", help="trace files")
+
+
+@_command("verify", "replay recorded traces and compare every number, bit for bit", _verify_flags)
+def _verify(arguments: argparse.Namespace) -> int:
     judged = passed = 0
-    all_results = [_verified(file) for file in arguments.files]
+    all_results = [nppsim.verify(file) for file in arguments.files]
     print(f"{'theme':<16} {'cases':>6} {'exact':>6} {'refused':>8} {'frames':>8}")
     for results in all_results:
         for theme, result in results.items():
@@ -129,20 +83,18 @@ def _verify(arguments) -> int:
     return 0 if passed == judged > 0 else 1
 
 
-def _verified(file: str) -> dict:
-    try:
-        return nppsim.verify(file)
-    except KeyError as error:
-        raise CommandError(f"{file}: a case lacks a dataset: {error}; this is no trace file") from error
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # simulate
 
 
-def _simulate(arguments) -> int:
+def _simulate_flags(parser: Parser) -> None:
+    parser.add_argument("level", metavar="MAP|REPLAY", help="a level with --replay, otherwise a replay")
+    parser.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on MAP")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@_command("simulate", "play a replay back, exactly", _simulate_flags)
+def _simulate(arguments: argparse.Namespace) -> None:
     replay = Replay.load(arguments.replay or arguments.level)
     level = Level.load(arguments.level) if arguments.replay else replay.level
     if level != replay.level:
@@ -150,39 +102,45 @@ def _simulate(arguments) -> int:
     for warning in dict.fromkeys((*level.warnings, *replay.warnings)):
         print(f"warning: {warning}", file=sys.stderr)
     run = nppsim.simulate(level, replay.inputs)
-    position = run.position[-1].tolist()  # a replay has at least one frame
-    facts = {
-        "level": arguments.level,
-        "fingerprint": level.fingerprint,
-        "outcome": run.outcome,
-        "frames": run.frames,
-        "inputs": replay.frames,
-        "position": position,
-        "velocity": run.velocity[-1].tolist(),
-        "gold": int(run.gold[-1]),
-        "win_fraction": run.win_fraction,
-    }
+    x, y = run.position[-1].tolist()  # a replay has at least one frame
+    gold = int(run.gold[-1])
     if arguments.json:
+        facts = {
+            "level": arguments.level,
+            "fingerprint": level.fingerprint,
+            "outcome": run.outcome,
+            "frames": run.frames,
+            "inputs": replay.frames,
+            "position": [x, y],
+            "velocity": run.velocity[-1].tolist(),
+            "gold": gold,
+            "win_fraction": run.win_fraction,
+        }
         print(json.dumps(facts, indent=2))
-        return 0
+        return
     print(f"outcome       {run.outcome}")
     print(f"frames        {run.frames} of {replay.frames} inputs ({run.frames / 60:.2f} s)")
-    print(f"position      {position[0]!r}, {position[1]!r}")
-    print(f"gold          {facts['gold']}")
+    print(f"position      {x!r}, {y!r}")
+    print(f"gold          {gold}")
     print(f"win fraction  {run.win_fraction!r}")
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # replays
 
 
-def _replays(arguments) -> int:
+def _replays_flags(parser: Parser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="FILE|FOLDER", help="replays, replay sets (*.h5), folders")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@_command("replays", "play many replays back and tell how each ends", _replays_flags)
+def _replays(arguments: argparse.Namespace) -> int:
     from nppsim.replays import playback
 
     played = []
 
-    def gathered():
+    def gathered() -> Iterator[playback.Playback]:
         for one in playback.play_files(playback.find_files(arguments.paths)):
             played.append(one)
             yield one
@@ -199,27 +157,50 @@ def _replays(arguments) -> int:
 # diff
 
 
-def _diff(arguments) -> int:
+def _diff_flags(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="replay")
+    parser.add_argument("b", metavar="B", help="replay of the same level")
+    parser.add_flag(Setting("of the way", flag="sections", kind=int, default=10, low=1))
+    parser.add_argument("--out", metavar="PNG", help="draw both ways (extra: video)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+@_command("diff", "compare two runs of one level: where they part, frames gained and lost", _diff_flags)
+def _diff(arguments: argparse.Namespace) -> None:
     from nppsim.replays import diff
 
     if arguments.out:
-        _check_picture(arguments.out)
+        _check_picture(arguments.out, "--out")
     a, b = Replay.load(arguments.a), Replay.load(arguments.b)
     difference, *runs = diff.compare_replays(a, b, arguments.sections)
     print(json.dumps(asdict(difference), indent=2) if arguments.json else diff.difference_text(difference))
     if arguments.out:
-        from nppsim.pictures import render  # Pillow is an extra
+        from nppsim.pictures import render
 
         labels = Path(arguments.a).name, Path(arguments.b).name
         render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part).save(arguments.out)
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # bench
 
 
-def _bench(arguments) -> int:
+def _bench_flags(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_flag(Setting("a figure is their median", flag="rounds", kind=int, default=5, low=1))
+    parser.add_flag(Setting("of each workload", flag="seconds", kind=float, default=1.5, above=0))
+    parser.add_flag(
+        Setting("default: 1, and 2 if there are two cores", flag="threads", kind=int, many=True, default=None, low=1)
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--levels", metavar="DIR", help="random play on these levels (default: generated ones)")
+    source.add_argument("--traces", metavar="FILE.h5", help="the recorded play of a trace file")
+    parser.add_argument("--themes", nargs="+", metavar="NAME", default=(), help="of the trace file; default: all")
+    parser.add_argument("--start", action="store_true", help="instead: how long the first start takes, and later ones")
+
+
+@_command("bench", "measure the speed of the simulator", _bench_flags)
+def _bench(arguments: argparse.Namespace) -> None:
     from nppsim.measure import bench
     from nppsim.measure.machine import machine as this_machine
     from nppsim.measure.machine import versions
@@ -236,46 +217,45 @@ def _bench(arguments) -> int:
             print(json.dumps({"machine": machine, "start_s": seconds}, indent=2))
         else:
             print(f"first start (compiles): {seconds['first']:.1f} s; later starts: {seconds['later']:.1f} s")
-        return 0
-    threads = arguments.threads or range(1, min(machine["cores"], 2) + 1)
+        return
+    threads = arguments.threads or range(1, min(usable_cores(), 2) + 1)
     if not arguments.json:
         print(f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, Numba {machine['numba']}")
         print(f"{'workload':<20} {'unit':<10} {'per s':>12} {'per s, core':>12} {'slowest':>12} {'fastest':>12}   "
               "Python, Numba loop, 10^6/s")  # fmt: skip
+    if arguments.traces:
+        plays = bench.trace_plays(arguments.traces, arguments.themes)
+    else:
+        plays = bench.folder_plays(arguments.levels) if arguments.levels else bench.generated_plays()
     workloads = {}
-    try:
-        if arguments.traces:
-            plays = bench.trace_plays(arguments.traces, arguments.themes)
-        else:
-            plays = bench.folder_plays(arguments.levels) if arguments.levels else bench.generated_plays()
-        measured = bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads)
-        for name, result in measured:
-            workloads[name] = result
-            if not arguments.json:
-                figures = [f"{result[key]:>12,.0f}" for key in ("per_s", "per_s_per_core", "slowest", "fastest")]
-                loops = result["calibration"]
-                print(f"{name:<20} {result['unit']:<10}", *figures, f"  {loops['python']:.1f}, {loops['numba']:.0f}",
-                      flush=True)  # fmt: skip
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    for name, result in bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads):
+        workloads[name] = result
+        if not arguments.json:
+            figures = [f"{result[key]:>12,.0f}" for key in ("per_s", "per_s_per_core", "slowest", "fastest")]
+            loops = result["calibration"]
+            print(f"{name:<20} {result['unit']:<10}", *figures, f"  {loops['python']:.1f}, {loops['numba']:.0f}",
+                  flush=True)  # fmt: skip
     if arguments.json:
         print(json.dumps({"machine": machine, "workloads": workloads}, indent=2))
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # fuzz
 
 
-def _fuzz(arguments) -> int:
+def _fuzz_flags(parser: Parser) -> None:
+    parser.add_flag(Setting("cases", flag="count", kind=int, default=100_000, low=1))
+    parser.add_flag(Setting("of the cases", flag="seed", aliases=("seeds",), kind=int, default=0, low=0))
+    parser.add_flag(Setting("begin with case N", flag="first", kind=int, default=0, low=0))
+
+
+@_command("fuzz", "load and play random and damaged levels and replays", _fuzz_flags)
+def _fuzz(arguments: argparse.Namespace) -> int:
     from numba.core import config
 
     from nppsim.fuzz import GROUP, fuzz
 
-    if arguments.count < 1 or arguments.first < 0:
-        raise CommandError(f"--count {arguments.count} --first {arguments.first}: give at least one case, from 0 on")
-
-    def progress(done):
+    def progress(done: int) -> None:
         at = arguments.first + done
         line = f"\r{done} of {arguments.count} cases; next: {at} to {at + GROUP - 1} "
         print(line, end="", file=sys.stderr, flush=True)
@@ -289,25 +269,36 @@ def _fuzz(arguments) -> int:
     print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
     for failure in report.failures:
         print(f"FAILED: {failure}")
-    print(f"{len(report.failures)} failures; bounds check {'on' if config.BOUNDSCHECK else 'off'}")
+    bounds_check = getattr(config, "BOUNDSCHECK", None)  # set by Numba when it is imported
+    print(f"{len(report.failures)} failures; bounds check {'on' if bounds_check else 'off'}")
     return 1 if report.failures else 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# render, generate
+# render
 
 
-def _render(arguments) -> int:
-    from nppsim.pictures import render  # Pillow is an extra
+def _render_flags(parser: Parser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
+    parser.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
+    parser.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
+    parser.add_argument("--rulebook", metavar="DIR", help="instead: draw the figures of docs/physics.md into a folder")
+    parser.add_flag(Setting("levels of a sheet, from all over DIR", flag="count", kind=int, default=40, low=1))
+    parser.add_flag(Setting("of a single level", flag="scale", kind=float, default=1.0, above=0))
+
+
+@_command("render", "draw a level, the way of a replay, or a sheet of levels (extra: video)", _render_flags)
+def _render(arguments: argparse.Namespace) -> None:
+    errors.needed("PIL", "video")
+    from nppsim.pictures import render
 
     if arguments.rulebook:
-        return _render_rulebook(arguments)
+        _render_rulebook(arguments)
+        return
     if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
-    if arguments.count < 1:
-        raise CommandError(f"--count {arguments.count} must be at least 1")
-    _check_picture(out)
+    _check_picture(out, "OUT.png")
     if arguments.sheet:
         levels = LevelSet.open(arguments.sheet)
         count = min(arguments.count, len(levels))
@@ -321,73 +312,84 @@ def _render(arguments) -> int:
         picture = render.draw_level(Level.load(level[0]), arguments.scale)
     picture.save(out)
     print(f"{out}: {picture.width} x {picture.height}")
-    return 0
 
 
-def _render_rulebook(arguments: argparse.Namespace) -> int:
-    from nppsim.pictures.rulebook import FIGURES  # Pillow is an extra
+def _render_rulebook(arguments: argparse.Namespace) -> None:
+    from nppsim.pictures.rulebook import FIGURES
 
     if arguments.paths:
         raise CommandError(f"--rulebook takes a folder alone; leave out {' '.join(arguments.paths)}")
     folder = Path(arguments.rulebook)
+    check_output_folder(folder, "--rulebook")
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
         picture = draw()
         picture.save(folder / f"{name}.png")
         print(f"{folder / name}.png: {picture.width} x {picture.height}")
-    return 0
 
 
-def _check_picture(path: str) -> None:
-    if Path(path).suffix.lower() != ".png":
-        raise CommandError(f"{path}: the picture is a PNG file; give a name that ends in .png")
+def _check_picture(path: str, flag: str) -> None:
+    errors.needed("PIL", "video")
+    check_output_file(path, flag, ".png")
 
 
-def _generate(arguments) -> int:
+# ---------------------------------------------------------------------------------------------------------------------
+# generate
+
+
+def _generate_flags(parser: Parser) -> None:
+    parser.add_argument("category", metavar="CATEGORY", help="kind of level, e.g. simplest")
+    parser.add_argument("out", metavar="OUT", help="level file; with --count a new folder")
+    parser.add_flag(Setting("of the (first) level", flag="seed", aliases=("seeds",), kind=int, default=0, low=0))
+    parser.add_flag(Setting("levels of seeds SEED ... SEED + N - 1", flag="count", kind=int, low=1))
+    parser.add_flag(
+        Setting("0 to 1: the easy or the hard end of the category", flag="difficulty", kind=float, low=0, high=1)
+    )
+
+
+@_command("generate", "make a level, or a folder of levels, of a category", _generate_flags)
+def _generate(arguments: argparse.Namespace) -> None:
     from nppsim.generate import generate
 
-    if arguments.seed < 0 or (arguments.count is not None and arguments.count < 1):
-        raise CommandError(f"seed {arguments.seed} must be at least 0, and --count {arguments.count} at least 1")
-    try:
-        if arguments.count is None:
-            generate(arguments.category, arguments.seed, arguments.difficulty)[0].save(arguments.out)
-        else:
-            seeds = range(arguments.seed, arguments.seed + arguments.count)
-            LevelSet.write(arguments.out, (generate(arguments.category, seed, arguments.difficulty) for seed in seeds))
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    if arguments.count is None:
+        check_output_file(arguments.out, "OUT")
+        generate(arguments.category, arguments.seed, arguments.difficulty)[0].save(arguments.out)
+    else:
+        check_output_folder(arguments.out, "OUT")
+        seeds = range(arguments.seed, arguments.seed + arguments.count)
+        LevelSet.write(arguments.out, (generate(arguments.category, seed, arguments.difficulty) for seed in seeds))
     print(arguments.out)
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # plan
 
 
-def _plan(arguments) -> int:
+def _plan_flags(parser: Parser) -> None:
+    parser.add_argument("level", metavar="LEVEL", help="a level file")
+    parser.add_argument("out", metavar="OUT.replay", help="the replay to write")
+    for name in ("frame_skip", "seed", "budget", "min_hold", "noise"):
+        parser.add_setting(PlannerSettings, name)
+    parser.add_flag(Setting("simulate N frames more to shorten the run", flag="polish", kind=int, default=0, low=0))
+
+
+@_command("plan", "search a run that finishes a level, and write it as a replay", _plan_flags)
+def _plan(arguments: argparse.Namespace) -> None:
     from nppsim.planner import plan, polish
 
-    if arguments.budget < 1:
-        raise CommandError(f"--budget {arguments.budget} must be at least 1")
-    if arguments.polish < 0:
-        raise CommandError(f"--polish {arguments.polish} must be at least 0")
-    if arguments.seed < 0:
-        raise CommandError(f"--seed {arguments.seed} must be at least 0")
+    settings = arguments.parser.build(PlannerSettings, arguments)
+    check_output_file(arguments.out, "OUT.replay")
     level = Level.load(arguments.level)
-    options = {"seed": arguments.seed, "min_hold": arguments.min_hold}
-    try:
-        run = plan(level, arguments.frame_skip, budget=arguments.budget, noise=arguments.noise, **options)
-        if run is not None and arguments.polish > 0:
-            run = polish(level, run, arguments.frame_skip, budget=arguments.polish, **options)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    same = {"seed": settings.seed, "min_hold": settings.min_hold}
+    run = plan(level, settings.frame_skip, budget=settings.budget, noise=settings.noise, **same)
     if run is None:
         remedy = "raise --budget" if LevelBank([level]).reachable[0] else "no way leads over an exit switch to its exit"
         odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
-        raise CommandError(f"{arguments.level}: no run found in {arguments.budget} frames; {remedy}{odd}")
+        raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
+    if arguments.polish:
+        run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class Setting:
 
     def problem(self, value: object) -> str:
         """What to give instead of this value; "" if it is good."""
-        if value is None or self.kind not in (int, float):
+        if value is None or value is MISSING or self.kind not in (int, float):
             return ""
         values = value if self.many and isinstance(value, (tuple, list)) else (value,)
         if all(map(self._is_good, values)):
@@ -158,15 +158,14 @@ def check_settings(config: object) -> None:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose refusals are ConfigErrors in one line, and whose flags may be settings.
 
-    Flags cannot be abbreviated.  A setting that is not given leaves no trace in the parsed arguments: its default
-    lives in its dataclass.
+    Flags cannot be abbreviated.  A flag that sets a field of a dataclass leaves no trace in the parsed arguments unless
+    it was given: its default lives in the dataclass.
     """
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
-        self._flags: dict[
-            type[Any], dict[str, str]
-        ] = {}  # of each dataclass: flag of each of its fields that has one here
+        self._settings: dict[str, Setting] = {}  # by the attribute of the parsed arguments
+        self._fields: dict[type[Any], dict[str, str]] = {}  # flag of each field of each dataclass
 
     def add_settings(self, owner: type[Any]) -> None:
         """Add every setting of a dataclass that has a flag."""
@@ -184,15 +183,20 @@ class Parser(argparse.ArgumentParser):
         """
         known = replace(settings_of(owner)[name], **changes)
         known = known if known.flag else replace(known, flag=name.replace("_", "-"))
-        self._flags.setdefault(owner, {})[name] = known.flag
+        self._fields.setdefault(owner, {})[name] = known.flag
         if known.option not in self._option_string_actions:
-            self.add_flag(known, group)
+            self._add(known, group, argparse.SUPPRESS)
 
     def add_flag(self, flag: Setting, group: argparse._ArgumentGroup | None = None) -> None:
-        """Add a flag; its value becomes the attribute of its name."""
-        keywords: dict[str, Any] = {"dest": _attribute(flag.flag), "default": argparse.SUPPRESS}
-        text = flag.help if flag.default is MISSING else f"{flag.help} (default: {flag.shown_default})"
-        keywords |= {"help": text.replace("%", "%%"), "required": flag.default is MISSING}
+        """Add a flag that belongs to no dataclass; the parsed arguments have its value, or its default."""
+        self._add(flag, group, flag.default)
+
+    def _add(self, flag: Setting, group: argparse._ArgumentGroup | None, default: object) -> None:
+        text = flag.help
+        if flag.default is not MISSING and flag.default is not None:
+            text += f" (default: {flag.shown_default})"
+        keywords: dict[str, Any] = {"dest": _attribute(flag.flag), "default": default, "help": text.replace("%", "%%")}
+        keywords["required"] = flag.default is MISSING
         if flag.kind is bool and flag.switch:
             keywords["action"] = argparse.BooleanOptionalAction
         elif flag.kind is bool:
@@ -201,10 +205,11 @@ class Parser(argparse.ArgumentParser):
             keywords |= {"type": flag.kind, "choices": flag.choices or None, "nargs": "+" if flag.many else None}
             keywords["metavar"] = None if flag.choices and not flag.metavar else flag.placeholder
         (group or self).add_argument(flag.option, *(f"--{alias}" for alias in flag.aliases), **keywords)
+        self._settings[_attribute(flag.flag)] = flag
 
     def build(self, owner: type[Owner], arguments: argparse.Namespace, **more: Any) -> Owner:
         """The dataclass with the values that were given, and ``more``; its ConfigErrors name flags instead of fields."""
-        flags = self._flags.get(owner, {})
+        flags = self._fields.get(owner, {})
         given = {name: _attribute(flag) for name, flag in flags.items() if hasattr(arguments, _attribute(flag))}
         values = {name: getattr(arguments, attribute) for name, attribute in given.items()}
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
@@ -214,11 +219,22 @@ class Parser(argparse.ArgumentParser):
             raise (error.named(f"--{flags[error.field]}") if error.field in flags else error) from None
 
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """The arguments; ConfigError in one line for what cannot be understood."""
+        """The arguments; ConfigError in one line for what cannot be understood, or is out of limits."""
         given, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self.error(self._unknown(unknown[0]))
         return given
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
+        """(arguments, those that are not known); ConfigError for a flag whose value is out of limits or refused."""
+        given, unknown = super().parse_known_args(args, namespace)
+        for attribute, flag in self._settings.items():
+            value = getattr(given, attribute, flag.default)
+            if flag.refusal and value != flag.default:
+                raise ConfigError(flag.refusal, flag.option)
+            if advice := flag.problem(value):
+                raise ConfigError(advice, flag.option, value)
+        return given, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError."""

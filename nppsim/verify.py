@@ -7,10 +7,16 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from nppsim.errors import UserError
 from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import Run, simulate
 
 _COLUMNS = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor normal x", "floor normal y", "gold")
+_DATASETS = {"map", "inputs", "frames", "entities"}  # of every case; more where there are entities and movers
+
+
+class TraceError(UserError, ValueError):
+    """A file that holds no recorded traces; the message names it and what is wrong."""
 
 
 @dataclass
@@ -30,14 +36,14 @@ class ThemeResult:
 
 
 def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
-    """(theme, case, datasets) of a trace file.  Raises ValueError naming the file if it is no trace file."""
+    """(theme, case, datasets) of a trace file.  Raises TraceError if it is no trace file."""
     try:
         with h5py.File(path) as file:
             for theme in file:
                 for case in file[theme]:
                     yield theme, case, {name: data[()] for name, data in file[theme][case].items()}
     except (OSError, AttributeError, KeyError) as error:
-        raise ValueError(
+        raise TraceError(
             f"{path}: not a trace file (HDF5 with /theme/case/map, inputs, frames, ...): {error}"
         ) from error
 
@@ -80,9 +86,10 @@ def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
 
 
 def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
-    """Replay every case of a trace file; the result of each theme."""
+    """Replay every case of a trace file; the result of each theme.  Raises TraceError if it is no trace file."""
     results: dict[str, ThemeResult] = {}
     for theme, case, trace in cases(traces_path):
+        _check(trace, f"{traces_path}: {theme}/{case}")
         result = results.setdefault(theme, ThemeResult())
         result.cases += 1
         result.frames += len(trace["frames"])
@@ -98,3 +105,14 @@ def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
         else:
             result.exact += 1
     return results
+
+
+def _check(trace: dict[str, np.ndarray], place: str) -> None:
+    needed = _DATASETS | {
+        more for given, more in (("entities", "entity_state"), ("movers", "mover_pos")) if len(trace.get(given, ()))
+    }
+    if missing := needed - trace.keys():
+        raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is no trace file")
+    frames = trace["frames"]
+    if frames.ndim != 2 or frames.shape[1] != len(_COLUMNS):
+        raise TraceError(f"{place}: frames are {list(frames.shape)}, should be [frames, {len(_COLUMNS)}]")

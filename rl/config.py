@@ -495,15 +495,12 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     """
     parser = _parser()
     arguments = parser.parse_args(list(argv))
-    given = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
-    for name in given.keys() & REFUSED.keys():
-        if given[name] != REFUSED[name].default:
-            raise ConfigError(f"--{name}: {REFUSED[name].refusal}")
+    given = {name.replace("_", "-") for name in vars(arguments)}
     if "single-level" in given and ("train-dataset" in given or "test-dataset" in given):
         raise ConfigError("--single-level stands for both datasets; leave out --train-dataset and --test-dataset")
     sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
     config = parser.build(ExperimentConfig, arguments, **sections)
-    for name in given.keys() & FLAGS.keys():
+    for name in sorted(given & FLAGS.keys()):
         _check_needs(config, FLAGS[name][1])
     check_prepared(config)
     return config

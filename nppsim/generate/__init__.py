@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from nppsim.errors import ConfigError, did_you_mean
 from nppsim.generate.chamber import chamber
 from nppsim.generate.chambers import chambers
 from nppsim.generate.corridors import corridors
@@ -211,16 +212,17 @@ def recipe(category: str, seed: int, difficulty: float | None = None) -> tuple[s
     """Family and parameters of the level of a category that belongs to a seed.
 
     difficulty: 0 to 1: how far up its span each parameter is drawn; None draws from whole spans.
-    Raises ValueError for an unknown category, and for a difficulty out of range.
+    Raises ConfigError for an unknown category, and for a difficulty out of range.
     """
     if category not in RECIPES:
-        raise ValueError(f"category {category!r} has no generators yet; choose from {', '.join(CATEGORIES)}")
+        advice = f"has no generators; choose from {', '.join(CATEGORIES)}{did_you_mean(category, CATEGORIES)}"
+        raise ConfigError(advice, "category", category)
     recipes = RECIPES[category]
     family, parameters = recipes[generator(category, seed).integers(len(recipes))]
     if difficulty is None:
         return family, parameters
     if not 0 <= difficulty <= 1:
-        raise ValueError(f"difficulty {difficulty} must lie between 0 and 1")
+        raise ConfigError("give a number from 0 to 1", "difficulty", difficulty)
     return family, {
         name: _narrow(value, 1 - difficulty if name in LESS_IS_HARDER else difficulty)
         for name, value in parameters.items()

@@ -21,6 +21,7 @@ import numpy as np
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
@@ -63,7 +64,7 @@ def folder_plays(path: str | Path) -> list[Play]:
 def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
     """The recorded play of a trace file, of some themes only if they are named.
 
-    Raises ValueError if it is no trace file, or lacks a theme.
+    Raises TraceError if it is no trace file, ConfigError if it lacks a theme.
     """
     plays, found = [], set()
     for theme, case, trace in cases(path):
@@ -71,7 +72,7 @@ def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
         if not themes or theme in themes:
             plays.append(Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"]))
     if missing := sorted(set(themes) - found):
-        raise ValueError(f"{path}: no theme {missing[0]!r}; it has {', '.join(sorted(found))}")
+        raise ConfigError(f"{path}: no theme {missing[0]!r}; it has {', '.join(sorted(found))}")
     return plays
 
 
@@ -93,12 +94,12 @@ def benchmark(
     A result: "unit" of what is counted, "per_s" (all threads together), "per_s_per_core", "slowest" and "fastest" round
     (per s), "threads", "observations" (keys), "calibration" (``calibrate``), and where they apply
     "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
-    Raises ValueError for settings out of range.
+    Raises ConfigError for settings out of range.
     """
     if rounds < 1 or not seconds > 0:
-        raise ValueError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
+        raise ConfigError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
     if not all(1 <= count <= usable_cores() for count in threads):
-        raise ValueError(f"threads={list(threads)}: this machine has cores for 1..{usable_cores()}")
+        raise ConfigError(f"threads={list(threads)}: this machine has cores for 1..{usable_cores()}")
     calibrate()  # compiled
     for count in threads:
         workloads = {**_physics(plays, count), **_simulator(plays, count)}
@@ -121,6 +122,7 @@ def measure_start(folder: str | Path) -> dict[str, float]:
     program = """
 import numpy as np
 from nppsim import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.generate import generate
 simulator = BatchSimulator([generate("simple", 0)[0]], 1)
 simulator.reset()

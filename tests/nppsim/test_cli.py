@@ -89,17 +89,17 @@ def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
         (["render", "absent.map", "out.png"], "absent.map"),
         (
             ["render", "{level}", "{folder}/out.unknown"],
-            "out.unknown: the picture is a PNG file; give a name that ends in .png",
+            "out.unknown: give a name that ends in .png",
         ),
-        (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0 must be at least 1"),
+        (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0: give a whole number of at least 1"),
         (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
-        (["diff", "{play}", "{play}", "--out", "out.gif"], "out.gif: the picture is a PNG file"),
+        (["diff", "{play}", "{play}", "--out", "out.gif"], "--out out.gif: give a name that ends in .png"),
         (["plan", "{play}", "out.replay", "--budget", "100"], "play.replay holds replays, no level"),
         (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no way leads over an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
-        (["generate", "impossible", "out.map"], "category 'impossible'"),
-        (["generate", "simple", "out.map", "--seed", "-1"], "seed -1 must be at least 0"),
-        (["generate", "simple", "out.map", "--difficulty", "2"], "difficulty 2.0 must lie between 0 and 1"),
+        (["generate", "impossible", "out.map"], "category impossible: has no generators"),
+        (["generate", "simple", "out.map", "--seed", "-1"], "--seed -1: give a whole number of at least 0"),
+        (["generate", "simple", "out.map", "--difficulty", "2"], "--difficulty 2.0: give a number from 0 to 1"),
         (["generate", "simple", "{folder}", "--count", "1"], "exists already"),
     ],
 )
@@ -125,11 +125,11 @@ def test_the_module_runs_and_lists_its_commands():
 def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
     place = [str(files / "level.map"), str(files / "out.replay")]
     for flags, told in (
-        (["--budget", "0"], "--budget 0 must be at least 1"),
-        (["--polish", "-1"], "--polish -1 must be at least 0"),
-        (["--seed", "-1"], "--seed -1 must be at least 0"),
-        (["--min-hold", "0"], "min_hold must be at least 1"),
-        (["--noise", "-1"], "noise must be at least 0"),
+        (["--budget", "0"], "--budget 0: give a whole number of at least 1"),
+        (["--polish", "-1"], "--polish -1: give a whole number of at least 0"),
+        (["--seed", "-1"], "--seed -1: give a whole number of at least 0"),
+        (["--min-hold", "0"], "--min-hold 0: give a whole number of at least 1"),
+        (["--noise", "-1"], "--noise -1.0: give a number of at least 0"),
     ):
         assert main(["plan", *place, *flags]) == 2
         assert told in capsys.readouterr().err

@@ -149,7 +149,7 @@ def test_the_way_grows_with_the_difficulty(category):
 
 @pytest.mark.parametrize("difficulty", [-0.1, 1.1, float("nan")])
 def test_a_difficulty_out_of_range_is_an_error(tmp_path, difficulty):
-    with pytest.raises(ValueError, match=r"difficulty .* must lie between 0 and 1"):
+    with pytest.raises(ValueError, match=r"difficulty .*: give a number from 0 to 1"):
         generate("simple", 0, difficulty)
     with pytest.raises(GenerateError, match=r"difficulty .* must lie between 0 and 1"):
         make_level_set(tmp_path / "set", ["simple"], 1, 0, difficulty=difficulty)
