@@ -1,0 +1,330 @@
+"""PPO on the batch simulator: rollouts and updates against Stable-Baselines3's own, and what it adds to them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.logger import Logger
+
+from nppsim.decision import DIED, TIMEOUT, WON
+from rl.policy.policy import NppPolicy, build_policy
+from rl.train import ppo as ppo_module
+from rl.train.ppo import BatchPPO, DivergedError
+
+from learners import (
+    Patient,
+    Scalars,
+    logged,
+    make_env,
+    make_plan,
+    make_ppo,
+    roll_out,
+    statistics,
+    weights,
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def their_ppo(ours, frame_skip=4, **settings):
+    """Stable-Baselines3's PPO with the same weights, in environments of the same levels."""
+    env = make_env(ours.sim.num_envs, frame_skip=frame_skip, gamma=ours.gamma)
+    theirs = PPO(
+        NppPolicy,
+        env,
+        n_steps=ours.n_steps,
+        **{"batch_size": len(ours.rollout_buffer)} | settings,
+        gamma=ours.gamma,
+        gae_lambda=ours.gae_lambda,
+        policy_kwargs={"architecture": "vision_free", "statistics": statistics()},
+        device="cpu",
+    )
+    theirs.policy.load_state_dict(ours.policy.state_dict())
+    theirs.set_logger(Logger(None, [Scalars()]))
+    theirs._setup_learn(10_000, Patient())
+    return theirs
+
+
+def changed(before, policy):
+    """Names of the tensors that are no longer, bit for bit, what they were."""
+    return {name for name, tensor in policy.state_dict().items() if not torch.equal(tensor, before[name])}
+
+
+def actor_and_trunk(policy):
+    return {name for name, _ in policy.named_parameters() if "value_net" not in name}
+
+
+# ------------------------------------------------------------------ rollouts
+
+
+def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
+    """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
+    ours, _ = make_ppo(frame_skip=16, rollout_length=120)
+    outcomes, store = set(), ours._begin_next_episodes
+    ours._begin_next_episodes = lambda: outcomes.update((ended := store())["outcome"].tolist()) or ended
+    roll_out(ours)
+    assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
+
+    theirs = their_ppo(ours, frame_skip=16)
+    recorded = iter(ours.rollout_buffer.actions)
+
+    def act(obs, deterministic=False):
+        actions = next(recorded)
+        values, log_probs, _ = theirs.policy.evaluate_actions(obs, actions)
+        return actions, values, log_probs
+
+    theirs.policy.forward = act
+    callback = Patient()
+    callback.init_callback(theirs)
+    theirs.collect_rollouts(theirs.env, callback, theirs.rollout_buffer, theirs.n_steps)
+    for name in ("rewards", "values", "log_probs", "advantages", "returns"):
+        found, expected = getattr(ours.rollout_buffer, name).numpy(), getattr(theirs.rollout_buffer, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+    ends = ours.rollout_buffer.episode_ends.numpy()
+    np.testing.assert_array_equal(ends[:-1], theirs.rollout_buffer.episode_starts[1:].astype(bool))
+    assert ours.num_timesteps == theirs.num_timesteps == 480
+
+
+def test_a_time_out_is_worth_the_value_of_its_last_observation_and_an_end_is_not(monkeypatch):
+    """Nobody presses anything, so every episode times out; the value is made known: 10 plus one of the inputs."""
+    ours, _ = make_ppo(frame_skip=16, rollout_length=64)
+    monkeypatch.setattr(ppo_module, "sample_actions", lambda logits, rng: torch.zeros(len(logits), dtype=torch.int64))
+    monkeypatch.setattr(
+        ours.policy,
+        "logits_and_values",
+        lambda obs: (torch.zeros(len(obs["game_state"]), 6), 10 + obs["game_state"][:, 2]),
+    )
+    played, step = [], ours.sim.step
+
+    def remember(actions):
+        step(actions)
+        last = ours.sim.final_obs["game_state"][:, 2].copy()
+        played.append((ours.sim.rewards.copy(), ours.sim.truncated.copy(), ours.sim.terminated.copy(), last))
+
+    monkeypatch.setattr(ours.sim, "step", remember)
+    roll_out(ours)
+    rewards, truncated, terminated, last = (np.array(part) for part in zip(*played, strict=True))
+    assert truncated.sum() >= 4 and not terminated.any()
+    expected = np.where(truncated, rewards + ours.gamma * (10 + last), rewards)
+    np.testing.assert_allclose(ours.rollout_buffer.rewards.numpy(), expected, rtol=1e-5)
+    # ... and nothing of the next episode reaches back over the end
+    values = 10 + ours.rollout_buffer.obs["game_state"][..., 2]
+    advantages = ours.rollout_buffer.advantages.numpy()
+    np.testing.assert_allclose(advantages[truncated], (expected - values.numpy())[truncated], rtol=1e-4, atol=1e-5)
+
+
+def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
+    ours, scalars = make_ppo(frame_skip=16, rollout_length=64)
+    roll_out(ours)
+    row = logged(ours, scalars)
+    ended = int(ours.rollout_buffer.episode_ends.sum())
+    assert row["sim/episodes"] == row["curriculum/episodes"] == ended > 0
+    assert len(ours.ep_info_buffer) == len(ours.ep_success_buffer) == min(ended, 100)
+    assert sum(row[f"actions/frequency/{name}"] for name in ppo_module.ACTION_NAMES) == pytest.approx(1)
+    terms = [value for tag, value in row.items() if tag.startswith("reward/") and tag != "reward/return"]
+    assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
+
+
+def test_a_callback_can_end_a_rollout():
+    ours, _ = make_ppo()
+    callback = Patient()
+    callback.init_callback(ours)
+    callback._on_step = lambda: ours.num_timesteps < 12
+    assert not ours.collect_rollouts(ours.env, callback, ours.rollout_buffer, ours.n_steps)
+    assert ours.num_timesteps == 12
+
+
+# ------------------------------------------------------------------ updates
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.05, 1e6])
+def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(max_grad_norm):
+    """Three passes over one minibatch; the order of its decisions does not matter then."""
+    settings = {"learning_rate": 1e-3, "n_epochs": 3, "clip_range": 0.1, "target_kl": None, "vf_coef": 0.7}
+    settings |= {"max_grad_norm": max_grad_norm}
+    ours, scalars = make_ppo(
+        minibatch_size=128, anneal_learning_rate=False, ent_coef_start=0.03, ent_coef_end=0.03, **settings
+    )
+    roll_out(ours)
+    before = weights(ours.policy)
+    theirs = their_ppo(ours, batch_size=128, ent_coef=0.03, **settings)
+    source, target = ours.rollout_buffer, theirs.rollout_buffer
+    for key, values in source.obs.items():
+        target.observations[key][:] = values.numpy()
+    target.actions[:] = source.actions[..., None].numpy()
+    for name in ("values", "log_probs", "advantages", "returns"):
+        getattr(target, name)[:] = getattr(source, name).numpy()
+    target.full = True
+
+    ours.train()
+    theirs.train()
+    assert actor_and_trunk(ours.policy) < changed(before, ours.policy)
+    for name, their in theirs.policy.state_dict().items():
+        torch.testing.assert_close(ours.policy.state_dict()[name], their, rtol=1e-3, atol=2e-5, msg=name)
+    row, expected = logged(ours, scalars), theirs.logger.name_to_value
+    for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction", "explained_variance"):
+        assert row[f"train/{name}"] == pytest.approx(expected[f"train/{name}"], rel=1e-3, abs=1e-5), name
+    assert row["train/approx_kl"] > 0
+
+
+def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
+    ours, scalars = make_ppo(pretrained=True, critic_warmup_updates=2, n_epochs=2)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    before = weights(ours.policy)
+    for update in (1, 2):
+        assert ours.critic_only
+        roll_out(ours)
+        ours.train()
+        critic = {name for name, _ in ours.policy.named_parameters() if "value_net" in name}
+        assert changed(before, ours.policy) == critic, update
+    row = logged(ours, scalars)
+    assert (row["train/bc_kl"], row["train/stopped_early"]) == (0, 0)
+    assert row["train/loss"] == pytest.approx(0.5 * row["train/value_loss"], rel=1e-5)
+    assert not ours.critic_only
+    roll_out(ours)
+    ours.train()
+    assert actor_and_trunk(ours.policy) <= changed(before, ours.policy)
+    assert logged(ours, scalars)["train/bc_kl"] > 0
+
+
+def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
+    ours, scalars = make_ppo(critic_warmup_updates=5)
+    assert not ours.critic_only
+    roll_out(ours)
+    ours.train()
+    assert logged(ours, scalars)["train/bc_kl"] == 0
+
+
+def test_the_pull_brings_the_policy_nearer_to_the_clone():
+    def distance_after(**settings):
+        ours, scalars = make_ppo(
+            pretrained=True, critic_warmup_updates=0, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings
+        )
+        torch.manual_seed(9)
+        clone = build_policy("vision_free", statistics())
+        with torch.no_grad():
+            clone.action_net.weight *= 100  # a fresh actor is nearly indifferent
+        ours.anchor_to(clone)
+        roll_out(ours)
+        ours.train()
+        obs = ours.rollout_buffer.observations(torch.arange(len(ours.rollout_buffer)))
+        with torch.no_grad():
+            of, to = (policy.logits_and_values(obs)[0].log_softmax(1) for policy in (clone, ours.policy))
+        return (of.exp() * (of - to)).sum(1).mean().item(), logged(ours, scalars)["train/bc_kl_coef"]
+
+    free, coefficient = distance_after(bc_kl_coef_start=0.0)
+    pulled, pull = distance_after(bc_kl_coef_start=5.0)
+    assert (coefficient, pull) == (0, pytest.approx(5.0, rel=0.1))
+    assert pulled < 0.8 * free
+
+
+def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
+    """A learning rate of 0.1 throws the policy far away at once: the second minibatch sees that and is not used."""
+    ours, scalars = make_ppo(learning_rate=0.1, target_kl=0.01, n_epochs=4)
+    roll_out(ours)
+    ours.train()
+    row = logged(ours, scalars)
+    assert row["train/stopped_early"] == 1
+    steps = {int(state["step"]) for state in ours.policy.optimizer.state.values()}
+    assert steps == {1}, "the first step is always taken: only then is there a distance"
+    free, scalars = make_ppo(learning_rate=0.1, target_kl=None, n_epochs=4)
+    roll_out(free)
+    free.train()
+    assert logged(free, scalars)["train/stopped_early"] == 0
+    assert {int(state["step"]) for state in free.policy.optimizer.state.values()} == {16}
+
+
+def test_gradients_are_clipped_and_logged_as_they_were():
+    ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01)
+    roll_out(ours)
+    ours.train()
+    norm = torch.stack([p.grad.norm() for p in ours.policy.parameters()]).norm().item()
+    assert norm == pytest.approx(0.01, rel=1e-3)
+    assert logged(ours, scalars)["train/grad_norm"] > 0.02
+
+
+@pytest.mark.parametrize(("done", "share"), [(0, 0.0), (2_500, 0.25), (10_000, 1.0), (20_000, 1.0)])
+def test_schedules_follow_the_progress_of_training(done, share):
+    ours, scalars = make_ppo(
+        pretrained=True,
+        learning_rate=1e-3,
+        ent_coef_start=0.02,
+        ent_coef_end=0.01,
+        bc_kl_coef_start=0.4,
+        bc_kl_share=0.5,
+    )
+    roll_out(ours)
+    ours.num_timesteps = done
+    ours.train()
+    row = logged(ours, scalars)
+    assert row["train/learning_rate"] == pytest.approx(1e-3 * (1 - 0.9 * share))
+    assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
+    assert row["train/ent_coef"] == pytest.approx(0.02 - 0.01 * share)
+    assert row["train/bc_kl_coef"] == pytest.approx(0.4 * max(0, 1 - share / 0.5))
+
+
+def test_the_time_budget_counts_if_it_is_used_up_first():
+    ours, _ = make_ppo(time_budget_minutes=1)
+    ours.num_timesteps = 1_000
+    assert ours.progress == pytest.approx(0.1)
+    ours.seconds = 30
+    assert ours.progress == pytest.approx(0.5)
+    ours.seconds = 90
+    assert ours.progress == 1
+
+
+def test_numbers_that_are_not_finite_end_training_with_a_sentence():
+    ours, _ = make_ppo()
+    roll_out(ours)
+    ours.rollout_buffer.returns[3] = torch.nan
+    with pytest.raises(DivergedError, match=r"update 1: the loss is not finite \(.*value_loss nan.*lower --initial-lr"):
+        ours.train()
+
+
+def test_training_goes_on_where_its_state_was_taken():
+    """Weights, optimiser, shuffling, sampling and counters; the environments begin new episodes."""
+    ours, _ = make_ppo(pretrained=True, critic_warmup_updates=0)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    roll_out(ours)
+    ours.train()
+    other, _ = make_ppo(pretrained=True, critic_warmup_updates=0, seed=5)
+    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
+    assert (other.updates, other.num_timesteps) == (1, 128)
+    for ppo in (ours, other):
+        ppo.env.reset()
+    for ppo in (ours, other):
+        roll_out(ppo)
+        ppo.train()
+    assert not changed(weights(ours.policy), other.policy)
+
+
+# ------------------------------------------------------------------ construction
+
+
+def test_every_trainable_tensor_must_be_in_the_optimiser(monkeypatch):
+    build = NppPolicy._build
+
+    def with_a_late_layer(policy, schedule):
+        build(policy, schedule)
+        policy.late = torch.nn.Linear(2, 2)
+
+    monkeypatch.setattr(NppPolicy, "_build", with_a_late_layer)
+    with pytest.raises(RuntimeError, match=r"lacks late\.weight, late\.bias"):
+        make_ppo()
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    ours, _ = make_ppo()
+    with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
+        BatchPPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())
+    unsettled = type(ours.config)()
+    with pytest.raises(ValueError, match="leaves numbers to the hardware plan"):
+        BatchPPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())

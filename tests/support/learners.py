@@ -1,0 +1,101 @@
+"""A small PPO in a tiny world, for tests of training."""
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger
+
+import hardware
+from nppsim.batch import BatchSimulator
+from nppsim.levels import kinds
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import CurriculumConfig, PPOConfig
+from rl.curriculum import make_sampler
+from rl.policy.architectures import get_architecture
+from rl.train.ppo import BatchPPO
+from rl.train.vec_env import BatchVecEnv
+
+from worlds import FLOOR, corridor
+
+LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(kinds.MINE, 26, FLOOR)])]
+CATEGORIES = ["simplest", "simpler", "mined"]
+OBSERVATIONS = get_architecture("vision_free").observations
+
+
+class Patient(BaseCallback):
+    """Wants nothing."""
+
+    def _on_step(self):
+        return True
+
+
+class Scalars(KVWriter):
+    """Keeps what is logged: a dictionary per dump."""
+
+    def __init__(self):
+        self.rows = []
+
+    def write(self, key_values, key_excluded, step=0):
+        self.rows.append(dict(key_values))
+
+    def close(self):
+        pass
+
+
+def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0):
+    """Environments whose levels are drawn evenly."""
+    sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, observations=OBSERVATIONS, gamma=gamma, threads=1)
+    return BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), seed))
+
+
+def make_plan(num_envs=4, rollout_length=32, minibatch_size=32):
+    wishes = hardware.Wishes(
+        num_envs=num_envs,
+        rollout_length=rollout_length,
+        minibatch_size=minibatch_size,
+        precision="float32",
+        device="cpu",
+    )
+    return hardware.plan(OBSERVATIONS, wishes)
+
+
+def statistics(seed=0):
+    """Of observations that random actions meet."""
+    env, rng = make_env(), np.random.default_rng(seed)
+    found = ObservationStatistics(OBSERVATIONS)
+    env.reset()
+    for _ in range(30):
+        env.sim.step(rng.integers(0, 6, env.num_envs))
+        found.update({key: env.sim.obs[key] for key in found.float_keys})
+    return found
+
+
+def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, pretrained=False, seed=0, **settings):
+    """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
+    plan = make_plan(num_envs, rollout_length, minibatch_size)
+    config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan, pretrained=pretrained)
+    torch.manual_seed(seed)
+    env = make_env(num_envs, frame_skip=frame_skip, gamma=config.gamma, seed=seed)
+    ppo = BatchPPO(env, "vision_free", config, plan, statistics=statistics(), seed=seed)
+    scalars = Scalars()
+    ppo.set_logger(Logger(None, [scalars]))
+    ppo._setup_learn(config.total_timesteps, Patient())
+    return ppo, scalars
+
+
+def roll_out(ppo):
+    """Fill the buffer."""
+    callback = Patient()
+    callback.init_callback(ppo)
+    assert ppo.collect_rollouts(ppo.env, callback, ppo.rollout_buffer, ppo.n_steps)
+
+
+def logged(ppo, scalars):
+    """What has been logged since the last time."""
+    ppo.logger.dump(ppo.num_timesteps)
+    return scalars.rows[-1]
+
+
+def weights(policy):
+    """A copy of the state dict."""
+    return {name: tensor.clone() for name, tensor in policy.state_dict().items()}
