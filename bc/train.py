@@ -95,34 +95,23 @@ class BCResult:
 
 
 class Policy(Protocol):
-    """What pretraining needs of a policy: a torch module with ``logits_and_values``."""
+    """What pretraining needs of a policy: a torch module that gives logits float[B, 6] and values float[B] of a batch of raw
+    observations."""
 
     training: bool
 
-    def logits_and_values(self, observations: dict[str, torch.Tensor], /) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float[B, 6] and values float[B] of a batch of raw observations."""
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """As in torch."""
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """As in torch."""
-
-    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> object:
-        """As in torch."""
-
-    def train(self, mode: bool = True) -> object:
-        """As in torch."""
-
-    def eval(self) -> object:
-        """As in torch."""
+    def logits_and_values(self, observations: dict[str, torch.Tensor], /) -> tuple[torch.Tensor, torch.Tensor]: ...
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+    def state_dict(self) -> dict[str, torch.Tensor]: ...
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], strict: bool = True) -> object: ...
+    def train(self, mode: bool = True) -> object: ...
+    def eval(self) -> object: ...
 
 
 class ScalarWriter(Protocol):
     """TensorBoard's ``SummaryWriter``, as far as it is used here."""
 
-    def add_scalar(self, tag: str, value: float, step: int, /) -> object:
-        """Write one point of a curve."""
+    def add_scalar(self, tag: str, value: float, step: int, /) -> object: ...
 
 
 def pretrain(
