@@ -251,8 +251,7 @@ def _fuzz_flags(parser: Parser) -> None:
 
 @_command("fuzz", "load and play random and damaged levels and replays", _fuzz_flags)
 def _fuzz(arguments: argparse.Namespace) -> int:
-    from numba.core import config
-
+    from nppsim._kernel import settings
     from nppsim.fuzz import GROUP, fuzz
 
     def progress(done: int) -> None:
@@ -269,8 +268,7 @@ def _fuzz(arguments: argparse.Namespace) -> int:
     print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
     for failure in report.failures:
         print(f"FAILED: {failure}")
-    bounds_check = getattr(config, "BOUNDSCHECK", None)  # set by Numba when it is imported
-    print(f"{len(report.failures)} failures; bounds check {'on' if bounds_check else 'off'}")
+    print(f"{len(report.failures)} failures; bounds check {'on' if settings.BOUNDSCHECK else 'off'}")
     return 1 if report.failures else 0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+import numba.extending
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,3 +23,7 @@ def _compiled(**options: bool) -> Callable[[Function], Function]:
 kernel = _compiled(_nrt=False)
 inlined = _compiled(_nrt=False, forceinline=True)
 allocating = _compiled(_nrt=True)  # said explicitly: a callee inherits what its caller has
+
+# What Numba's annotations do not tell: an intrinsic is called without its typing context, and settings have names.
+intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
+settings: Any = numba.config

@@ -7,33 +7,37 @@ or empty to measure nothing; where it is None, nothing of all this is compiled.
 import time
 
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from nppsim._kernel import inlined
+from nppsim._kernel import inlined, intrinsic, settings
 
 PHASES = (
-    (
-        "reset",
-        "events",
-        "actions",
-        "movers_move",
-        "movers_think",
-        "ninja",
-        "path",
-        "game_state",
-        "reachability_features",
-    )
-    + ("entity_positions", "switch_states", "hazards_and_surroundings", "player_frame", "global_view", "rewards")
-    + ("truncation",)
+    "reset",
+    "events",
+    "actions",
+    "movers_move",
+    "movers_think",
+    "ninja",
+    "path",
+    "game_state",
+    "reachability_features",
+    "entity_positions",
+    "switch_states",
+    "hazards_and_surroundings",
+    "player_frame",
+    "global_view",
+    "rewards",
+    "truncation",
 )
 NUM_PHASES = len(PHASES)
 (
     RESET, EVENTS, ACTIONS, MOVE, THINK, NINJA, PATH, GAME_STATE, REACHABILITY, ENTITY_POSITIONS, SWITCH_STATES, HAZARDS,
     PLAYER_FRAME, GLOBAL_VIEW, REWARDS, TRUNCATION,
 ) = range(NUM_PHASES)  # fmt: skip
-_CLOCK_MONOTONIC = 1
+
+_CLOCK_MONOTONIC = 1  # number of the clock, for the operating system
+_NS_PER_S = 1_000_000_000
 
 
 @intrinsic
@@ -49,12 +53,12 @@ def clock_ns(typing_context):
         builder.call(function, (i32(_CLOCK_MONOTONIC), place))
         seconds = builder.load(cgutils.gep_inbounds(builder, place, 0, 0))
         nanoseconds = builder.load(cgutils.gep_inbounds(builder, place, 0, 1))
-        return builder.add(builder.mul(seconds, i64(1_000_000_000)), nanoseconds)
+        return builder.add(builder.mul(seconds, i64(_NS_PER_S)), nanoseconds)
 
     return types.int64(), codegen
 
 
-if config.DISABLE_JIT:  # plain Python cannot call an intrinsic
+if settings.DISABLE_JIT:  # plain Python cannot call an intrinsic
     clock_ns = time.monotonic_ns
 
 

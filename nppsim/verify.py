@@ -9,9 +9,8 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels.level import Level, LevelError
-from nppsim.simulate import Run, simulate
+from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
-_COLUMNS = ("x", "y", "vx", "vy", "state", "airborne", "walled", "floor normal x", "floor normal y", "gold")
 _DATASETS = {"map", "inputs", "frames", "entities"}  # of every case; more where there are entities and movers
 
 
@@ -59,7 +58,7 @@ def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
     if differs.any():
         frame, column = np.argwhere(differs)[0]
         return (
-            f"frame {frame + 1}: {_COLUMNS[column]} is {got[frame, column]!r}, should be {wanted[frame, column]!r} "
+            f"frame {frame + 1}: {FRAME_COLUMNS[column]} is {got[frame, column]!r}, should be {wanted[frame, column]!r} "
             f"(off by {got[frame, column] - wanted[frame, column]:.3g})"
         )
     if len(got) != len(wanted):

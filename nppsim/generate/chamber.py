@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, sections
+from nppsim.generate.cave import Cave, level_ground, order_of_goals, sections
+from nppsim.generate.sketch import Rng, Span, draw, generator, place
 from nppsim.levels.level import Level
 
 SIDE = 3  # columns on either side of an obstacle or gap, at least
@@ -45,7 +46,7 @@ def chamber(seed: int, *, width: Span, height: Span, kind: str) -> Level:
     return place(cave.sketch(rng, spawn, switch, door), rng)
 
 
-def _uneven(rng: np.random.Generator, columns: int, rows: int) -> np.ndarray:
+def _uneven(rng: Rng, columns: int, rows: int) -> np.ndarray:
     """Floor in level pieces of 2 to 4 columns."""
     highest = min(3, rows - 3)
     parts = []

@@ -1,28 +1,53 @@
-"""Family "chambers": rooms on a grid, joined by corridors and shafts, with locked doors and sometimes drones."""
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from nppsim.generate.sketch import (
-    OPEN,
-    SOLID,
-    STEPS,
-    Sketch,
+    Placed,
+    Position,
+    Rng,
     Span,
-    crop,
+    Tile,
     draw,
+    furnish,
     generator,
     line_with_mines,
-    nudge,
+    pick,
     place,
     spot,
 )
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import OPEN, SOLID
 
 UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
 MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most
-Room = tuple[int, int, int, int]  # left, top, right, bottom; tiles, ends included
+
+Cell = tuple[int, int]  # of the grid of rooms: column, row
+
+
+class Room(NamedTuple):
+    """Its tiles, ends included."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def floor(self) -> list[Tile]:
+        """The lowest row."""
+        return [(column, self.bottom) for column in range(self.left, self.right + 1)]
+
+
+class Link(NamedTuple):
+    """A way from a room to one that is found after it; a door may stand there."""
+
+    parent: int  # number of the room before
+    position: Position
+    orientation: int
 
 
 def chambers(
@@ -37,56 +62,75 @@ def chambers(
 ) -> Level:
     """Rooms, each with a way to each other, and spawn, switch and exit in different ones where there are enough.
 
-    grid: columns and rows of rooms.  width, height: tiles of a room, at least 4; less where the stage is too small.
+    grid: columns and rows of rooms.
+    width, height: tiles of a room, at least 4; less where the stage is too small.
     doors: locked doors between rooms; their switches lie where they are reached before.
-    mines: on walls, floors and ceilings.  drones: zap and mini drones that circle blocks in rooms without the
-    spawn.
+    mines: on walls, floors and ceilings.
+    drones: zap and mini drones that circle blocks in rooms without the spawn.
     """
     rng = generator("chambers", seed)
     across, down = draw(rng, grid[0]), draw(rng, grid[1])
     board = np.full((ROWS, COLUMNS), SOLID, dtype=np.uint8)
-    rooms = _rooms(rng, across, down, width, height)
-    for left, top, right, bottom in rooms.values():
-        board[top : bottom + 1, left : right + 1] = OPEN
-    order = [list(rooms)[rng.integers(len(rooms))]]  # rooms in the order in which they are found
-    sketch = Sketch(board, (0, 0), (0, 0), (0, 0))
+    cells = _rooms(rng, across, down, width, height)
+    for room in cells.values():
+        board[room.top : room.bottom + 1, room.left : room.right + 1] = OPEN
+    first = pick(rng, list(cells))
     wanted = draw(rng, doors)
-    floors = {cell: [(c, room[3]) for c in range(room[0], room[2] + 1)] for cell, room in rooms.items()}
-    links = []  # (number of the room before, place and orientation of a door); link i leads to room i + 1
-    while len(order) < len(rooms):
-        pairs = [(a, b) for a in order for b in rooms if b not in order and abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
-        a, b = pairs[rng.integers(len(pairs))]
-        first, second = (a, b) if a < b else (b, a)
-        join = _corridor if first[1] == second[1] else _shaft
-        links.append((order.index(a), *join(rng, board, rooms[first], rooms[second])))
-        order.append(b)
+    rooms, links = _connect(rng, board, cells, first)
     shut = set(rng.permutation(len(links))[:wanted].tolist())
-    behind = [set()]  # of each room in ``order``, the doors between it and the spawn
-    for number, (parent, _, _) in enumerate(links):
-        behind.append(behind[parent] | ({number} & shut))
-    switch, door = draw(rng, (min(1, len(order) - 1), len(order) - 1)), len(order) - 1
+    switch_room, door_room = _goals(rng, links, shut)
+    taken: list[Tile] = []
+    spawn = _stand(rng, board, rooms[0], taken)
+    switch = _stand(rng, board, rooms[switch_room], taken)
+    door = _stand(rng, board, rooms[door_room], taken)
+    assert spawn and switch and door  # every room has a floor of four tiles
+    locked_doors = []
+    for number in sorted(shut):  # the switch lies in a room that is found before the door
+        tile = _stand(rng, board, rooms[draw(rng, (0, number))], taken)
+        if tile is not None:
+            locked_doors.append((spot(*tile), links[number].position, links[number].orientation))
+    entities: list[Placed] = []
+    if mines[1]:
+        entities += line_with_mines(rng, board, draw(rng, mines), [spot(*tile) for tile in taken])
+    for number in rng.permutation(len(links))[: draw(rng, drones)].tolist():
+        entities += _circling_drone(rng, board, rooms[1 + number])
+    sketch = furnish(rng, board, spawn, switch, door)
+    sketch.locked_doors, sketch.entities = locked_doors, entities
+    return place(sketch.cropped(), rng)
+
+
+def _connect(rng: Rng, board: np.ndarray, cells: Mapping[Cell, Room], first: Cell) -> tuple[list[Room], list[Link]]:
+    """Join the rooms: all of them in the order in which they are found, and the links; link i leads to room i + 1."""
+    order, links = [first], []
+    while len(order) < len(cells):
+        pairs = [(a, b) for a in order for b in cells if b not in order and abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1]
+        a, b = pick(rng, pairs)
+        before, after = (a, b) if a < b else (b, a)
+        join = _corridor if before[1] == after[1] else _shaft
+        links.append(Link(order.index(a), *join(rng, board, cells[before], cells[after])))
+        order.append(b)
+    return [cells[cell] for cell in order], links
+
+
+def _goals(rng: Rng, links: list[Link], shut: set[int]) -> tuple[int, int]:
+    """Numbers of the rooms of the switch and of the exit; opens doors that would stand between them.
+
+    shut: numbers of the links with a door.
+    """
+    behind: list[set[int]] = [set()]  # of each room, the doors between it and the spawn
+    for number, link in enumerate(links):
+        behind.append(behind[link.parent] | ({number} & shut))
+    switch, door = draw(rng, (min(1, len(links)), len(links))), len(links)
     if rng.random() < 0.4:
         switch, door = door, switch
     # The exit is at least as far in as its switch: no door must be shut between them.
     if behind[door] < behind[switch]:
         switch, door = door, switch
     shut -= behind[switch] - behind[door]
-    taken: list[tuple[int, int]] = []
-    spawn, switch, door = (_stand(rng, board, floors[order[i]], taken) for i in (0, switch, door))
-    for number in sorted(shut):  # the switch lies in a room that is found before the door
-        _, position, orientation = links[number]
-        tile = _stand(rng, board, floors[order[draw(rng, (0, number))]], taken)
-        if tile is not None:
-            sketch.locked_doors.append((spot(*tile), position, orientation))
-    if mines[1]:
-        goals = [spot(*tile) for tile in taken]
-        sketch.entities += line_with_mines(rng, board, draw(rng, mines), goals)
-    for number in rng.permutation(len(order) - 1)[: draw(rng, drones)].tolist():
-        _add_drone(rng, sketch, rooms[order[1 + number]])
-    return place(_cropped(sketch, spot(*spawn), nudge(rng, spot(*switch)), spot(*door)), rng)
+    return switch, door
 
 
-def _rooms(rng, across, down, width, height) -> dict[tuple[int, int], Room]:
+def _rooms(rng: Rng, across: int, down: int, width: Span, height: Span) -> dict[Cell, Room]:
     """One room per cell of the grid, in reading order; the floors of a row differ by up to ``MAX_STEP``."""
     rooms = {}
     cell_wide, cell_high = COLUMNS // across, ROWS // down
@@ -96,62 +140,48 @@ def _rooms(rng, across, down, width, height) -> dict[tuple[int, int], Room]:
             high = min(draw(rng, height), cell_high - MAX_STEP - 1)
             left = i * cell_wide + draw(rng, (0, cell_wide - 2 - wide))
             bottom = (j + 1) * cell_high - 2 - draw(rng, (0, MAX_STEP)) + (j == down - 1)
-            rooms[i, j] = (left, bottom - high + 1, left + wide - 1, bottom)
+            rooms[i, j] = Room(left, bottom - high + 1, left + wide - 1, bottom)
     return rooms
 
 
-def _corridor(rng, board, left_room: Room, right_room: Room):
+def _corridor(rng: Rng, board: np.ndarray, left_room: Room, right_room: Room) -> tuple[Position, int]:
     """Join rooms side by side at the higher of both floors; the place and orientation of a door in the corridor."""
-    row = min(left_room[3], right_room[3])
-    columns = range(left_room[2] + 1, right_room[0])
+    row = min(left_room.bottom, right_room.bottom)
+    columns = range(left_room.right + 1, right_room.left)
     board[row, columns.start : columns.stop] = OPEN
-    return (STEPS * draw(rng, (columns.start, columns.stop)), STEPS * row + 2), UPRIGHT
+    return (STEPS_PER_TILE * draw(rng, (columns.start, columns.stop)), STEPS_PER_TILE * row + 2), UPRIGHT
 
 
-def _shaft(rng, board, upper: Room, lower: Room):
+def _shaft(rng: Rng, board: np.ndarray, upper: Room, lower: Room) -> tuple[Position, int]:
     """Join rooms above each other by a shaft along a wall of the lower one; place and orientation of a door in it."""
-    walls = (lower[0], lower[2])
-    column = int(rng.choice([c for c in walls if upper[0] <= c <= upper[2]] or walls))
-    rows = range(upper[3] + 1, lower[1])
+    walls = (lower.left, lower.right)
+    column = int(rng.choice([c for c in walls if upper.left <= c <= upper.right] or walls))
+    rows = range(upper.bottom + 1, lower.top)
     board[rows.start : rows.stop, column] = OPEN
     # Beside the upper room, the shaft goes on to its floor and sideways into it.
-    board[upper[3], min(column, upper[0]) : max(column, upper[2]) + 1] = OPEN
-    return (STEPS * column + 2, STEPS * draw(rng, (rows.start, rows.stop))), FLAT
+    board[upper.bottom, min(column, upper.left) : max(column, upper.right) + 1] = OPEN
+    return (STEPS_PER_TILE * column + 2, STEPS_PER_TILE * draw(rng, (rows.start, rows.stop))), FLAT
 
 
-def _add_drone(rng, sketch: Sketch, room: Room) -> None:
+def _circling_drone(rng: Rng, board: np.ndarray, room: Room) -> list[Placed]:
     """A block in the air of a room, and a drone that goes around it for ever; none where it does not fit."""
-    left, top, right, bottom = room
-    row = bottom - draw(rng, (1, 3))
-    if right - left < 4 or row - 1 < top:
-        return
-    column = draw(rng, (left + 2, right - 2))
-    sketch.tiles[row, column] = SOLID
+    row = room.bottom - draw(rng, (1, 3))
+    if room.right - room.left < 4 or row - 1 < room.top:
+        return []
+    column = draw(rng, (room.left + 2, room.right - 2))
+    board[row, column] = SOLID
     kind = kinds.ZAP_DRONE if rng.random() < 0.6 else kinds.MINI_DRONE
     clockwise = rng.random() < 0.5
-    sketch.entities.append((kind, *spot(column, row - 1), 0 if clockwise else 4, 0 if clockwise else 1))
+    return [(kind, *spot(column, row - 1), 0 if clockwise else 4, 0 if clockwise else 1)]
 
 
-def _stand(rng, board, floor, taken) -> tuple[int, int] | None:
+def _stand(rng: Rng, board: np.ndarray, room: Room, taken: list[Tile]) -> Tile | None:
     """A free tile on solid ground of a room, away from those taken where there is room; it is taken then."""
-    solid = [(c, r) for c, r in floor if r + 1 == ROWS or board[r + 1, c] == SOLID]
+    solid = [(c, r) for c, r in room.floor if r + 1 == ROWS or board[r + 1, c] == SOLID]
     free = [tile for tile in solid if tile not in taken]
     apart = [tile for tile in free if all(abs(tile[0] - c) + abs(tile[1] - r) > 1 for c, r in taken)]
     choice = apart or free
     if not choice:
         return None
-    taken.append(choice[rng.integers(len(choice))])
+    taken.append(pick(rng, choice))
     return taken[-1]
-
-
-def _cropped(sketch: Sketch, spawn, switch, door) -> Sketch:
-    """The sketch without the rock around it."""
-    moved = [spawn, switch, door]
-    moved += [position for pair in sketch.locked_doors for position in pair[:2]]
-    moved += [(x, y) for _, x, y, *_ in sketch.entities]
-    tiles, moved = crop(sketch.tiles, *moved)
-    pairs = moved[3 : 3 + 2 * len(sketch.locked_doors)]
-    locked = [(pairs[2 * i], pairs[2 * i + 1], o) for i, (_, _, o) in enumerate(sketch.locked_doors)]
-    rest = moved[3 + len(pairs) :]
-    entities = [(e[0], *at, *e[3:]) for e, at in zip(sketch.entities, rest, strict=True)]
-    return Sketch(tiles, moved[0], moved[1], moved[2], locked, [], entities)

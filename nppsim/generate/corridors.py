@@ -4,26 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nppsim.generate.sketch import (
-    OPEN,
-    SIDES,
-    SOLID,
-    Sketch,
-    Span,
-    crop,
-    draw,
-    generator,
-    line_with_mines,
-    nudge,
-    place,
-    spot,
-)
+from nppsim.generate.sketch import SIDES, Rng, Span, Tile, add_lining, draw, furnish, generator, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import OPEN, SOLID
 
-MAX_TRIES = 5000
-CENTRE = (60, 120)  # row and column of the drawing board where a chain begins
-BOARD = (120, 240)
+MAX_TRIES = 5000  # to draw a chain that fits the stage
+BOARD = (120, 240)  # rows and columns of the drawing board
+CENTRE = (60, 120)  # row and column of it where a chain begins
 
 
 def corridors(
@@ -40,10 +28,11 @@ def corridors(
 ) -> Level:
     """A chain of corridors: the spawn in the first, the exit near the end of the last, the switch on the way.
 
-    pieces: horizontal corridors, at least 2.  length, height: columns (at least 3) and rows of each.
+    pieces: horizontal corridors, at least 2.
+    length, height: columns (at least 3) and rows of each.
     shaft: columns of the vertical pieces.
     drop, climb: rows between the floors of two corridors, down or up; a piece leads up only if ``climb`` is not (0, 0).
-    mines, sides: how many lie on which sides of the corridors (see ``line_with_mines``); none where it is one tile wide.
+    mines, sides: how many lie on which sides of the corridors (see ``add_lining``); none where it is one tile wide.
     Raises ValueError if the sizes are such that no chain fits the stage.
     """
     rng = generator("corridors", seed)
@@ -58,19 +47,19 @@ def corridors(
     ends = draw(rng, (0, 1)), draw(rng, (0, 1))
     spawn, door = way[ends[0]], way[-1 - ends[1]]
     switch = way[draw(rng, (ends[0] + 1, len(way) - 2 - ends[1]))]
-    tiles, (spawn, switch, door) = crop(
-        np.where(owner > 0, OPEN, SOLID).astype(np.uint8), spot(*spawn), nudge(rng, spot(*switch)), spot(*door)
-    )
-    sketch = Sketch(tiles, spawn, switch, door)
-    if mines[1]:
-        sketch.entities += line_with_mines(rng, tiles, draw(rng, mines), (spawn, switch, door), sides)
+    board = np.where(owner > 0, OPEN, SOLID).astype(np.uint8)
+    sketch = furnish(rng, board, spawn, switch, door).cropped()
+    add_lining(rng, sketch, mines, sides)
     return place(sketch, rng)
 
 
-def _draw_chain(rng, owner, pieces, length, height, shaft, drop, climb) -> list[tuple[int, int]]:
-    """Draw a chain into ``owner``; the floor tiles (column, row) along the way, or nothing if a piece met another."""
+def _draw_chain(
+    rng: Rng, owner: np.ndarray, pieces: int, length: Span, height: Span, shaft: Span, drop: Span, climb: Span
+) -> list[Tile]:
+    """Draw a chain into ``owner``; the floor tiles along the way, or nothing if a piece met another."""
     row, column = CENTRE
-    direction, way, number = 1, [], 0
+    direction, number = 1, 0
+    way: list[Tile] = []
     for piece in range(pieces):
         columns, rows = draw(rng, length), draw(rng, height)
         number += 1

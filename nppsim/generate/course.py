@@ -1,13 +1,14 @@
 """Family "course": a cave from left to right with stations, each built around one kind of machine."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
-import numpy as np
-
-from nppsim.generate.sketch import SOLID, STEPS, Cave, Span, draw, generator, place, sections
+from nppsim.generate.cave import Cave, sections
+from nppsim.generate.sketch import Placed, Rng, Span, draw, generator, pick, place
 from nppsim.levels import kinds as entity
-from nppsim.levels.level import Level
+from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
+from nppsim.levels.tiles import SOLID
 
 RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
 STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free
@@ -27,7 +28,7 @@ class _Board:
         self.rows, self.ground, self.columns = rows, LOW, 0
         self.floor: list[tuple[int, int]] = []
         self.ceiling: list[tuple[int, int]] = []
-        self.entities: list[tuple] = []
+        self.entities: list[Placed] = []
         self.tiles: list[tuple[int, int, int]] = []  # (column, tiles above the lower edge, tile id)
 
     def add(self, columns: int, ground: int, clear: int | None = None) -> range:
@@ -40,22 +41,22 @@ class _Board:
 
     def put(self, kind: int, column: int, up: int, *rest: int) -> None:
         """An entity in the middle of a column, ``up`` steps of 6 px above the lower edge."""
-        self.entities.append((kind, STEPS * column + 2, STEPS * self.rows - up, *rest))
+        self.entities.append((kind, STEPS_PER_TILE * column + 2, STEPS_PER_TILE * self.rows - up, *rest))
 
-    def rest(self, rng: np.random.Generator) -> range:
+    def rest(self, rng: Rng) -> range:
         """Level ground under a ceiling of any height."""
         return self.add(draw(rng, REST), self.ground, draw(rng, (4, max(4, self.rows - self.ground))))
 
-    def pit(self, rng: np.random.Generator, columns: int) -> range:
+    def pit(self, rng: Rng, columns: int) -> range:
         """A pit, LOW tiles deep or as deep as the ground is high, with mines on its ground."""
         bottom = max(0, self.ground - LOW)
         above = draw(rng, (5, max(5, self.rows - self.ground)))
         pit = self.add(columns, bottom, self.ground - bottom + above)
         for column in pit:
-            self.put(entity.MINE, column, STEPS * bottom + 1)
+            self.put(entity.MINE, column, STEPS_PER_TILE * bottom + 1)
         return pit
 
-    def room_above(self, rng: np.random.Generator, tiles: int) -> None:
+    def room_above(self, rng: Rng, tiles: int) -> None:
         """Go down by a cliff if less than this would be free above the ground."""
         if self.rows - self.ground < tiles:
             self.ground = LOW
@@ -76,144 +77,138 @@ def course(seed: int, *, kinds: Sequence[str], stations: Span, height: Span) -> 
     board = _Board(draw(rng, height))
     rests = [board.rest(rng)]
     for _ in range(draw(rng, stations)):
-        before = board.columns, board.ground, len(board.floor), len(board.entities), len(board.tiles)
-        STATIONS[kinds[rng.integers(len(kinds))]](rng, board)
-        rest = board.rest(rng)
-        if board.columns > COLUMNS and len(rests) > 1:
-            board.columns, board.ground, *ends = before
-            for items, end in zip((board.floor, board.entities, board.tiles), ends, strict=True):
-                del items[end:]
-            del board.ceiling[ends[0] :]
-            break
+        longer = deepcopy(board)
+        STATIONS[pick(rng, kinds)](rng, longer)
+        rest = longer.rest(rng)
+        if longer.columns > COLUMNS and len(rests) > 1:
+            break  # the stage is full
+        board = longer
         rests.append(rest)
     cave = Cave(sections(*board.floor), sections(*board.ceiling), board.rows)
     spawn, door = rests[0][0], rests[-1][draw(rng, (1, len(rests[-1]) - 1))]
     places = [c for rest in rests[1:] for c in rest if c != door]
-    sketch = cave.sketch(rng, spawn, places[rng.integers(len(places))], door)
+    sketch = cave.sketch(rng, spawn, pick(rng, places), door)
     for column, up, tile in board.tiles:
         sketch.tiles[board.rows - 1 - up, column] = tile
     sketch.entities += board.entities
     return place(sketch, rng)
 
 
-def _launch(rng, board: _Board) -> None:
+def _launch(rng: Rng, board: _Board) -> None:
     """A cliff too high to jump, with a launch pad in front of it."""
     board.room_above(rng, 9)
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (2, 4)), board.ground)
     away = draw(rng, (0, 1))
-    board.put(entity.LAUNCH_PAD, foot[-1 - away], STEPS * board.ground, UP_RIGHT if away and rng.random() < 0.5 else UP)
+    orientation = UP_RIGHT if away and rng.random() < 0.5 else UP
+    board.put(entity.LAUNCH_PAD, foot[-1 - away], STEPS_PER_TILE * board.ground, orientation)
     board.ground += rise
 
 
-def _bounce(rng, board: _Board) -> None:
+def _bounce(rng: Rng, board: _Board) -> None:
     """A deadly pit with bounce blocks to step on."""
     pit = board.pit(rng, draw(rng, (7, 13)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
-        board.put(entity.BOUNCE_BLOCK, column, STEPS * board.ground - draw(rng, (0, 6)))
+        board.put(entity.BOUNCE_BLOCK, column, STEPS_PER_TILE * board.ground - draw(rng, (0, 6)))
 
 
-def _one_way_bridge(rng, board: _Board) -> None:
+def _one_way_bridge(rng: Rng, board: _Board) -> None:
     """A deadly pit with one-way floors over it."""
     pit = board.pit(rng, draw(rng, (7, 14)))
     spacing = draw(rng, (2, 4))
     for column in pit[1:-1:spacing]:
-        board.put(entity.ONE_WAY, column, STEPS * board.ground - draw(rng, (0, 4)), UP)
+        board.put(entity.ONE_WAY, column, STEPS_PER_TILE * board.ground - draw(rng, (0, 4)), UP)
 
 
-def _one_way_ladder(rng, board: _Board) -> None:
+def _one_way_ladder(rng: Rng, board: _Board) -> None:
     """A cliff with one-way floors to jump up through."""
     board.room_above(rng, 9)
     rise = draw(rng, (4, min(8, board.rows - board.ground - 4)))
     foot = board.add(draw(rng, (3, 5)), board.ground)
     for up in range(2, rise, 2):
-        board.put(entity.ONE_WAY, foot[draw(rng, (len(foot) - 3, len(foot) - 1))], STEPS * (board.ground + up), UP)
+        board.put(
+            entity.ONE_WAY, foot[draw(rng, (len(foot) - 3, len(foot) - 1))], STEPS_PER_TILE * (board.ground + up), UP
+        )
     board.ground += rise
 
 
-def _one_way_gate(rng, board: _Board) -> None:
+def _one_way_gate(rng: Rng, board: _Board) -> None:
     """A low passage with a one-way wall in it: there is no way back."""
     passage = board.add(draw(rng, (2, 5)), board.ground, 1)
-    board.entities.append(
-        (
-            entity.ONE_WAY,
-            STEPS * draw(rng, (passage[0] + 1, passage[-1])),
-            STEPS * (board.rows - board.ground) - 2,
-            RIGHT,
-        )
-    )
+    x = STEPS_PER_TILE * draw(rng, (passage[0] + 1, passage[-1]))
+    board.entities.append((entity.ONE_WAY, x, STEPS_PER_TILE * (board.rows - board.ground) - 2, RIGHT))
 
 
-def _thwump(rng, board: _Board) -> None:
+def _thwump(rng: Rng, board: _Board) -> None:
     """A passage under one or two thwumps."""
     clear = min(draw(rng, (3, 6)), board.rows - board.ground)
     passage = board.add(draw(rng, (4, 8)), board.ground, clear)
     hung = passage[1:-1] if len(passage) < 7 else (passage[1], passage[-2])
     for column in rng.permutation(hung)[: draw(rng, (1, 2)) if len(passage) >= 7 else 1].tolist():
-        board.put(entity.THWUMP, column, STEPS * (board.ground + clear) - 2, DOWN)
+        board.put(entity.THWUMP, column, STEPS_PER_TILE * (board.ground + clear) - 2, DOWN)
 
 
-def _drone(rng, board: _Board) -> None:
+def _drone(rng: Rng, board: _Board) -> None:
     """A drone that goes up and down in a narrow shaft across the way."""
     depth, clear, above = draw(rng, (1, 3)), draw(rng, (2, 4)), draw(rng, (1, 3))
     board.add(draw(rng, (1, 2)), board.ground, clear)
     shaft = board.add(1, board.ground - depth, clear + depth + above)
     board.add(draw(rng, (1, 2)), board.ground, clear)
     kind = entity.ZAP_DRONE if rng.random() < 0.5 else entity.MINI_DRONE
-    up = STEPS * (board.ground - depth + draw(rng, (0, depth + above))) + 2
+    up = STEPS_PER_TILE * (board.ground - depth + draw(rng, (0, depth + above))) + 2
     board.put(kind, shaft[0], up, rng.choice([DOWN, UP]).item(), STRAIGHT_ON[draw(rng, (0, 1))])
 
 
-def _guard(rng, board: _Board) -> None:
+def _guard(rng: Rng, board: _Board) -> None:
     """A hollow with a floor guard in it; a wide one has a block in the air to step on."""
     hollow = board.add(draw(rng, (4, 9)), board.ground - 1)
-    board.put(entity.FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS * (board.ground - 1) + 1)
+    board.put(entity.FLOOR_GUARD, hollow[draw(rng, (1, len(hollow) - 2))], STEPS_PER_TILE * (board.ground - 1) + 1)
     if len(hollow) >= 7:
         middle = hollow[len(hollow) // 2]
         board.tiles += [(middle - i, board.ground + 1, SOLID) for i in range(draw(rng, (1, 2)))]
 
 
-def _boost(rng, board: _Board) -> None:
+def _boost(rng: Rng, board: _Board) -> None:
     """Boost pads on the ground before a wide deadly pit."""
     run = board.add(draw(rng, (4, 6)), board.ground)
     for column in run[1::2][: draw(rng, (1, 3))]:
-        board.put(entity.BOOST_PAD, column, STEPS * board.ground + 2)
+        board.put(entity.BOOST_PAD, column, STEPS_PER_TILE * board.ground + 2)
     board.pit(rng, draw(rng, (7, 11)))
 
 
-def _curves(rng, board: _Board) -> None:
+def _curves(rng: Rng, board: _Board) -> None:
     """One or two humps or hollows with rounded or sloping ends."""
     for _ in range(draw(rng, (1, 2))):
         if rng.random() < 0.6:
             hump = board.add(draw(rng, (3, 6)), board.ground)
-            left, right = HUMPS[rng.integers(len(HUMPS))]
+            left, right = pick(rng, HUMPS)
             middle = [(c, board.ground, SOLID) for c in hump[1:-1]]
             board.tiles += [(hump[0], board.ground, left), *middle, (hump[-1], board.ground, right)]
         else:
             hollow = board.add(draw(rng, (3, 7)), board.ground - 1)
-            left, right = HOLLOWS[rng.integers(len(HOLLOWS))]
+            left, right = pick(rng, HOLLOWS)
             board.tiles += [(hollow[0], board.ground - 1, left), (hollow[-1], board.ground - 1, right)]
         board.add(draw(rng, (1, 2)), board.ground)
 
 
-def _shove(rng, board: _Board) -> None:
+def _shove(rng: Rng, board: _Board) -> None:
     """A deadly pit with shove thwumps to step on; each goes down when the ninja leaves it, and comes back slowly."""
     pit = board.pit(rng, draw(rng, (11, 18)))
     spacing = draw(rng, (3, 4))
     for column in pit[1:-1:spacing]:
-        board.put(entity.SHOVE_THWUMP, column, STEPS * board.ground - 2)
+        board.put(entity.SHOVE_THWUMP, column, STEPS_PER_TILE * board.ground - 2)
 
 
-def _ball(rng, board: _Board) -> None:
+def _ball(rng: Rng, board: _Board) -> None:
     """A hall with one or two death balls in the air; they come to meet the ninja."""
     clear = min(draw(rng, (5, 7)), board.rows - board.ground)
     hall = board.add(draw(rng, (6, 10)), board.ground, clear)
     for column in rng.permutation(hall[2:])[: draw(rng, (1, 2))].tolist():
-        board.put(entity.DEATH_BALL, column, STEPS * (board.ground + draw(rng, (2, clear - 1))))
+        board.put(entity.DEATH_BALL, column, STEPS_PER_TILE * (board.ground + draw(rng, (2, clear - 1))))
 
 
-STATIONS: dict[str, Callable[[np.random.Generator, _Board], None]] = {
+STATIONS: dict[str, Callable[[Rng, _Board], None]] = {
     "launch": _launch,
     "bounce": _bounce,
     "one_way_bridge": _one_way_bridge,

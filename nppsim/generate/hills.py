@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, order_of_goals, place, spread_mines
+from nppsim.generate.cave import Cave, level_ground, order_of_goals, spread_mines
+from nppsim.generate.sketch import Rng, Span, draw, generator, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS
 
@@ -41,11 +42,11 @@ def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mine
     return place(sketch, rng)
 
 
-def _valley(rng: np.random.Generator, tiles: int) -> np.ndarray:
+def _valley(rng: Rng, tiles: int) -> np.ndarray:
     return level_ground(draw(rng, (2, 4)), 2 * tiles)
 
 
-def _flank(rng: np.random.Generator, ground: np.ndarray, rise: int) -> np.ndarray:
+def _flank(rng: Rng, ground: np.ndarray, rise: int) -> np.ndarray:
     """``ground`` continued by a slope of ``rise`` tiles (negative: down): mild, steep, or a cliff without columns."""
     columns_per_tile = rng.choice([0, 1, 2], p=[0.3, 0.4, 0.3])
     if columns_per_tile == 0:

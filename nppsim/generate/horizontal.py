@@ -1,17 +1,7 @@
 """Family "horizontal": a straight corridor with bumps on floor and ceiling, steps to jump on, mines to jump over."""
 
-from nppsim.generate.sketch import (
-    Cave,
-    Span,
-    add_bumps,
-    draw,
-    generator,
-    level_ground,
-    line_with_mines,
-    order_of_goals,
-    place,
-    spread_mines,
-)
+from nppsim.generate.cave import Cave, add_bumps, level_ground, order_of_goals, spread_mines
+from nppsim.generate.sketch import Span, draw, generator, line_with_mines, place
 from nppsim.levels.level import Level
 
 # Heights in half-tiles at both borders of each column.  Bumps can be walked over, steps cannot.

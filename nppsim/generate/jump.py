@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import Cave, Span, draw, generator, level_ground, place, sections, spread_mines
+from nppsim.generate.cave import Cave, level_ground, sections, spread_mines
+from nppsim.generate.sketch import Span, draw, generator, place
 from nppsim.levels.level import Level
 
 PLATFORM = 4  # columns of a platform, at least

@@ -28,6 +28,8 @@ MIN_PARALLEL = 20_000  # levels; fewer are made before the other processes have 
 MIN_PARALLEL_VERIFIED = 20  # ... unless they are verified, which takes long
 
 Verify = Callable[[Level], int | None]
+Made = tuple[Level, LevelEntry]
+Candidate = tuple[Level, LevelEntry, str, bool]  # ..., fingerprint of the mirror image, whether it can be used
 
 
 class GenerateError(UserError, ValueError):
@@ -81,9 +83,8 @@ def make_level_set(
     if workers is None:
         workers = (os.cpu_count() or 1) if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
     for category in dict.fromkeys(categories):
-        made = [entry for entry in entries if entry.category == category]
-        first_seed = made[-1].seed + 1 if made else seed * STREAM
-        seeds = range(first_seed, (seed + 1) * STREAM)
+        made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
+        seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
         with _candidates(category, seeds, difficulty, verify, workers) as candidates:
             _fill(path, category, len(made), count, candidates, taken, progress)
     return LevelSet.open(path)
@@ -105,9 +106,12 @@ def _begin_or_resume(path: Path, seed: int, difficulty: float | None, verified: 
         return LevelSet.write(path, []).entries
     entries = LevelSet.open(path, may_be_empty=True).entries
     for entry in (*entries, *_unfinished_entries(path)):
-        unknown = entry.seed is None or entry.category not in CATEGORIES
-        if unknown or entry.seed // STREAM != seed:
-            other = "by other means" if unknown else f"with --seed {entry.seed // STREAM}"
+        other = ""
+        if entry.seed is None or entry.category not in CATEGORIES:
+            other = "by other means"
+        elif entry.seed // STREAM != seed:
+            other = f"with --seed {entry.seed // STREAM}"
+        if entry.seed is None or other:
             raise GenerateError(
                 f"{path}: level {entry.file} was made {other}, not with --seed {seed}; use that seed, or another folder"
             )
@@ -138,9 +142,19 @@ def _check_apart(path: Path, excluded: dict[str, Path]) -> None:
             )
 
 
-def _fill(path, category, have, count, candidates, taken, progress) -> None:
-    """Append new levels to the set until it has ``count`` of the category."""
-    fresh, unfinished, misses, saved = [], [], 0, time.monotonic()
+def _fill(
+    path: Path,
+    category: str,
+    have: int,
+    count: int,
+    candidates: Iterator[Candidate],
+    taken: set[str],
+    progress: Callable[[str, int], None] | None,
+) -> None:
+    """Append new levels to the set until it has ``count`` of the category; taken: fingerprints that are no longer new."""
+    fresh: list[Made] = []
+    unfinished: list[Made] = []
+    misses, saved = 0, time.monotonic()
     try:
         while have + len(fresh) < count:
             level, entry, mirrored, finished = next(candidates)
@@ -166,7 +180,7 @@ def _fill(path, category, have, count, candidates, taken, progress) -> None:
         _save(path, fresh, unfinished)
 
 
-def _save(path: Path, fresh: list, unfinished: list) -> None:
+def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
     """Append levels to the set and to its unfinished ones, whatever of it an interruption has left to be done.
 
     The unfinished ones first: the last level of the set is where making it goes on, and all before it must be stored.
@@ -181,8 +195,10 @@ def _save(path: Path, fresh: list, unfinished: list) -> None:
 
 
 @contextmanager
-def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, workers: int) -> Iterator[Iterator]:
-    """Candidates (level, entry, fingerprint of the mirror image, whether it can be used) in the order of their seeds."""
+def _candidates(
+    category: str, seeds: range, difficulty: float | None, verify: Verify | None, workers: int
+) -> Iterator[Iterator[Candidate]]:
+    """Candidates in the order of their seeds."""
     make = partial(_candidate, category, difficulty, verify)
     if workers == 1:
         yield map(make, seeds)
@@ -194,7 +210,7 @@ def _candidates(category: str, seeds: range, difficulty, verify: Verify | None, 
         yield chain.from_iterable(pool.map(make, some, chunksize=chunk) for some in rounds)
 
 
-def _candidate(category: str, difficulty, verify: Verify | None, seed: int) -> tuple[Level, LevelEntry, str, bool]:
+def _candidate(category: str, difficulty: float | None, verify: Verify | None, seed: int) -> Candidate:
     level, entry = generate(category, seed, difficulty)
     par_frames = verify(level) if verify is not None else None
     entry = replace(entry, fingerprint=level.fingerprint, par_frames=None if par_frames is None else int(par_frames))

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import OPEN, SOLID, Sketch, Span, draw, generator, line_with_mines, nudge, place, spot
+from nppsim.generate.sketch import Rng, Span, add_lining, draw, furnish, generator, pick, place
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import OPEN, SOLID
 
 LOOPS = 0.1  # chance that a wall between two cells is broken although both were connected already
 
@@ -30,29 +31,23 @@ def maze(seed: int, *, width: Span, height: Span, cell: Span = (1, 1), mines: Sp
     below = np.vstack([tiles[1:], np.full((1, tiles.shape[1]), SOLID)])
     floors = [(column, row) for row, column in np.argwhere((tiles == OPEN) & (below == SOLID)).tolist()]
     spawn, switch, door = (floors[i] for i in rng.choice(len(floors), size=3, replace=False))
-    sketch = Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door))
-    if mines[1]:
-        clear = (sketch.spawn, sketch.switch, sketch.door)
-        sketch.entities += line_with_mines(rng, tiles, draw(rng, mines), clear)
+    sketch = furnish(rng, tiles, spawn, switch, door)
+    add_lining(rng, sketch, mines)
     return place(sketch, rng)
 
 
-def _carve_passages(rng: np.random.Generator, tiles: np.ndarray) -> None:
+def _carve_passages(rng: Rng, tiles: np.ndarray) -> None:
     """Open all cells (even rows and columns) and just enough walls to connect them: a random depth-first walk."""
     rows, columns = tiles.shape
     path = [(draw(rng, (0, rows // 2)) * 2, draw(rng, (0, columns // 2)) * 2)]
     tiles[path[0]] = OPEN
     while path:
         row, column = path[-1]
-        steps = [
-            (dr, dc)
-            for dr, dc in ((0, 2), (0, -2), (2, 0), (-2, 0))
-            if 0 <= row + dr < rows and 0 <= column + dc < columns
-        ]
-        steps = [(dr, dc) for dr, dc in steps if tiles[row + dr, column + dc] == SOLID]
-        if not steps:
+        around = [(row + dr, column + dc) for dr, dc in ((0, 2), (0, -2), (2, 0), (-2, 0))]
+        closed = [(r, c) for r, c in around if 0 <= r < rows and 0 <= c < columns and tiles[r, c] == SOLID]
+        if not closed:
             path.pop()
             continue
-        dr, dc = steps[rng.integers(len(steps))]
-        tiles[row + dr // 2, column + dc // 2] = tiles[row + dr, column + dc] = OPEN
-        path.append((row + dr, column + dc))
+        r, c = pick(rng, closed)
+        tiles[(row + r) // 2, (column + c) // 2] = tiles[r, c] = OPEN
+        path.append((r, c))

@@ -2,8 +2,9 @@
 
 from itertools import pairwise
 
+from nppsim.generate.cave import Cave, add_bumps, level_ground, order_of_goals
 from nppsim.generate.horizontal import BUMPS
-from nppsim.generate.sketch import Cave, Span, add_bumps, draw, generator, level_ground, order_of_goals, place, spot
+from nppsim.generate.sketch import Span, draw, generator, place, spot
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 

@@ -1,10 +1,9 @@
 """Family "minimal": one straight corridor, everything on its floor, sometimes with a door across it."""
 
-import numpy as np
-
-from nppsim.generate.sketch import Cave, Sketch, Span, draw, generator, level_ground, nudge, order_of_goals, place
+from nppsim.generate.cave import Cave, level_ground, order_of_goals
+from nppsim.generate.sketch import Rng, Sketch, Span, draw, generator, nudge, place
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import STEPS_PER_TILE, Level
 
 ACROSS = 0  # orientation of a door that stands upright between two columns
 
@@ -23,12 +22,12 @@ def minimal(seed: int, *, width: Span, height: Span, door_share: float = 0.0) ->
     return place(cave.sketch(rng, *order_of_goals(rng, range(columns), apart=2)), rng)
 
 
-def _with_door(rng: np.random.Generator, cave: Cave) -> Sketch:
+def _with_door(rng: Rng, cave: Cave) -> Sketch:
     kind = rng.choice(["locked", "regular", "trap"])
     border = draw(rng, (2, cave.columns - 3))  # the door stands at the left border of this column
     before, behind = rng.permutation(border), border + 1 + rng.permutation(cave.columns - border - 1)
     sketch = cave.sketch(rng, int(before[0]), int(behind[0]), int(behind[1]))
-    door = (4 * border, cave.standing(border)[1])
+    door = (STEPS_PER_TILE * border, cave.standing(border)[1])
     if kind == "locked":
         sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, ACROSS))
     elif kind == "trap":  # the switch is far enough behind the door that the door does not close on the ninja

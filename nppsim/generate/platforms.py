@@ -3,14 +3,17 @@
 import numpy as np
 
 from nppsim.generate.islands import floor_of_mines
-from nppsim.generate.sketch import OPEN, SOLID, STEPS, Sketch, Span, draw, generator, nudge, place, spot
+from nppsim.generate.sketch import Rng, Span, draw, furnish, generator, pick, place
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import OPEN, SOLID
 
 CLEARANCE = 3  # rows between a platform and one above it, at least
 TOP = 3  # rows above the highest platform, at least
-TRIES = 30
+TRIES = 30  # to find a place for the next platform
+
+Platform = tuple[int, int, int]  # left column, columns, row
 
 
 def platforms(
@@ -28,15 +31,37 @@ def platforms(
 ) -> Level:
     """A hall; each platform is one jump away from the one before.  One goal is on the last platform.
 
-    width, height: tiles.  count: platforms, fewer where they do not fit.  gap, rise, length: tiles from one platform to
-    the next, up (at most 3) or down, and along it.  under: chance of a mine under a platform.  deadly: share of halls
-    whose ground is covered with mines.  climb: share in which the spawn is at the beginning of the way up; in the
-    others the way leads down.
+    width, height: tiles.
+    count: platforms, fewer where they do not fit.
+    gap, rise, length: tiles from one platform to the next, up (at most 3) or down, and along it.
+    under: chance of a mine under a platform.
+    deadly: share of halls whose ground is covered with mines.
+    climb: share in which the spawn is at the beginning of the way up; in the others the way leads down.
     """
     rng = generator("platforms", seed)
     columns, rows = min(draw(rng, width), COLUMNS), min(draw(rng, height), ROWS)
     tiles = np.full((rows, columns), OPEN, dtype=np.uint8)
-    row, direction = rows - 3, 1  # row of the platform itself
+    chain = _chain(rng, tiles, count, gap, rise, length)
+    if rng.random() >= climb:
+        chain.reverse()
+    grounds = [[(left + i, row - 1) for i in range(long)] for left, long, row in chain]
+    spawn, far = pick(rng, grounds[0]), pick(rng, grounds[-1])
+    other = pick(rng, [tile for ground in grounds for tile in ground if tile not in (spawn, far)])
+    switch, door = (other, far) if rng.random() < 0.6 else (far, other)
+    mines = floor_of_mines(tiles) if rng.random() < deadly else []
+    for left, long, row in chain:
+        if rng.random() < under:
+            x = STEPS_PER_TILE * (left + draw(rng, (0, long - 1))) + 2
+            mines.append((kinds.MINE, x, STEPS_PER_TILE * (row + 1) + 1))
+    sketch = furnish(rng, tiles, spawn, switch, door)
+    sketch.entities += mines
+    return place(sketch, rng)
+
+
+def _chain(rng: Rng, tiles: np.ndarray, count: Span, gap: Span, rise: Span, length: Span) -> list[Platform]:
+    """Draw platforms into ``tiles``, each one jump away from the one before."""
+    rows, columns = tiles.shape
+    row, direction = rows - 3, 1
     long = draw(rng, length)
     left = draw(rng, (0, columns // 3))
     chain = [(left, long, row)]
@@ -57,16 +82,4 @@ def platforms(
                 tiles[row, left : left + long] = SOLID
                 chain.append((left, long, row))
                 break
-    if rng.random() >= climb:
-        chain.reverse()
-    on = [[(left + i, row - 1) for i in range(long)] for left, long, row in chain]
-    spawn = on[0][draw(rng, (0, len(on[0]) - 1))]
-    far = on[-1][draw(rng, (0, len(on[-1]) - 1))]
-    others = [tile for tops in on for tile in tops if tile not in (spawn, far)]
-    other = others[draw(rng, (0, len(others) - 1))]
-    switch, door = (other, far) if rng.random() < 0.6 else (far, other)
-    mines = floor_of_mines(tiles) if rng.random() < deadly else []
-    for left, long, row in chain:
-        if rng.random() < under:
-            mines.append((kinds.MINE, STEPS * (left + draw(rng, (0, long - 1))) + 2, STEPS * (row + 1) + 1))
-    return place(Sketch(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), entities=mines), rng)
+    return chain

@@ -2,22 +2,10 @@
 
 import numpy as np
 
-from nppsim.generate.sketch import (
-    OPEN,
-    SOLID,
-    STEPS,
-    Sketch,
-    Span,
-    crop,
-    draw,
-    generator,
-    line_with_mines,
-    nudge,
-    place,
-    spot,
-)
+from nppsim.generate.sketch import Position, Rng, Span, Tile, add_lining, draw, furnish, generator, pick, place
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import STEPS_PER_TILE, Level
+from nppsim.levels.tiles import OPEN, SOLID
 
 MARGIN = 5  # columns left and right of the shaft on the drawing board: room for ledges
 PLATFORM_SPACING = 3  # rows from platform to platform: within reach of a jump
@@ -37,11 +25,13 @@ def vertical(
 ) -> Level:
     """A shaft with a ledge at its bottom and at its top; the spawn at one end, at least one goal at the other.
 
-    width, height: tiles of the shaft; height at least 3, with mines 5.  climb: the spawn is at the bottom.
-    ledge: length of the ledges in tiles.  niches: chance per row and side that the wall steps back by a tile.
+    width, height: tiles of the shaft; height at least 3, with mines 5.
+    climb: the spawn is at the bottom.
+    ledge: length of the ledges in tiles.
+    niches: chance per row and side that the wall steps back by a tile.
     platforms: in shafts of 3 and more columns, platforms on alternating sides.
-    mines: how many, on the walls of shafts of 3 and more columns.  lined: likewise on all walls and floors of shafts of
-    2 and more columns, with room to pass them (see ``line_with_mines``).
+    mines: how many, on the walls of shafts of 3 and more columns.
+    lined: likewise on all walls and floors of shafts of 2 and more columns, with room to pass them (see ``add_lining``).
     """
     rng = generator("vertical", seed)
     columns, rows = draw(rng, width), draw(rng, height)
@@ -63,23 +53,21 @@ def vertical(
         hanging = [(column, draw(rng, (2, rows - 2))) for column in shaft]
         on_the_way = [(column, row) for column, row in hanging if tiles[row, column] == OPEN]
     centre = [(shaft[columns // 2], row) for row in range(rows - 1, 0, -1)]
-    spawn = start[rng.integers(len(start))]
-    goal = end[rng.integers(len(end))]
+    spawn, goal = pick(rng, start), pick(rng, end)
     free = [tile for tile in (*end, *on_the_way) if tile not in (spawn, goal)]
-    free = free or [tile for tile in centre if tile not in (spawn, goal)][:1]
-    other = free[rng.integers(len(free))]
+    other = pick(rng, free or [tile for tile in centre if tile not in (spawn, goal)][:1])
     # The far goal is the exit, or the switch: then the ninja has to come back for the exit.
     switch, door = (other, goal) if not climb or rng.random() < 0.7 else (goal, other)
     mined = _wall_mines(rng, tiles, shaft, draw(rng, mines)) if columns >= 3 else []
-    tiles, (spawn, switch, door, *mined) = crop(tiles, spot(*spawn), nudge(rng, spot(*switch)), spot(*door), *mined)
-    sketch = Sketch(tiles, spawn, switch, door, entities=[(kinds.MINE, *position) for position in mined])
-    if lined[1]:
-        sketch.entities += line_with_mines(rng, tiles, draw(rng, lined), (spawn, switch, door))
+    sketch = furnish(rng, tiles, spawn, switch, door)
+    sketch.entities += [(kinds.MINE, *position) for position in mined]
+    sketch = sketch.cropped()
+    add_lining(rng, sketch, lined)
     return place(sketch, rng)
 
 
-def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:
-    """Carve a ledge of ``length`` columns to one side of the shaft; its tiles (column, row), nearest first.
+def _ledge(rng: Rng, tiles: np.ndarray, shaft: range, row: int, length: int) -> list[Tile]:
+    """Carve a ledge of ``length`` columns to one side of the shaft; its tiles, nearest first.
 
     Without a ledge: the shaft's own tiles in that row (at the top they hang in the air).
     """
@@ -96,18 +84,19 @@ def _ledge(rng, tiles, shaft, row, length) -> list[tuple[int, int]]:
     return [(column, row) for column in columns]
 
 
-def _wall_mines(rng, tiles, shaft, count) -> list[tuple[int, int]]:
+def _wall_mines(rng: Rng, tiles: np.ndarray, shaft: range, count: int) -> list[Position]:
     """Positions of up to ``count`` mines on the walls, away from both ends; none hangs in the air."""
     mined = []
     for _ in range(count):
         row = draw(rng, (2, len(tiles) - 3))
         column, wall, x = (shaft.start, -1, 1) if rng.random() < 0.5 else (shaft.stop - 1, 1, 3)
         if tiles[row, column] == OPEN and tiles[row, column + wall] == SOLID:
-            mined.append((STEPS * column + x, STEPS * row + 2))
+            mined.append((STEPS_PER_TILE * column + x, STEPS_PER_TILE * row + 2))
     return mined
 
 
-def _add_platforms(rng, tiles, shaft) -> None:
+def _add_platforms(rng: Rng, tiles: np.ndarray, shaft: range) -> None:
+    """Platforms on alternating sides of the shaft."""
     at_left = rng.random() < 0.5
     for row in range(len(tiles) - 1 - PLATFORM_SPACING, 2, -PLATFORM_SPACING):
         length = draw(rng, (1, max(1, len(shaft) - 2)))

@@ -1,7 +1,8 @@
-"""One frame, in the order of the game (docs/physics.md, section 5)."""
+"""One frame, in the order of the game (docs/physics.md, section 5; section numbers below are those of that page)."""
 
 from nppsim import _phases as clock
 from nppsim._kernel import inlined, kernel
+from nppsim.actions import JUMP, LEFT, RIGHT, SELF_DESTRUCT
 from nppsim.physics import state as s
 from nppsim.physics.entities import interact, think
 from nppsim.physics.movers import move_all, think_all
@@ -50,13 +51,13 @@ def start(ninja, entities, movers, world, level):
 def tick(ninja, entities, movers, world, input_byte, laps=None):
     """Advance one environment by one frame.
 
-    input_byte: bit 0 jump, bit 1 right, bit 2 left (left wins), bit 3 self-destruct (in two frames in a row; a
-    completion, section 8.3).  laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim._phases``).
+    input_byte: keys, see ``nppsim.actions``; self-destruct, a completion (section 8.3), needs two frames in a row.
+    laps: int64[NUM_PHASES] to add times to, or empty (see ``nppsim._phases``).
     """
     since = clock.begin(laps) if laps is not None else 0
     level = ninja["level"]
-    h = -1 if input_byte & 4 else (1 if input_byte & 2 else 0)
-    suicide = input_byte >> 3 & 1
+    h = -1 if input_byte & LEFT else (1 if input_byte & RIGHT else 0)
+    suicide = 1 if input_byte & SELF_DESTRUCT else 0
     ninja["frame"] += 1
     moves = world.level[level]["moves"] != 0
     if moves:
@@ -79,6 +80,6 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
             segments, first = world.segments, world.level[level]["segment_first"]
             wall = wall_beside(ninja, segments, world.cell_start[level], first, world.near[level], entities)
         settle_contacts(ninja, wall)
-    control(ninja, h, input_byte & 1)
+    control(ninja, h, input_byte & JUMP)
     if laps is not None:
         clock.stamp(laps, clock.NINJA, since)

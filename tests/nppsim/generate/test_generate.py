@@ -16,12 +16,13 @@ from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.generate import CATEGORIES, FAMILIES, LESS_IS_HARDER, RECIPES, generate, recipe
 from nppsim.generate import make as dataset_module
+from nppsim.generate.cave import Cave, level_ground, sections
 from nppsim.generate.chamber import chamber
 from nppsim.generate.chambers import chambers
 from nppsim.generate.course import course
 from nppsim.generate.make import UNFINISHED, GenerateError, count_unfinished, make_level_set
 from nppsim.generate.minimal import minimal
-from nppsim.generate.sketch import Cave, level_ground, line_with_mines, sections
+from nppsim.generate.sketch import line_with_mines
 from nppsim.generate.variety import MEASURES, variety
 from nppsim.generate.vertical import vertical
 from nppsim.levels import kinds

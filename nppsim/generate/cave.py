@@ -1,0 +1,130 @@
+"""Caves: sketches with a ground to walk on and a ceiling above it.
+
+Ground and ceiling are described by their heights in half-tiles, at the left and at the right border of each column, so
+that slopes, half-tiles and cliffs come out of one table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppsim.generate.sketch import Placed, Position, Rng, Sketch, draw, nudge, pick
+from nppsim.levels import kinds
+from nppsim.levels.level import STEPS_PER_TILE
+from nppsim.levels.tiles import OPEN, SOLID
+
+MIN_FLAT = 3  # columns: for spawn, switch and exit
+
+# Tile at the top of a column of ground: (parity of the lower end's height, right end minus left end) -> tile id.
+_GROUND = {(0, 0): OPEN, (1, 0): 4, (0, 1): 20, (1, 1): 24, (0, -1): 21, (1, -1): 25, (0, 2): 8, (0, -2): 9}
+_UPSIDE_DOWN = {OPEN: OPEN, 4: 2, 20: 19, 24: 23, 21: 18, 25: 22, 8: 7, 9: 6}
+
+
+@dataclass(frozen=True)
+class Cave:
+    """Open space between a ground and a ceiling.
+
+    ground: int[columns, 2], height of the ground above the sketch's lower edge, in half-tiles, at the left and right
+        border of each column.  Within a column it changes by at most one tile; between columns it may jump (a cliff).
+    ceiling: int[columns, 2], likewise, the depth of the ceiling below the sketch's upper edge.
+    rows: height of the sketch in tiles.
+    """
+
+    ground: np.ndarray
+    ceiling: np.ndarray
+    rows: int
+
+    @property
+    def columns(self) -> int:
+        """Width of the sketch in tiles."""
+        return len(self.ground)
+
+    def tiles(self) -> np.ndarray:
+        """uint8[rows, columns]."""
+        tiles = np.full((self.rows, self.columns), OPEN, dtype=np.uint8)
+        for column in range(self.columns):
+            full, surface = _column_top(*self.ground[column].tolist())
+            tiles[self.rows - full :, column] = SOLID
+            if surface:
+                tiles[self.rows - full - 1, column] = surface
+            full, surface = _column_top(*self.ceiling[column].tolist())
+            tiles[:full, column] = SOLID
+            if surface:
+                tiles[full, column] = _UPSIDE_DOWN[surface]
+        return tiles
+
+    def standing(self, column: int) -> Position:
+        """Position 12 px above the middle of a column's ground."""
+        return STEPS_PER_TILE * column + 2, STEPS_PER_TILE * self.rows - int(self.ground[column].sum()) - 2
+
+    def flat(self) -> list[int]:
+        """Columns whose ground is level: good places for spawns and mines."""
+        return np.flatnonzero(self.ground[:, 0] == self.ground[:, 1]).tolist()
+
+    def mine(self, column: int) -> Placed:
+        """A mine that sticks to the ground of a column: the ninja must jump over it."""
+        x, y = self.standing(column)
+        return kinds.MINE, x, y + 1
+
+    def sketch(self, rng: Rng, spawn: int, switch: int, door: int) -> Sketch:
+        """The cave with spawn, switch and exit door standing in these columns."""
+        return Sketch(
+            self.tiles(), self.standing(spawn), nudge(rng, self.standing(switch)), nudge(rng, self.standing(door))
+        )
+
+
+def level_ground(columns: int, height: int = 0) -> np.ndarray:
+    """int[columns, 2]: ground (or ceiling) of one height, in half-tiles."""
+    return np.full((columns, 2), height, dtype=np.int64)
+
+
+def sections(*parts: tuple[int, int]) -> np.ndarray:
+    """int[columns, 2]: ground in level sections (columns, height in half-tiles), with cliffs between them."""
+    return np.concatenate([level_ground(columns, height) for columns, height in parts])
+
+
+def add_bumps(rng: Rng, ground: np.ndarray, bumps: Sequence, count: int) -> None:
+    """Raise ``ground`` in place by up to ``count`` bumps, each apart from the others and from both ends.
+
+    A bump is a list of (left, right) heights in half-tiles, one pair per column.  One for which there is no room, or
+    which would leave fewer than ``MIN_FLAT`` columns untouched, is left out.
+    """
+    for _ in range(count):
+        bump = np.array(pick(rng, bumps))
+        room = len(ground) - len(bump) - 1
+        if room < 1:
+            continue
+        first = draw(rng, (1, room))
+        untouched = np.count_nonzero(~ground.any(axis=1)) - len(bump)
+        if untouched >= MIN_FLAT and not ground[first - 1 : first + len(bump) + 1].any():
+            ground[first : first + len(bump)] = bump
+
+
+def order_of_goals(rng: Rng, columns: Sequence[int], apart: int = 1) -> tuple[int, int, int]:
+    """Columns of spawn, switch and exit door, in any order; spawn and switch at least ``apart`` columns from each other
+    where there is room."""
+    spawn = int(rng.choice(columns))
+    others = [column for column in columns if column != spawn]
+    far = [column for column in others if abs(column - spawn) >= apart]
+    switch = int(rng.choice(far or others))
+    door = int(rng.choice([column for column in others if column != switch]))
+    return spawn, switch, door
+
+
+def spread_mines(rng: Rng, cave: Cave, count: int, columns: Sequence[int], keep_clear: Sequence[int]) -> list[Placed]:
+    """Up to ``count`` mines on the ground of some of ``columns``, with two free columns beside each of them and around
+    the columns to keep clear, so that there is ground to jump from and to land on."""
+    taken = list(keep_clear)
+    mines: list[Placed] = []
+    for column in rng.permutation(columns).tolist()[: 4 * count]:
+        if len(mines) < count and all(abs(column - other) > 2 for other in taken):
+            taken.append(column)
+            mines.append(cave.mine(column))
+    return mines
+
+
+def _column_top(left: int, right: int) -> tuple[int, int]:
+    """Full tiles of a column of ground, and the tile id on top of them (OPEN if they end level)."""
+    low = min(left, right)
+    return low // 2, _GROUND[low % 2, right - left]
