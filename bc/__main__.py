@@ -19,7 +19,7 @@ from nppsim import errors
 from nppsim.errors import needed
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
-from nppsim.report.pages import write_page
+from nppsim.report.pages import check_packages, write_page
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    needed("matplotlib", "train")  # told before minutes are spent on playing back
+    check_packages()  # before minutes are spent on playing back
     if Path(arguments.out).suffix != ".html":
         raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
     levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))

@@ -1,29 +1,60 @@
-"""Parts of the HTML reports: a self-contained page (plots inside, no network), and plain data as tables."""
+"""Reports as web pages: one file each, with its pictures inside, nothing from the network, every text escaped.
 
-import html
+    write_page(render_page("experiment.html", title=..., ...), "report.html")
+
+The pages are Jinja2 templates (extra ``train``) in ``templates/``: ``page.html`` is the frame of all of them,
+``parts.html`` has what they share, ``style.css`` their look.  Words are in the templates, numbers come from Python.
+"""
+
+import base64
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from nppsim.errors import needed
 from nppsim.files import write_text
-from nppsim.report.charts import data_uri
-from nppsim.report.style import CSS
+from nppsim.report.charts import UNIT_PIXELS, WIDTH
 
-NOT_RUN = '<p class="missing">not run</p>'
-_PLOT_PIXELS, _PLOT_WIDTH = 736, 348  # width of a chart as it is drawn, and of ".plot" in the page
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_PACKAGES = ("jinja2", "matplotlib")
 
 
-def page(title: str, head: str, sections: Sequence[tuple[str, str]]) -> str:
-    """The page as text.  head: HTML below the title.  sections: (title, HTML); the navigation lists them."""
-    links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name, _ in sections)
-    body = "".join(f'<section id="{_anchor(name)}"><h2>{escape(name)}</h2>{text}</section>' for name, text in sections)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{CSS}</style></head><body><header>"
-        f"<h1>{escape(title)}</h1>{head}<nav>{links}</nav></header>"
-        f"<main>{body}</main></body></html>\n"
+class Plot(NamedTuple):
+    """A chart for a page.  title: shown where pictures are not."""
+
+    title: str
+    png: bytes
+
+
+def check_packages() -> None:
+    """To be called before work whose result becomes a page.  Raises MissingPackageError."""
+    for package in _PACKAGES:
+        needed(package, "train")
+
+
+def render_page(template: str, **content: object) -> str:
+    """A page as text.
+
+    template: a file of ``templates/`` that extends ``page.html``; content: what it shows, with a ``title``.
+    """
+    return environment().get_template(template).render(content)
+
+
+def environment() -> "Environment":
+    """Where templates are found and how they are filled in: every value escaped, a missing one is an error."""
+    jinja2 = needed("jinja2", "train")
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("nppsim.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.filters |= {filter.__name__: filter for filter in (anchor, columns, data_uri, number, rows, wide)}
+    return made
 
 
 def write_page(text: str, path: str | os.PathLike) -> Path:
@@ -32,33 +63,21 @@ def write_page(text: str, path: str | os.PathLike) -> Path:
     return Path(path)
 
 
-def value_html(value) -> str:
-    """HTML of plain data: dictionaries and lists become tables, longer texts keep their lines."""
-    if isinstance(value, Mapping):
-        if not value:
-            return NOT_RUN
-        if all(isinstance(item, Mapping) and item for item in value.values()):
-            return table_html([{"": name, **item} for name, item in value.items()])
-        rows = "".join(f"<tr><th>{escape(key)}</th><td>{value_html(item)}</td></tr>" for key, item in value.items())
-        return f'<div class="wide"><table><tbody>{rows}</tbody></table></div>'
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        if value and all(isinstance(item, Mapping) for item in value):
-            return table_html(value)
-        return ", ".join(value_html(item) for item in value) or "–"
-    if isinstance(value, str) and "\n" in value:
-        return f"<pre>{escape(value)}</pre>"
-    return escape(number(value))
+# ---------------------------------------------------------------------------------------------------------------------
+# Filters of the templates
 
 
-def table_html(rows: Sequence[Mapping]) -> str:
-    """HTML table with a row per mapping; columns are the keys in order of first appearance."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{value_html(row.get(c))}</td>" for c in columns) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def anchor(title: str) -> str:
+    """The name of a section within its page."""
+    return title.lower().replace(" ", "-")
 
 
-def number(value) -> str:
+def data_uri(content: bytes, kind: str = "image/png") -> str:
+    """The content as a URI to put into a page."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def number(value: object) -> str:
     """Numbers for people: grouped thousands, four significant digits."""
     if value is None:
         return "–"
@@ -71,22 +90,21 @@ def number(value) -> str:
     return str(value)
 
 
-def folded(value) -> str:
-    """``value_html`` behind a button."""
-    return f"<details><summary>show</summary>{value_html(value)}</details>" if value else NOT_RUN
+def rows(value: object) -> list[dict] | None:
+    """The rows of a table, if the value is one: a list of dictionaries, or dictionaries by name; else None."""
+    if isinstance(value, Mapping) and value and all(isinstance(row, Mapping) and row for row in value.values()):
+        return [{"": name, **row} for name, row in value.items()]
+    if isinstance(value, Sequence) and value and all(isinstance(row, Mapping) for row in value):
+        return [dict(row) for row in value]
+    return None
 
 
-def image(png: bytes, title: str) -> str:
-    """A chart in the page; one that is wider than most is shown wider, so that its texts stay as large."""
+def columns(rows: Sequence[Mapping]) -> list:
+    """The keys of all rows, in order of first appearance."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def wide(png: bytes) -> float:
+    """How many times as wide as most a chart is; it is shown so much wider, so that its texts stay as large."""
     pixels = int.from_bytes(png[16:20], "big")  # width, in the header of every PNG
-    style = f' style="width:{pixels * _PLOT_WIDTH / _PLOT_PIXELS:.0f}px"' if pixels > _PLOT_PIXELS else ""
-    return f'<img class="plot"{style} alt="{escape(title)}" src="{data_uri(png)}">'
-
-
-def _anchor(title):
-    return title.lower().replace(" ", "-")
-
-
-def escape(value) -> str:
-    """The value as text that is safe in HTML."""
-    return html.escape(str(value))
+    return max(1.0, pixels / round(WIDTH * UNIT_PIXELS))

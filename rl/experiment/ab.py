@@ -22,9 +22,9 @@ import numpy as np
 from nppsim.files import table, write_json
 from nppsim.measure import machine, timing
 from nppsim.measure.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
+from nppsim.report.charts import band_chart
 from rl.config import ConfigError, ExperimentConfig, resolve
 from rl.events import Scalars, read_scalars
-from rl.experiment.curves import band_chart
 from rl.judge.results import ALL, ResultsError, load_results
 
 PLAN = "plan.json"

@@ -1,4 +1,4 @@
-"""The report of an experiment: one self-contained HTML page (plots and pictures inside, no network).
+"""The report of an experiment: one self-contained HTML page (charts and pictures inside, no network).
 
     write_report(experiment, folder / "report.html")
 
@@ -23,37 +23,34 @@ its data says "not run":
         paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.judge.video.Film``]}; relative
                           paths are looked up in the report's folder, then in the working directory; a film's in "run"
 
-Texts are escaped; values that are no texts, numbers, lists or dictionaries are shown as ``str`` gives them.
+The page is ``nppsim/report/templates/experiment.html``.  Values that are no texts, numbers, lists or dictionaries are
+shown as ``str`` gives them.
 """
 
-import dataclasses
 import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from nppsim.report.charts import data_uri, line_colours
-from nppsim.report.pages import NOT_RUN, escape, folded, image, page, value_html, write_page
-from rl.events import EventsError, read_scalars
-from rl.experiment.curves import CHARTS, curve_chart, lines_chart
+from nppsim.errors import needed
+from nppsim.report.charts import coloured, lines_chart
+from nppsim.report.pages import Plot, render_page, write_page
+from rl.events import EventsError, Scalars, read_scalars
+from rl.experiment.curves import CHARTS, curve_chart
 from rl.judge.results import ALL, categories
 
 METHODS = {"random": "random play", "bc": "BC alone", "ppo": "after PPO"}
-_BC_CHARTS = (
-    ("Loss while cloning", "nats", 1, {"train_loss": "training", "validation_loss": "validation"}),
-    (
-        "Accuracy while cloning",
-        "%",
-        100,
-        {
-            "train_accuracy": "training",
-            "validation_accuracy": "validation",
-            "validation_change_accuracy": "validation, on changes",
-        },
-    ),
-)  # title, unit, factor, tag in the history -> label
+_LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # in the history of cloning -> label
+_ACCURACIES = {
+    "train_accuracy": "training",
+    "validation_accuracy": "validation",
+    "validation_change_accuracy": "validation, on changes",
+}
 THUMBNAIL_WIDTH = 640  # px of the route pictures in the page
+
+Architectures = Mapping[str, Mapping[str, Any]]  # of an experiment: name -> entry
 
 
 def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
@@ -64,36 +61,42 @@ def write_report(experiment: Mapping, path: str | os.PathLike) -> Path:
 
 def render_report(experiment: Mapping, folder: Path) -> str:
     """The page as text.  folder: where it will lie; paths are resolved, and links made, from there."""
-    architectures = dict(experiment.get("architectures") or {})
-    name = str(experiment.get("name") or "experiment")
-    machine = experiment.get("machine") or {}
+    architectures: Architectures = experiment.get("architectures") or {}
+    machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
-    told = " · ".join(escape(v) for v in (experiment.get("created"), machine_name) if v)
-    for title, entry in architectures.items():
-        if entry.get("speed") and entry.get("wall_time_s") is not None:
-            architectures[title] = {**entry, "speed": {**entry["speed"], "wall_time_s": entry["wall_time_s"]}}
     runs, notes = _scalars(architectures, folder)
-    sections = (
-        ("Results", _results(architectures)),
-        ("Learning curves", notes + _curves(runs) if runs or notes else NOT_RUN),
-        ("Behavioural cloning", _each(architectures, "bc", _bc)),
-        ("Films and routes", _each(architectures, "paths", lambda paths: _films(paths, folder))),
-        ("Speed", _each(architectures, "speed", _speed)),
-        ("Events", _each(architectures, "events", folded)),
-        ("Rewards", _rewards(architectures, runs)),
-        ("Weight transfer", _each(architectures, "transfer", value_html)),
-        ("Hardware plan", _each(architectures, "plan", value_html)),
-        ("Configuration", folded(experiment.get("config"))),
-        ("Machine and versions", value_html(machine) + folded(experiment.get("versions")) if machine else NOT_RUN),
+    return render_page(
+        "experiment.html",
+        title=str(experiment.get("name") or "experiment"),
+        told=[text for text in (experiment.get("created"), machine_name) if text],
+        verdicts=[verdict(name, entry.get("results")) for name, entry in architectures.items()],
+        methods=list(METHODS.values()),
+        results=_results(architectures),
+        notes=notes,
+        curves=[(chart, curve_chart(chart, runs)) for chart in CHARTS] if runs else [],
+        ledgers=_ledgers(runs),
+        architectures={name: _sections(entry, folder) for name, entry in architectures.items()},
+        config=experiment.get("config"),
+        machine=machine,
+        versions=experiment.get("versions"),
     )
-    return page(name, f"<p class='muted'>{told}</p>{_verdict(architectures)}", sections)
+
+
+def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
+    """What the page shows of one architecture; None or empty for what was not run."""
+    return {
+        "bc": _cloning(entry.get("bc") or {}),
+        "films": _films(entry.get("paths") or {}, folder),
+        "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
+        **{key: entry.get(key) for key in ("events", "audit", "transfer", "plan")},
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Verdict and results
 
 
-def verdict(name: str, results: Mapping) -> str:
+def verdict(name: str, results: Mapping | None) -> str:
     """One sentence on an architecture: success after PPO, what came before it, and whether the difference is clear."""
     totals = {method: ((results or {}).get(method) or {}).get(ALL) for method in METHODS}
     ppo = totals["ppo"]
@@ -101,7 +104,7 @@ def verdict(name: str, results: Mapping) -> str:
         return f"{name}: not evaluated after PPO."
     low, high = ppo["ci95"]
     interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
-    text = f"{name} finishes {_percent(ppo)} of {ppo['episodes']} held-out episodes ({interval})."
+    text = f"{name} finishes {100 * ppo['success']:.1f} % of {ppo['episodes']} held-out episodes ({interval})."
     for method in ("bc", "random"):
         other = totals[method]
         if other and other["episodes"]:
@@ -111,71 +114,35 @@ def verdict(name: str, results: Mapping) -> str:
                 relation = "clearly LESS than"
             else:
                 relation = "not clearly different from"
-            text += f" That is {relation} {METHODS[method]} ({_percent(other)})."
+            text += f" That is {relation} {METHODS[method]} ({100 * other['success']:.1f} %)."
     return text
 
 
-def _percent(stats):
-    return f"{100 * stats['success']:.1f} %"
+def _results(architectures: Architectures) -> list[dict[str, Any]]:
+    """A row per category; its cells: the statistics of each architecture and method, None where there are none."""
+    tables = {
+        f"{name} {method}": (entry.get("results") or {}).get(method)
+        for name, entry in architectures.items()
+        for method in METHODS
+    }
+    if not any(tables.values()):
+        return []
+    return [
+        {"category": category, "total": category == ALL, "cells": [_evaluated(t, category) for t in tables.values()]}
+        for category in categories(tables)
+    ]
 
 
-def _verdict(architectures):
-    if not architectures:
-        return '<p class="verdict">Nothing was run.</p>'
-    return "".join(
-        f'<p class="verdict">{escape(verdict(name, entry.get("results")))}</p>' for name, entry in architectures.items()
-    )
-
-
-def _results(architectures):
-    """A table with a row per category and, for each architecture, a column per method."""
-    tables = {name: entry.get("results") or {} for name, entry in architectures.items()}
-    if not any(stats for table in tables.values() for stats in table.values()):
-        return NOT_RUN
-    columns = {(name, method): table.get(method) for name, table in tables.items() for method in METHODS}
-    head = "".join(f'<th colspan="{len(METHODS)}">{escape(name)}</th>' for name in tables)
-    methods = "".join(f"<th>{METHODS[method]}</th>" for _, method in columns)
-    rows = ""
-    for category in categories({" ".join(key): stats for key, stats in columns.items()}):
-        cells = "".join(_cell((stats or {}).get(category)) for stats in columns.values())
-        rows += f"<tr{' class=total' if category == ALL else ''}><th>{escape(category)}</th>{cells}</tr>"
-    return (
-        f'<div class="wide"><table class="results"><thead><tr><th></th>{head}</tr><tr><th>category</th>{methods}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>"
-        '<p class="muted">Success on held-out levels with Wilson’s 95 % interval; below it: episodes, deaths, '
-        "time-outs, median frames of the episodes won.</p>"
-    )
-
-
-def _cell(stats):
-    if not stats or not stats["episodes"]:
-        return '<td class="missing">not run</td>'
-    low, high = (100 * bound for bound in stats["ci95"])
-    frames = "–" if stats["median_frames"] is None else f"{stats['median_frames']:.0f} frames"
-    counts = f"{stats['episodes']} ep · {stats['deaths']} died · {stats['timeouts']} late · {frames}"
-    return (
-        f'<td><b>{_percent(stats)}</b> <span class="muted">[{low:.1f}, {high:.1f}]</span>'
-        f'<div class="bar"><i style="width:{100 * stats["success"]:.2f}%"></i>'
-        f'<u style="left:{low:.2f}%;width:{high - low:.2f}%"></u></div>'
-        f'<small class="muted">{counts}</small></td>'
-    )
+def _evaluated(table: Mapping | None, category: str) -> Mapping | None:
+    stats = (table or {}).get(category)
+    return stats if stats and stats["episodes"] else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Sections
 
 
-def _each(architectures, key, draw):
-    """The same part of every architecture, under its name where there are several."""
-    parts = []
-    for name, entry in architectures.items():
-        value = entry.get(key)
-        title = f"<h3>{escape(name)}</h3>" if len(architectures) > 1 else ""
-        parts.append(f"<div>{title}{draw(value) if value else NOT_RUN}</div>")
-    return f'<div class="beside">{"".join(parts)}</div>' if parts else NOT_RUN
-
-
-def _scalars(architectures, folder):
+def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict[str, Scalars]], list[str]]:
     """(name -> tag -> Scalars of the architectures that have event files, notes on those that have not)."""
     runs, notes = {}, []
     for name, entry in architectures.items():
@@ -187,112 +154,101 @@ def _scalars(architectures, folder):
             runs[name] = read_scalars(_place(folder, tensorboard))
         except EventsError as error:
             notes.append(f"{name}: {error}")
-    return runs, "".join(f'<p class="missing">{escape(note)}</p>' for note in notes)
+    return runs, notes
 
 
-def _curves(runs):
-    plots = ""
-    for chart in CHARTS if runs else ():
-        png = curve_chart(chart, runs)
-        if png is None:
-            plots += f'<p class="missing">{escape(chart.title)}: not logged ({escape(", ".join(chart.tags))})</p>'
-        else:
-            plots += image(png, chart.title)
-    return f'<div class="plots">{plots}</div>'
-
-
-def _rewards(architectures, runs):
-    audits = _each(architectures, "audit", value_html)
-    plots = ""
+def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
+    """Where rewards come from: a chart per run that logged them."""
+    plots = []
     for name, scalars in runs.items():
-        terms = {tag: (s.steps, s.values) for tag, s in scalars.items() if tag.startswith("reward/")}
+        terms = {
+            tag.removeprefix("reward/"): (line.steps, line.values)
+            for tag, line in sorted(scalars.items())
+            if tag.startswith("reward/")
+        }
         if terms:
-            short = {tag.removeprefix("reward/"): line for tag, line in sorted(terms.items())}
-            plots += image(lines_chart(f"Reward per episode by term, {name}", "", short, "decisions"), "reward terms")
-    ledger = f'<div class="plots">{plots}</div>' if plots else '<p class="missing">no ledger (reward/* tags) logged</p>'
-    return f"<h3>Audit before training</h3>{audits}<h3>Ledger</h3>{ledger}"
+            title = f"Reward per episode by term, {name}"
+            plots.append(Plot(title, lines_chart(title, "", terms, "decisions")))
+    return plots
 
 
-def _bc(bc):
-    rows = {}
-    for title, metrics in {
-        "policy, validation": bc.get("validation"),
-        "policy, training": bc.get("training"),
-        **{f"trivial: {name}": metrics for name, metrics in (bc.get("baselines") or {}).items()},
-    }.items():
-        if metrics:
-            rows[title] = {
-                "accuracy": _share(metrics.get("accuracy")),
-                "on changes": _share(metrics.get("change_accuracy")),
-                "loss": metrics.get("loss"),
-            }
-    text = value_html(rows) if rows else ""
-    closed = bc.get("closed_loop")
-    text += f"<h4>Closed loop (the clone plays by itself)</h4>{value_html(closed) if closed else NOT_RUN}"
-    history, plots = bc.get("history") or (), ""
-    for title, unit, factor, tags in _BC_CHARTS:
-        lines = {}
-        for tag, label in tags.items():
-            points = [(i + 1, factor * epoch[tag]) for i, epoch in enumerate(history) if epoch.get(tag) is not None]
-            if points:
-                lines[label] = tuple(zip(*points, strict=True))
-        if lines:
-            plots += image(lines_chart(title, unit, lines, "epoch"), title)
-    rest = {k: v for k, v in bc.items() if k not in ("validation", "training", "baselines", "closed_loop", "history")}
-    return f'{text}<div class="plots">{plots}</div>{folded(rest)}'
+def _cloning(bc: Mapping) -> dict[str, Any] | None:
+    if not bc:
+        return None
+    metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}
+    metrics |= {f"trivial: {name}": baseline for name, baseline in (bc.get("baselines") or {}).items()}
+    scores = {
+        title: {
+            "accuracy": _percent(values.get("accuracy")),
+            "on changes": _percent(values.get("change_accuracy")),
+            "loss": values.get("loss"),
+        }
+        for title, values in metrics.items()
+        if values
+    }
+    history = bc.get("history") or ()
+    charts = (
+        ("Loss while cloning", "nats", _history_lines(history, _LOSSES)),
+        ("Accuracy while cloning", "%", _history_lines(history, _ACCURACIES, 100)),
+    )
+    told = ("validation", "training", "baselines", "closed_loop", "history")
+    return {
+        "scores": scores,
+        "closed_loop": bc.get("closed_loop"),
+        "plots": [Plot(title, lines_chart(title, unit, lines, "epoch")) for title, unit, lines in charts if lines],
+        "rest": {key: value for key, value in bc.items() if key not in told},
+    }
 
 
-def _share(value):
-    return None if value is None else f"{100 * value:.1f} %"
+def _history_lines(history, labels: Mapping[str, str], factor: float = 1) -> dict[str, tuple[list, list]]:
+    """label -> (epochs from 1, values) of the keys that the history has; labels: key -> label."""
+    lines = {}
+    for key, label in labels.items():
+        known = [(i, factor * epoch[key]) for i, epoch in enumerate(history, start=1) if epoch.get(key) is not None]
+        if known:
+            lines[label] = ([epoch for epoch, _ in known], [value for _, value in known])
+    return lines
 
 
-def _speed(speed):
-    share = speed.get("share") or {}
-    bars = legend = ""
-    for colour, (name, part) in zip(line_colours(len(share)), share.items(), strict=True):
-        bars += f'<i style="width:{100 * part:.2f}%;background:{colour}" title="{escape(name)}"></i>'
-        legend += f'<span><i style="background:{colour}"></i>{escape(name)} {100 * part:.1f} %</span>'
-    figures = value_html({key: value for key, value in speed.items() if key != "share"} or None)
-    shares = f'<div class="stack">{bars}</div><p class="legend">{legend}</p>' if share else NOT_RUN
-    return figures + shares
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
-def _films(paths, folder):
-    films = [dataclasses.asdict(film) if dataclasses.is_dataclass(film) else film for film in paths.get("films") or ()]
-    if not films:
-        return NOT_RUN
+def _speed(speed: Mapping, wall_time_s: float | None) -> dict[str, Any] | None:
+    """Figures, and (colour, name, share) of each part of the time."""
+    if not speed:
+        return None
+    figures = {key: value for key, value in speed.items() if key != "share"}
+    if wall_time_s is not None:
+        figures["wall_time_s"] = wall_time_s
+    return {"figures": figures, "shares": list(coloured(speed.get("share") or {}))}
+
+
+def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The films of each category, with links and pictures as far as the files are there."""
     base = _place(folder, paths.get("run") or "")
-    groups: dict[str, str] = {}
-    for film in films:
-        won = film["outcome"] == "won"
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for film in paths.get("films") or ():
         route, video = base / film["route"], base / film["video"]
-        poster = f'poster="{_thumbnail(route)}"' if route.is_file() else ""
-        if video.is_file():
-            link = quote(Path(os.path.relpath(video, folder)).as_posix())
-            shown = f'<video controls preload="none" {poster} src="{link}"></video><a href="{link}">film</a>'
-        else:
-            picture = f'<img src="{_thumbnail(route)}" alt="route">' if poster else ""
-            shown = f'{picture}<span class="missing">film missing: {escape(film["video"])}</span>'
-        groups.setdefault(str(film["category"]), "")
-        groups[film["category"]] += (
-            f'<figure>{shown} <figcaption><b class="{"won" if won else "lost"}">{escape(film["outcome"])}</b> '
-            f"{escape(film['level_name'])}, {film['frames'] / 60:.2f} s</figcaption></figure>"
-        )
-    return "".join(f'<h4>{escape(name)}</h4><div class="films">{figures}</div>' for name, figures in groups.items())
+        shown = {
+            **film,
+            "link": quote(Path(os.path.relpath(video, folder)).as_posix()) if video.is_file() else None,
+            "poster": _thumbnail(route) if route.is_file() else None,
+        }
+        groups.setdefault(film["category"], []).append(shown)
+    return groups
 
 
-def _place(folder, path):
+def _place(folder: Path, path: str) -> Path:
     """A path of the experiment: in the report's folder if it is there, else as the working directory sees it."""
     inside = folder / path
     return inside if inside.exists() else Path(path)
 
 
-def _thumbnail(path):
-    from PIL import Image
-
-    with Image.open(path) as image:
+def _thumbnail(path: Path) -> bytes:
+    with needed("PIL.Image", "video").open(path) as image:
         small = image.convert("RGB")
         small.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
         buffer = io.BytesIO()
         small.save(buffer, "PNG", optimize=True)
-    return data_uri(buffer.getvalue())
+    return buffer.getvalue()

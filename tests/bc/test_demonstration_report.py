@@ -34,6 +34,7 @@ from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.replays.replay import Replay, mirror_replay
 
+from packages import hide
 from places import ROOT
 
 RIGHT, LEFT, BOTH = 2, 4, 6
@@ -277,6 +278,19 @@ def test_the_page_without_level_sets_and_with_one_demonstration(tmp_path):
     assert "all together" not in page and "findings:" in summary(analysis)
 
 
+def test_names_of_folders_and_files_are_escaped(tmp_path):
+    script = "<script>alert(1)<"
+    files = write(
+        tmp_path,
+        **{
+            f"{script}__{script}": play(level(), (RIGHT, 400)),
+            f"{script}__lost": Replay(level(), np.zeros(9, np.uint8)),
+        },
+    )
+    page = render_report(analyse(files, 4, folder=script))
+    assert "<script" not in page and page.count("&lt;script&gt;alert(1)&lt;") > 5
+
+
 def test_at_most_twenty_of_a_kind_are_listed(tmp_path):
     lost = {f"a__lost{i:02d}": Replay(level(), np.zeros(4 + i, np.uint8), True) for i in range(25)}
     page = render_report(analyse(write(tmp_path, a__one=play(level(), (RIGHT, 400)), **lost), 4))
@@ -328,14 +342,13 @@ def test_a_bar_is_shown_on_a_terminal_only(folder, capsys, monkeypatch):
     assert "playback" in told and "states" in told
 
 
-def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_a_missing_extra_is_named(folder, capsys, monkeypatch, package):
+    hide(monkeypatch, package)
     monkeypatch.setattr(command_line, "analyse", None)  # told before anything is played
     assert run_command(folder / "replays", "--out", folder / "out.html") == 2
-    assert (
-        "matplotlib is needed for this and is not installed; run pip install 'nppsim[train]'" in capsys.readouterr().err
-    )
+    told = capsys.readouterr().err
+    assert f"{package} is needed for this and is not installed; run pip install 'nppsim[train]'" in told
 
 
 def test_the_report_needs_no_torch():

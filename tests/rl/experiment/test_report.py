@@ -1,5 +1,6 @@
 """The report holds the numbers it was given and says "not run" for the rest; event files are read back and checked."""
 
+import html
 import re
 
 import numpy as np
@@ -11,6 +12,8 @@ from rl.events import EventsError, read_scalars, require_tags
 from rl.experiment.curves import CHARTS
 from rl.experiment.report import verdict, write_report
 from rl.judge.results import wilson
+
+from places import ROOT
 
 
 def stats(wins, episodes):
@@ -63,7 +66,7 @@ def experiment(tmp_path):
 def test_the_report_holds_the_numbers(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     for text in (
-        "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 ep · 7 died", "123 frames", "87.6 %",
+        "first &lt;try&gt;", "93.0 %", "[86.3, 96.6]", "52.0 %", "1.0 %", "100 episodes · 7 died", "123 frames", "87.6 %",
         "65.4 %", "trivial: repeat", "81.5 %", "environment 12.5 %", "51,234", "611.5", "num_envs 512", "41",
         "value_head.bias", "0.995", "two cores", "2.4.6", "per episode",
         "l &lt;1&gt;", "1.50 s", "film missing: gone.mp4",
@@ -74,6 +77,38 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
     assert "mlp_baseline finishes 93.0 % of 100 held-out episodes" in page
     assert "vision_free: not evaluated after PPO." in page
+
+
+def texts(page):
+    """What a reader sees, a line per element."""
+    page = re.sub(r"<(style|title)>.*?</\1>", "", page, flags=re.DOTALL)
+    lines = [" ".join(line.split()) for line in html.unescape(re.sub(r"<[^>]+>", "\n", page)).split("\n")]
+    return [line for line in lines if line]
+
+
+def test_the_page_says_what_it_said_before(tmp_path, experiment):
+    """If a change is meant, copy the texts into the file."""
+    page = write_report(experiment, tmp_path / "report.html").read_text()
+    assert texts(page) == (ROOT / "tests" / "data" / "experiment_page.txt").read_text(encoding="utf-8").splitlines()
+
+
+def with_scripts(value):
+    """The same record with a script in every text of it, also in the names."""
+    if isinstance(value, dict):
+        return {with_scripts(k) if k in ("mlp_baseline", "simple", "repeat", "gamma", "term") else k: with_scripts(v)
+                for k, v in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [with_scripts(item) for item in value]
+    return f"{value}<script>" if isinstance(value, str) else value
+
+
+def test_every_text_of_a_record_is_escaped(tmp_path, experiment):
+    hostile = with_scripts(experiment)
+    (entry,) = (v for k, v in hostile["architectures"].items() if k.startswith("mlp"))
+    for there in (experiment["architectures"]["mlp_baseline"]["paths"], {"run": "mlp<script>"}):
+        entry["paths"] = with_scripts(there) | {"tensorboard": there.get("tensorboard"), "run": there["run"]}
+        page = write_report(hostile, tmp_path / "report.html").read_text()
+        assert "<script" not in page and page.count("&lt;script&gt;") > 20
 
 
 def test_missing_sections_say_so(tmp_path):
