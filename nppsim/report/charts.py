@@ -2,14 +2,16 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nppsim.errors import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 COLOURS = ("#3b7dd8", "#e07b39", "#3a9d6e", "#a05fc4", "#c94f6d", "#6f8f2f")  # one per line, in order
 INK = "#8a8d99"  # readable on white and on black
@@ -18,7 +20,7 @@ WIDTH = 4.6  # of most charts, in units
 HEIGHT = 2.6  # of most charts, in units
 _HEAT_LOW = "#363b4c"  # of a share of 0; white is readable on this and the next
 _HEAT_HIGH = "#3f8cf2"  # of a share of 1
-_SMALL = {"fontsize": 8, "color": INK}  # labels of axes
+_SMALL: dict[str, Any] = {"fontsize": 8, "color": INK}  # labels of axes
 
 Value = TypeVar("Value")
 
@@ -52,8 +54,14 @@ def to_png(axes: "Axes", x_label: str = "", y_label: str = "", grid: bool = True
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(fontsize=7, frameon=False, labelcolor=INK)
     buffer = io.BytesIO()
-    axes.figure.savefig(buffer, transparent=True)
+    axes.figure.canvas.figure.savefig(buffer, transparent=True)
     return buffer.getvalue()
+
+
+def whole_numbers(axis: "Axis") -> None:
+    """Put ticks at whole numbers only."""
+    locator = needed("matplotlib.ticker", "train").MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True)
+    axis.set_major_locator(locator)
 
 
 def large_numbers(axes: "Axes") -> None:
@@ -65,18 +73,16 @@ def large_numbers(axes: "Axes") -> None:
 # Lines
 
 
-def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[Sequence, Sequence]], x_label: str) -> bytes:
+def lines_chart(title: str, unit: str, lines: Mapping[str, tuple[ArrayLike, ArrayLike]], x_label: str) -> bytes:
     """PNG of plain lines; lines: name -> (x, y)."""
     axes = new_chart(title, unit)
     for colour, name, (x, y) in coloured(lines):
-        axes.plot(x, y, color=colour, label=name, marker="o" if len(x) == 1 else None, markersize=3)
+        axes.plot(x, y, color=colour, label=name, marker="o" if np.size(x) == 1 else None, markersize=3)
     large_numbers(axes)
     return to_png(axes, x_label)
 
 
-def band_chart(
-    title: str, unit: str, x: Sequence, bands: Mapping[str, tuple[Sequence, Sequence, Sequence]], x_label: str
-) -> bytes:
+def band_chart(title: str, unit: str, x: ArrayLike, bands: Mapping[str, tuple[ArrayLike, ...]], x_label: str) -> bytes:
     """PNG of lines with a band around each; bands: name -> (mean, low, high), each at the places ``x``."""
     axes = new_chart(title, unit)
     for colour, name, (mean, low, high) in coloured(bands):
@@ -98,7 +104,7 @@ def histogram_chart(title: str, unit: str, samples: Mapping[str, np.ndarray], x_
         axes.stairs(counts, edges, color=colour, label=name, linewidth=1.4)
         axes.stairs(counts, edges, color=colour, alpha=0.12, fill=True)
     if (np.diff(edges) == 1).all():
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
     return to_png(axes, x_label)
 
 

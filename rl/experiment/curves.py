@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppsim.report.charts import coloured, large_numbers, new_chart, to_png
+from nppsim.report.charts import coloured, large_numbers, new_chart, to_png, whole_numbers
 from rl.events import Scalars
 
 
@@ -67,7 +67,7 @@ def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> byte
                 drawstyle="steps-post" if chart.steps else "default",
             )
     if chart.steps:
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.yaxis)
     large_numbers(axes)
     return to_png(axes, "decisions")
 

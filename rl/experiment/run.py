@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import hardware
+from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
@@ -22,6 +23,7 @@ def run(config: ExperimentConfig, log: Log = print) -> Path:
     Raises the named errors of the package for bad input, before training; KeyboardInterrupt passes through once a
     checkpoint has been written.
     """
+    check_packages()
     machine = hardware.detect()
     data = load_data(config, log)
     audit = audit_rewards(config, data, log)

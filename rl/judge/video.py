@@ -10,16 +10,18 @@ the same name in ``route_visualizations/<category>/``.
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import nppsim
-from nppsim.errors import UserError
+from nppsim.errors import UserError, needed
 from nppsim.files import replacing
+from nppsim.levels.level import Level
 from nppsim.pictures import render
+from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
 
 CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
@@ -42,17 +44,29 @@ class Film:
     route: str
 
 
-def record(path: str | os.PathLike, level, inputs: np.ndarray, *, fps: int = 30, title: str = "", category: str = "",
-           outcome: str | None = None, run=None, scale: float = 1.0) -> Path:  # fmt: skip
-    """Film one episode in real time; the file appears only once it is complete.
+def record(
+    path: str | os.PathLike,
+    level: Level,
+    inputs: np.ndarray,
+    *,
+    fps: int = 30,
+    title: str = "",
+    category: str = "",
+    outcome: str | None = None,
+    run: Run | None = None,
+    scale: float = 1.0,
+) -> Path:
+    """Film one episode in real time; the file appears only once it is complete.  Returns its path.
 
-    inputs: uint8[frames], N++ input bytes.  fps: 1..60.  outcome: "won", "died" or "timeout" (default: what the
-    simulator says).  run: ``nppsim.simulate(level, inputs)`` where the caller has it already.  Returns the path.
-    Raises VideoError if PyAV is missing, ValueError for an fps out of range.
+    inputs: uint8[frames], N++ input bytes.
+    fps: 1..60.
+    title, category: texts below the film.
+    outcome: "won", "died" or "timeout" (default: what the simulator says).
+    run: ``nppsim.simulate(level, inputs)`` where the caller has it already.
+    scale: of the picture.
+    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps or a scale out of range.
     """
-    av = _pyav()
-    if run is None:
-        run = nppsim.simulate(level, inputs)
+    av = needed("av", "video")
     pictures = render.frames(level, inputs, fps, scale, title=title, category=category, outcome=outcome, run=run)
     with replacing(path) as temporary:
         with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
@@ -62,16 +76,22 @@ def record(path: str | os.PathLike, level, inputs: np.ndarray, *, fps: int = 30,
             stream.codec_context.thread_count = 1
             first = next(pictures)
             stream.height, stream.width = first.shape[:2]
-            for picture in itertools.chain([first], pictures):
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-            for _ in range(round(HOLD_S * fps)):
+            for picture in _held(itertools.chain([first], pictures), round(HOLD_S * fps)):
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode())
     return Path(path)
 
 
-def record_evaluation(episodes: Sequence[EpisodeRecord], out_dir: str | os.PathLike, max_per_category: int = 5,
-                      fps: int = 30) -> list[Film]:  # fmt: skip
+def _held(pictures: Iterator[np.ndarray], count: int) -> Iterator[np.ndarray]:
+    """The pictures, and then the last one ``count`` times more."""
+    for picture in pictures:
+        yield picture
+    yield from itertools.repeat(picture, count)
+
+
+def record_evaluation(
+    episodes: Sequence[EpisodeRecord], out_dir: str | os.PathLike, max_per_category: int = 5, fps: int = 30
+) -> list[Film]:
     """Films and route pictures of a few episodes per category, numbered from 000.
 
     Chosen in the order given, successes and failures in turn, so that both are shown where both happened (the file
@@ -84,27 +104,44 @@ def record_evaluation(episodes: Sequence[EpisodeRecord], out_dir: str | os.PathL
         groups.setdefault(episode.category, []).append(episode)
     films = []
     for category, group in groups.items():
-        name = re.sub(r"[^\w.-]+", "_", category)
-        videos, routes = out_dir / "videos" / name, out_dir / "route_visualizations" / name
-        for old in itertools.chain(videos.glob("*.mp4"), routes.glob("*.png")):
-            if re.fullmatch(re.escape(name) + r"_\d{3,}_(success|failure)\.(mp4|png)", old.name):
-                old.unlink()
-        routes.mkdir(parents=True, exist_ok=True)
-        for i, episode in enumerate(_chosen(group, max_per_category)):
-            stem = f"{name}_{i:03d}_{'success' if episode.outcome == 'won' else 'failure'}"
-            run = _played(episode)
-            about = {"outcome": episode.outcome, "title": episode.level_name}
-            picture = render.draw_route(episode.level, run, crop=True, **about)
-            picture.save(routes / f"{stem}.png")
-            record(videos / f"{stem}.mp4", episode.level, episode.inputs, fps=fps, category=category, run=run, **about)
-            video, route = ((folder / stem).relative_to(out_dir).as_posix() for folder in (videos, routes))
-            films.append(
-                Film(category, episode.level_name, episode.outcome, episode.frames, f"{video}.mp4", f"{route}.png")
-            )
+        name = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
+        _remove_films(out_dir, name)
+        films += [_film(e, out_dir, name, i, fps) for i, e in enumerate(_chosen(group, max_per_category))]
     return films
 
 
-def _chosen(group, limit):
+def _remove_films(out_dir: Path, name: str) -> None:
+    """Remove what an earlier evaluation has left of a category."""
+    made = re.compile(re.escape(name) + r"_\d{3,}_(success|failure)\.(mp4|png)")
+    for folder in ("videos", "route_visualizations"):
+        for old in (out_dir / folder / name).glob("*"):
+            if made.fullmatch(old.name):
+                old.unlink()
+
+
+def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: int) -> Film:
+    """Film and route picture of one episode; name: of its category, in paths."""
+    stem = f"{name}_{number:03d}_{'success' if episode.outcome == 'won' else 'failure'}"
+    video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
+    run = _played(episode)
+    title, outcome = episode.level_name, episode.outcome
+    picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
+    (out_dir / route).parent.mkdir(parents=True, exist_ok=True)
+    picture.save(out_dir / route)
+    record(
+        out_dir / video,
+        episode.level,
+        episode.inputs,
+        fps=fps,
+        title=title,
+        category=episode.category,
+        outcome=outcome,
+        run=run,
+    )
+    return Film(episode.category, title, outcome, episode.frames, video, route)
+
+
+def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:
     """Up to ``limit`` episodes, won and lost ones in turn, the more frequent kind first."""
     won = [e for e in group if e.outcome == "won"]
     lost = [e for e in group if e.outcome != "won"]
@@ -113,7 +150,7 @@ def _chosen(group, limit):
     return turns[:limit]
 
 
-def _played(episode):
+def _played(episode: EpisodeRecord) -> Run:
     run = nppsim.simulate(episode.level, episode.inputs)
     expected = "running" if episode.outcome == "timeout" else episode.outcome
     if run.outcome != expected or run.frames != episode.frames:
@@ -122,11 +159,3 @@ def _played(episode):
             f"recorded were {episode.outcome!r} and {episode.frames}; the record does not belong to this level"
         )
     return run
-
-
-def _pyav():
-    try:
-        import av
-    except ImportError as error:
-        raise VideoError('films need PyAV: install the extra "video", e.g. pip install -e ".[video]"') from error
-    return av

@@ -7,10 +7,12 @@ from PIL import Image
 
 import nppsim
 from nppsim.actions import RIGHT
+from nppsim.errors import MissingPackageError
 from nppsim.pictures.render import film_steps, frames
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import HOLD_S, VideoError, record, record_evaluation
 
+from packages import hide
 from worlds import small_room as corridor
 
 
@@ -73,6 +75,27 @@ def test_an_evaluation_shows_both_outcomes_under_their_names(tmp_path):
         with Image.open(tmp_path / film.route) as picture:
             assert picture.width >= 576
     assert len(list(tmp_path.rglob("*.mp4"))) == len(list(tmp_path.rglob("*.png"))) == 3
+
+
+def test_films_stay_in_the_folder_whatever_the_category_is_called(tmp_path):
+    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out")
+    assert film.category == "../.." and film.video.startswith("videos/_")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and (tmp_path / "out" / film.video).is_file()
+
+
+def test_an_episode_without_inputs_is_filmed(tmp_path):
+    level = corridor()
+    empty = EpisodeRecord(0, "none", "c", level, np.zeros(0, np.uint8), "timeout", 0, 0, 0.0, 0, 0.0)
+    (film,) = record_evaluation([empty], tmp_path)
+    assert len(decoded(tmp_path / film.video)[-1]) == 1 + round(HOLD_S * 30)
+
+
+@pytest.mark.parametrize("package", ["av", "PIL"])
+def test_a_missing_package_is_named_and_leaves_no_file(tmp_path, monkeypatch, package):
+    hide(monkeypatch, package)
+    with pytest.raises(MissingPackageError, match=rf"{package} .*nppsim\[video\]"):
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8))
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_episode_that_does_not_play_back_is_not_filmed(tmp_path):
