@@ -113,5 +113,5 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     if missing := needed - trace.keys():
         raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is no trace file")
     frames = trace["frames"]
-    if frames.ndim != 2 or frames.shape[1] != len(_COLUMNS):
-        raise TraceError(f"{place}: frames are {list(frames.shape)}, should be [frames, {len(_COLUMNS)}]")
+    if frames.ndim != 2 or frames.shape[1] != len(FRAME_COLUMNS):
+        raise TraceError(f"{place}: frames are {list(frames.shape)}, should be [frames, {len(FRAME_COLUMNS)}]")
