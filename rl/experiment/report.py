@@ -29,7 +29,7 @@ shown as ``str`` gives them.
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -200,7 +200,9 @@ def _cloning(bc: Mapping) -> dict[str, Any] | None:
     }
 
 
-def _history_lines(history, labels: Mapping[str, str], factor: float = 1) -> dict[str, tuple[list, list]]:
+def _history_lines(
+    history: Sequence[Mapping], labels: Mapping[str, str], factor: float = 1
+) -> dict[str, tuple[list, list]]:
     """label -> (epochs from 1, values) of the keys that the history has; labels: key -> label."""
     lines = {}
     for key, label in labels.items():
