@@ -300,7 +300,7 @@ class _Steps:
             played = [demonstrations[i] for i in wave]
             rows = np.concatenate([self.first[i] + np.arange(self.lengths[i]) for i in wave])
             self.states[rows] = record(bank, self.level[wave], played, config)[STATE]
-        reached = (bank.distance[:, 0] < WALL).reshape(-1, NODES_X, NODES_Y)[:, :-1, :-1]
+        reached = (bank.paths.distance[:, 0] < WALL).reshape(-1, NODES_X, NODES_Y)[:, :-1, :-1]
         self.reachable = reached.reshape(len(bank), STAGE[0], 2, STAGE[1], 2).max(axis=(2, 4))
         self.visited = self._visited(len(bank))
 

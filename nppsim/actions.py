@@ -12,6 +12,7 @@ LEFT = 4
 SELF_DESTRUCT = 8  # pressed in two frames in a row, it ends the run
 
 ACTION_NAMES = ("no-op", "left", "right", "jump", "jump+left", "jump+right")
+ACTION_TAGS = ("none", "left", "right", "jump", "jump_left", "jump_right")  # the same in names of TensorBoard curves
 NUM_ACTIONS = len(ACTION_NAMES)
 ACTION_INPUT = np.array([0, LEFT, RIGHT, JUMP, JUMP | LEFT, JUMP | RIGHT], np.uint8)  # input byte of each action
 INPUT_ACTION = np.array([0, 3, 2, 5, 1, 4, 1, 4], np.int64)  # action of each input byte 0..7

@@ -1,8 +1,10 @@
 """LevelBank: many levels in one set of arrays, so that switching levels is switching an index."""
 
+import threading
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,10 +17,12 @@ from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 
-TIME_LIMIT_BASE, TIME_LIMIT_PER_PX, MAX_TIME_LIMIT = 300, 2.0, 6000  # frames; frames per px of path
+TIME_LIMIT_BASE = 300  # frames of an episode on a level whose way has no length
+TIME_LIMIT_PER_PX = 2.0  # frames more for each px of the way; a straight run at top speed takes 0.3
+MAX_TIME_LIMIT = 6000  # frames, however long the way
 
 # One level.  ``*_first`` and ``*_end`` are rows of the arrays that all levels share.
-LEVEL = np.dtype(
+LEVEL_DTYPE = np.dtype(
     [
         ("spawn_x", "f8"), ("spawn_y", "f8"),  # px
         ("segment_first", "i8"),
@@ -32,7 +36,6 @@ LEVEL = np.dtype(
         ("first_moving", "i8"),  # number of exits: they come first among the movers
         ("moves", "u1"),  # there are other movers, or boost pads
         ("grid", "i8"),  # row of the half-cell grid, if anything moves on it
-        ("switch_to_exit", "i8"),  # length of the way from the exit switch to the exit, in units of ``paths``
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # death balls, as the file states it
         ("toggle_mines", "u1"),  # there are mines of type 21
@@ -41,7 +44,7 @@ LEVEL = np.dtype(
     align=True,
 )  # fmt: skip
 # The unchanging part of one entity; the last three are the changing part's values at the start.
-PLACED = np.dtype(
+PLACED_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px; of doors with a switch: the switch
         ("x1", "f8"), ("y1", "f8"), ("x2", "f8"), ("y2", "f8"),  # segment of a door; normal (x1, y1) of pads and one-ways
@@ -58,24 +61,40 @@ PLACED = np.dtype(
 # does not inline (a call that returns at once took 145 ns with 27 arrays, 41 ns with 9).
 World = namedtuple(
     "World",
-    "level entity mover "  # LEVEL[L], PLACED[E], MOVER[M] (as at the start)
+    "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (as at the start)
     "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``geometry``
     "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
 
 
+_SEARCHING = threading.Lock()  # held while path fields are searched, so that threads sharing a bank share its arrays
+
+
+class LevelPaths(NamedTuple):
+    """Path fields of a bank's levels for the doors as at the start (see ``paths.compute_fields``), and what they imply."""
+
+    nodes: np.ndarray  # uint8[L, 4539]
+    distance: np.ndarray  # uint16[L, 2, 4539]
+    hop: np.ndarray  # uint8[L, 2, 4539]
+    switch_to_exit: (
+        np.ndarray
+    )  # int64[L], least length of the way from an exit switch to its exit, in units of ``paths``
+    length: np.ndarray  # float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way
+    time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
+
+
 class LevelBank:
     """Compiled levels.
 
-    levels: the levels, in order; a level's index is its place here.  compiled: their LevelGeometry.
-    world: the physics kernels' arrays.  stage: uint8[L, 44, 25], tile ids, x first.
-    nodes uint8[L, 4539], distance uint16[L, 2, 4539], hop uint8[L, 2, 4539]: path fields with the doors as at the start.
-    path_length: float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way (``reachable``).
-    time_limit: int32[L], frames after which an episode is truncated.
-    max_entities, max_movers: the largest number of any level.
+    levels: the levels, in order; a level's index is its place here.
     completions: create chaser drones and lasers too, which the reference simulator leaves out.
     known: levels that were compiled before, with the same ``completions``, need not be compiled again.
+
+    compiled: LevelGeometry of each level.  world: the physics kernels' arrays.
+    stage: uint8[L, 44, 25], tile ids, x first.
+    max_entities, max_movers: the largest number of any level.
+    paths: path fields, path lengths and time limits, searched at their first use: playing back a recording needs none.
     Raises ValueError for an empty list.
     """
 
@@ -89,37 +108,35 @@ class LevelBank:
         self.completions = completions
         if not self.levels:
             raise ValueError("a bank needs at least one level")
-        self.compiled = compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
-        self.max_entities = max(1, *(len(c.entity_type) for c in compiled))
-        self.max_movers = max(1, *(len(c.movers) for c in compiled))
+        self.compiled = [known.get(level) or compile_level(level, completions) for level in self.levels]
+        self.max_entities = max(1, *(len(c.entity_type) for c in self.compiled))
+        self.max_movers = max(1, *(len(c.movers) for c in self.compiled))
+        self.stage = np.ascontiguousarray(np.stack([c.stage for c in self.compiled]))
+        self.world = _world(self.compiled, self.levels)
+        self._paths: LevelPaths | None = None
 
-        def joined(field):
-            return np.ascontiguousarray(np.concatenate([getattr(c, field) for c in compiled]))
+    @property
+    def paths(self) -> LevelPaths:
+        """Path fields of all levels; the first use searches them."""
+        if self._paths is None:
+            with _SEARCHING:
+                self._paths = self._paths or _search_paths(self.world, self.stage)
+        return self._paths
 
-        def stacked(field):
-            return np.ascontiguousarray(np.stack([getattr(c, field) for c in compiled]))
+    @property
+    def path_length(self) -> np.ndarray:
+        """float32[L], px from the spawn over the switch to the exit; MAX_PATH where there is no way (``reachable``)."""
+        return self.paths.length
 
-        self.stage = stacked("stage")
-        self.world = World(
-            level=_level_records(compiled, self.levels),
-            entity=_entity_records(compiled),
-            mover=joined("movers"),
-            segments=joined("segments"),
-            cell_start=stacked("cell_start"),
-            near=stacked("near"),
-            entity_cell_start=stacked("entity_cell_start"),
-            entity_items=joined("entity_items"),
-            grid=np.stack([c.grid for c in compiled if len(c.grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
-        )
-        place_lasers(self.world)
-        self.nodes = np.empty((len(compiled), paths.NUM_NODES), np.uint8)
-        self.distance = np.empty((len(compiled), 2, paths.NUM_NODES), np.uint16)
-        self.hop = np.empty((len(compiled), 2, paths.NUM_NODES), np.uint8)
-        self.path_length = np.empty(len(compiled), np.float32)
-        _compute_paths(self.world, self.stage, self.nodes, self.distance, self.hop, self.path_length)
-        self.reachable = self.path_length < MAX_PATH
-        limit = TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * self.path_length
-        self.time_limit = np.minimum(limit, MAX_TIME_LIMIT).astype(np.int32)
+    @property
+    def reachable(self) -> np.ndarray:
+        """bool[L]: whether a way leads over an exit switch to its exit."""
+        return self.paths.length < MAX_PATH
+
+    @property
+    def time_limit(self) -> np.ndarray:
+        """int32[L], frames after which an episode is truncated."""
+        return self.paths.time_limit
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -132,8 +149,30 @@ class LevelBank:
         return bool((doors | exits).any())
 
 
-def _level_records(compiled, levels) -> np.ndarray:
-    records = np.zeros(len(compiled), LEVEL)
+def _world(compiled: list[LevelGeometry], levels: list[Level]) -> World:
+    def joined(field):
+        return np.ascontiguousarray(np.concatenate([getattr(c, field) for c in compiled]))
+
+    def stacked(field):
+        return np.ascontiguousarray(np.stack([getattr(c, field) for c in compiled]))
+
+    world = World(
+        level=_level_records(compiled, levels),
+        entity=_entity_records(compiled),
+        mover=joined("movers"),
+        segments=joined("segments"),
+        cell_start=stacked("cell_start"),
+        near=stacked("near"),
+        entity_cell_start=stacked("entity_cell_start"),
+        entity_items=joined("entity_items"),
+        grid=np.stack([c.grid for c in compiled if len(c.grid)] or [np.zeros(GRID_SIZE, np.uint8)]),
+    )
+    place_lasers(world)
+    return world
+
+
+def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.ndarray:
+    records = np.zeros(len(compiled), LEVEL_DTYPE)
     records["spawn_x"], records["spawn_y"] = np.array([c.spawn for c in compiled]).T
     for name, field in (
         ("segment_first", "segments"),
@@ -145,33 +184,34 @@ def _level_records(compiled, levels) -> np.ndarray:
         records[name] = np.cumsum([0, *lengths[:-1]])
     records["entity_end"] = records["entity_first"] + [len(c.entity_type) for c in compiled]
     records["mover_end"] = records["mover_first"] + [len(c.movers) for c in compiled]
-    records["first_moving"] = [np.count_nonzero(c.entity_type == kinds.EXIT) for c in compiled]
-    records["moves"] = [len(c.movers) > np.count_nonzero(c.entity_type == kinds.EXIT) for c in compiled]
-    records["moves"] |= [np.any(c.entity_type == kinds.BOOST_PAD) for c in compiled]
     records["registrations"] = [len(c.entity_type) for c in compiled]
     records["ball_count"] = [level.ball_count for level in levels]
     uses_grid = np.array([len(c.grid) > 0 for c in compiled])
     records["grid"] = np.where(uses_grid, np.cumsum(uses_grid) - 1, 0)
-    for name, types in (
-        ("toggle_mines", (kinds.TOGGLE_MINE,)),
-        ("one_ways", (kinds.ONE_WAY,)),
-        ("blocks", kinds.BLOCKS),
+
+    def count(*types):
+        return np.array([np.count_nonzero(np.isin(c.entity_type, types)) for c in compiled])
+
+    records["first_moving"] = count(kinds.EXIT)
+    records["moves"] = [len(c.movers) for c in compiled] > count(kinds.EXIT)
+    records["moves"] |= count(kinds.BOOST_PAD) > 0
+    records["toggle_mines"] = count(kinds.TOGGLE_MINE) > 0
+    records["one_ways"] = count(kinds.ONE_WAY) > 0
+    records["blocks"] = count(*kinds.BLOCKS) > 0
+    for name, first, last in (
+        ("exits", kinds.EXIT, kinds.EXIT),
+        ("doors", kinds.REGULAR_DOOR, kinds.REGULAR_DOOR),
+        ("switches", kinds.LOCKED_DOOR, kinds.TRAP_DOOR),
+        ("boosts", kinds.BOOST_PAD, kinds.BOOST_PAD),
     ):
-        records[name] = [np.isin(c.entity_type, types).any() for c in compiled]
-    for name, types in (
-        ("exits", (kinds.EXIT,)),
-        ("doors", (kinds.REGULAR_DOOR,)),
-        ("switches", tuple(kinds.SWITCH_OF_DOOR)),
-        ("boosts", (kinds.BOOST_PAD,)),
-    ):
-        for end, kind, side in (("first", types[0], "left"), ("end", types[-1], "right")):
-            rows = [np.searchsorted(_in_order(c.entity_type), kind, side) for c in compiled]
-            records[f"{name}_{end}"] = records["entity_first"] + rows
+        types = [_in_order(c.entity_type) for c in compiled]
+        records[f"{name}_first"] = records["entity_first"] + [np.searchsorted(t, first, "left") for t in types]
+        records[f"{name}_end"] = records["entity_first"] + [np.searchsorted(t, last, "right") for t in types]
     return records
 
 
-def _entity_records(compiled) -> np.ndarray:
-    records = np.zeros(sum(len(c.entity_type) for c in compiled), PLACED)
+def _entity_records(compiled: list[LevelGeometry]) -> np.ndarray:
+    records = np.zeros(sum(len(c.entity_type) for c in compiled), PLACED_DTYPE)
     first = 0
     for c in compiled:
         part = records[first : first + len(c.entity_type)]
@@ -189,10 +229,22 @@ def _in_order(types: np.ndarray) -> np.ndarray:
     return np.where(types == kinds.EXIT_SWITCH, kinds.EXIT, types)
 
 
+def _search_paths(world: World, stage: np.ndarray) -> LevelPaths:
+    levels = len(stage)
+    nodes = np.empty((levels, paths.NUM_NODES), np.uint8)
+    distance = np.empty((levels, 2, paths.NUM_NODES), np.uint16)
+    hop = np.empty((levels, 2, paths.NUM_NODES), np.uint8)
+    switch_to_exit = np.empty(levels, np.int64)
+    length = np.empty(levels, np.float32)
+    _compute_paths(world, stage, nodes, distance, hop, switch_to_exit, length)
+    limit = np.minimum(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * length, MAX_TIME_LIMIT)
+    return LevelPaths(nodes, distance, hop, switch_to_exit, length, limit.astype(np.int32))
+
+
 @allocating
-def _compute_paths(world, stage, nodes, distance, hop, path_length):
+def _compute_paths(world, stage, nodes, distance, hop, switch_to_exit, length):
     """Path fields of all levels for the doors as they are at the start, and the length of each level's way."""
-    for level in range(len(path_length)):
+    for level in range(len(length)):
         record = world.level[level]
         paths.static_nodes(world, level, stage[level], nodes[level])
         first, end = record["switches_first"], record["switches_end"]
@@ -200,7 +252,7 @@ def _compute_paths(world, stage, nodes, distance, hop, path_length):
         for k in range(first, end):
             closed[k - first] = world.entity[k]["closed"]
         opened = np.zeros(record["exits_end"] - record["exits_first"], np.uint8)
-        record["switch_to_exit"] = paths.compute_fields(
+        switch_to_exit[level] = paths.compute_fields(
             world, nodes[level], level, closed, opened, distance[level], hop[level]
         )
-        path_length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]
+        length[level] = paths.nearest_node(distance[level, 0], record["spawn_x"], record["spawn_y"])[0]

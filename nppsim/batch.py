@@ -9,7 +9,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -36,6 +36,7 @@ from nppsim.decision import (
 from nppsim.levels.level import Level
 from nppsim.observe import layout, vectors
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.workers import usable_cores
 
 MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
 
@@ -43,9 +44,13 @@ MIN_ENVS_TO_SPREAD = 32  # fewer are not worth waking a thread for
 class BatchSimulator:
     """N environments, stepped together.
 
-    levels: a LevelBank or a sequence of levels.  num_envs: N.  frame_skip: frames per decision, at least 1.
-    observations: names or keys of ``layout``.  reward: a preset's name or a RewardConfig.  gamma: discount per decision,
-    used by the shaping term; give PPO the same.  threads: CPU threads; all usable ones if None.
+    levels: a LevelBank or a sequence of levels.
+    num_envs: N.
+    frame_skip: frames per decision, at least 1.
+    observations: names or keys of ``layout``.
+    reward: a preset's name or a RewardConfig.
+    gamma: discount per decision, used by the shaping term; give PPO the same.
+    threads: CPU threads; all usable ones if None.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
     shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
 
@@ -73,73 +78,77 @@ class BatchSimulator:
             raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
         if not 0.0 < gamma <= 1.0:
             raise ValueError(f"gamma must be in (0, 1]; got {gamma}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1; got {threads}")
         self.bank = levels if isinstance(levels, LevelBank) else LevelBank(levels)
         self.num_envs = int(num_envs)
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
         self.reward_config = rewards.reward_config(reward)
-        self.threads = _usable_threads(threads)
+        self.threads = threads or usable_cores()
         spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
         self._pool = ThreadPoolExecutor(self.threads - 1, "nppsim") if spread else None
         self._allocate_state()
-        rows = self._allocate_observations()
-        self.obs = {key: rows[key][:num_envs] for key in self.keys}
-        self.final_obs = {key: rows[key][num_envs:] for key in self.keys}
-        self._views = self._as_views(rows)
-        wants_view = "global_view" in self.keys
-        solid = np.empty((len(self.bank), *vectors.SOLID_SHAPE), np.uint8)
-        background = np.empty((len(self.bank) if wants_view else 0, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
-        prepare_static(self.bank.stage, solid, background)
-        reward_vector = self.reward_config.vector()
-        self._static = Static(
-            self.bank.stage, solid, background, self.bank.time_limit, self.bank.path_length, reward_vector
-        )
-        self.rewards = np.zeros(num_envs, np.float32)
-        self.terminated = np.zeros(num_envs, bool)
-        self.truncated = np.zeros(num_envs, bool)
-        episodes = np.zeros(max(num_envs, 2), EPISODE_DTYPE)
-        self.episode = episodes[:num_envs]
+        self._allocate_observations()
+        self._static = self._make_static()
+        self.profile = _wanted(profile, "NPPSIM_PROFILING")
+        self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
-        self.profile = os.environ.get("NPPSIM_PROFILING") == "1" if profile is None else bool(profile)
-        self._laps = np.zeros((num_envs, clock.NUM_PHASES if self.profile else 0), np.int64)
-        self._turn = 0  # timed environments: this one, and every PROFILE_EVERY-th from there
-        records = (episodes[name] for name in EPISODE_DTYPE.names)
-        self._out = Output(self.rewards, self.terminated, self.truncated, *records, self._laps)
         self.finished = np.empty(0, np.int64)
+        self._turn = 0  # timed environments: this one, and every PROFILE_EVERY-th from there
         self._started = False
         self.shadow = None
-        if os.environ.get("NPPSIM_SHADOW") == "1" if shadow is None else shadow:
+        if _wanted(shadow, "NPPSIM_SHADOW"):
             from nppsim import shadow as twins  # which build on this module
 
             self.shadow = twins.Shadow(self)
 
-    def _allocate_state(self):
-        # At least one byte of each part: a view of nothing counts as contiguous too (see ``allocate``).
-        blocks = NUM_BLOCKS if self.reward_config.exploration else 1
-        terms = (np.dtype("f8"), (rewards.NUM_TERMS,))
-        parts = [
+    def _allocate_state(self) -> None:
+        parts: list[tuple[np.dtype, tuple[int, ...]]] = [
             (NINJA_DTYPE, ()),
             (PROGRESS_DTYPE, ()),
-            terms,
+            (np.dtype("f8"), (rewards.NUM_TERMS,)),
             (ENTITY_DTYPE, (self.bank.max_entities,)),
             (MOVER_DTYPE, (self.bank.max_movers,)),
+            # At least one byte: a view of nothing counts as contiguous too (see ``allocate``).
+            (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]
-        parts.append((np.dtype("u1"), (blocks,)))
         self._rows, views = allocate(self.num_envs, parts)
         self.state = State(*views)
         self._fields = make_fields(self.bank, self.num_envs)
 
-    def _allocate_observations(self) -> dict[str, np.ndarray]:
-        """Arrays [2 N, ...] of the wanted keys; hazards and surroundings are made together."""
-        pair = ("hazards", "surroundings")
-        wanted = {*self.keys, *(pair if set(pair) & set(self.keys) else ())}
-        specs = (layout.SPECS[key] for key in layout.SPECS if key in wanted)
-        return {spec.key: np.zeros((2 * self.num_envs, *spec.shape), spec.dtype) for spec in specs}
+    def _allocate_observations(self) -> None:
+        pair = {"hazards", "surroundings"}  # which one kernel makes together
+        made = {*self.keys, *(pair if pair & {*self.keys} else ())}
+        rows = {
+            spec.key: np.zeros((2 * self.num_envs if spec.key in made else 0, *spec.shape), spec.dtype)
+            for spec in layout.SPECS.values()
+        }
+        self._views = Views._make([*rows.values(), np.empty((2 * self.num_envs, layout.NUM_HAZARDS))])
+        self.obs = {key: rows[key][: self.num_envs] for key in self.keys}
+        self.final_obs = {key: rows[key][self.num_envs :] for key in self.keys}
 
-    def _as_views(self, rows: dict[str, np.ndarray]) -> Views:
-        views = (rows.get(s.key, np.zeros((0, *s.shape), s.dtype)) for s in layout.SPECS.values())
-        return Views(*views, np.empty((2 * self.num_envs, layout.NUM_HAZARDS)))
+    def _make_static(self) -> Static:
+        bank = self.bank
+        solid = np.empty((len(bank), *vectors.SOLID_SHAPE), np.uint8)
+        pictures = len(bank) if "global_view" in self.keys else 0
+        background = np.empty((pictures, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
+        prepare_static(bank.stage, solid, background)
+        return Static(bank.stage, solid, background, bank.time_limit, bank.path_length, self.reward_config.record())
+
+    def _allocate_output(self) -> Output:
+        count = self.num_envs
+        self.rewards = np.zeros(count, np.float32)
+        self.terminated = np.zeros(count, bool)
+        self.truncated = np.zeros(count, bool)
+        episodes = np.zeros(
+            max(count, 2), EPISODE_DTYPE
+        )  # a column of one row would count as contiguous (``allocate``)
+        self.episode = episodes[:count]
+        self._laps = np.zeros((count, clock.NUM_PHASES if self.profile else 0), np.int64)
+        columns = (episodes[name] for name in EPISODE_DTYPE.fields or ())
+        return Output._make([self.rewards, self.terminated, self.truncated, *columns, self._laps])
 
     @property
     def level(self) -> np.ndarray:
@@ -148,7 +157,7 @@ class BatchSimulator:
 
     @property
     def step_timing(self) -> dict[str, float]:
-        """Nanoseconds of each of ``laps.PHASES`` in the last step or reset, all environments and threads together.
+        """Nanoseconds of each of ``_phases.PHASES`` in the last step or reset, all environments and threads together.
 
         Empty without profiling.  One environment in PROFILE_EVERY is timed, but at least one, and counted for the others.
         """
@@ -227,13 +236,15 @@ class BatchSimulator:
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
         return levels
 
-    def snapshot(self, i) -> np.ndarray:
+    def snapshot(self, i: int | np.ndarray) -> np.ndarray:
         """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
         return self._rows[i].copy()
 
-    def restore(self, i, snapshot: np.ndarray) -> None:
-        """Put environment i, or several, into states taken by ``snapshot`` (of any environments of this simulator, or of
-        another one with the same bank)."""
+    def restore(self, i: int | np.ndarray, snapshot: np.ndarray) -> None:
+        """Put environment i, or several, into states taken by ``snapshot``.
+
+        They may be of any environments of this simulator, or of another one with the same bank.
+        """
         if snapshot.shape[-1] != self._rows.shape[1]:
             raise ValueError(f"a snapshot has {snapshot.shape[-1]} bytes, this simulator's have {self._rows.shape[1]}")
         self._rows[i] = snapshot
@@ -244,35 +255,33 @@ class BatchSimulator:
         return self.reset(np.full(self.num_envs, -1, np.int32))
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, 6]: actions that can have an effect."""
+        """bool[N, 6]: actions that can have an effect of their own now; for learners that mask actions."""
         allowed = np.empty((self.num_envs, NUM_ACTIONS), bool)
         masks(self.state, allowed)
         return allowed
 
 
-def _usable_threads(threads: int | None) -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1; got {threads}")
-    return threads or usable
+def _wanted(choice: bool | None, variable: str) -> bool:
+    """What the caller chose, or whether the environment variable is 1."""
+    return os.environ.get(variable) == "1" if choice is None else bool(choice)
 
 
 class _announced_compilation:
     """Say so, once, when a kernel is about to be compiled rather than loaded."""
 
-    def __init__(self, kernel):
-        compiles = hasattr(kernel, "signatures")  # not with NUMBA_DISABLE_JIT=1
+    def __init__(self, kernel: Callable):
+        signatures = getattr(kernel, "signatures", None)  # None with NUMBA_DISABLE_JIT=1
         self.announce = (
-            compiles
-            and not kernel.signatures
+            signatures is not None
+            and not signatures
             and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
         )
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.begin = time.monotonic()
         if self.announce:
             print("nppsim: compiling a kernel for this machine (once per version) ...", file=sys.stderr, flush=True)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.announce:
             print(f"nppsim: compiled in {time.monotonic() - self.begin:.0f} s", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 
 from nppsim import _phases as clock
-from nppsim import paths
+from nppsim import outcomes, paths
 from nppsim import reward as rewards
 from nppsim._kernel import allocating, inlined, kernel
 from nppsim.actions import ACTION_INPUT
@@ -20,12 +20,13 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
-TIMEOUT, WON, DIED = 0, 1, 2
-# With profiling only every so-manieth environment is timed, others in each call: reading the clock costs as much as the
+# With profiling, one environment of so many is timed, another one in each call: reading the clock costs as much as the
 # shorter phases.
 PROFILE_EVERY = 64
+BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit ``exploration`` rewards
+NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
-# The running episode of an environment.
+# How far the present episode of an environment has come.
 PROGRESS_DTYPE = np.dtype(
     [
         ("potential", "f8"),  # phi of the present state
@@ -36,24 +37,33 @@ PROGRESS_DTYPE = np.dtype(
     ],
     align=True,
 )
-# A finished episode; ``ret`` is the undiscounted return and the sum of ``terms``.
+# A finished episode; ``terms`` are in the order of ``reward.TERMS``.
 EPISODE_DTYPE = np.dtype(
-    [("level", "i4"), ("outcome", "i1"), ("frames", "i4"), ("decisions", "i4"), ("gold", "i4"), ("ret", "f8")]
-    + [("terms", "f8", (rewards.NUM_TERMS,))],
+    [
+        ("level", "i4"),
+        ("outcome", "i1"),  # a number of ``outcomes``
+        ("frames", "i4"),
+        ("decisions", "i4"),
+        ("gold", "i4"),
+        ("ret", "f8"),  # undiscounted return, the sum of ``terms``
+        ("terms", "f8", (rewards.NUM_TERMS,)),
+    ],
     align=True,
 )
-NUM_BLOCKS = CELLS_X * CELLS_Y + 11 * 7 + 6 * 4 + 3 * 2  # cells and blocks of 4, 8, 16 cells
 
 # Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 the present ones, then the last ones of episodes;
 # those not wanted have length 0.  gaps: float64[2 N, 8], room to work in.
-Views = namedtuple("Views", (*layout.SPECS, "gaps"))
+_VIEWS = (*layout.SPECS, "gaps")
+Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
-State = namedtuple("State", "ninja running terms entities movers visited")
+State = namedtuple("State", "ninja progress terms entities movers visited")
 # Path fields: of each level with its doors as at the start, and of environments whose doors are otherwise (a cache:
 # recomputed when the key differs).
-Fields = namedtuple("Fields", "nodes distance hop key own_distance own_hop own_switch_to_exit")
+Fields = namedtuple("Fields", "nodes distance hop switch_to_exit key own_distance own_hop own_switch_to_exit")
+# What does not change: arrays of each level, and ``reward``, the weights (WEIGHTS_DTYPE[1]).
 Static = namedtuple("Static", "stage solid background time_limit path_length reward")
-# The last: int64[N, NUM_PHASES], nanoseconds of each phase of the last call, or int64[N, 0] to measure nothing.
+# Of each environment: what a step gives, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
+# phase of the last call, or int64[N, 0] to measure nothing.
 Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms laps")
 
 
@@ -61,13 +71,14 @@ def make_fields(bank: LevelBank, count: int) -> Fields:
     """Path fields of a bank, with room for ``count`` environments' own ones where doors can change."""
     rows = count if bank.ways_change else 1
     return Fields(
-        bank.nodes,
-        bank.distance,
-        bank.hop,
-        np.full(count, -1, np.int64),
-        np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
-        np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
-        np.zeros(rows, np.int64),
+        bank.paths.nodes,
+        bank.paths.distance,
+        bank.paths.hop,
+        bank.paths.switch_to_exit,
+        key=np.full(count, -1, np.int64),
+        own_distance=np.zeros((rows, 2, paths.NUM_NODES), np.uint16),
+        own_hop=np.zeros((rows, 2, paths.NUM_NODES), np.uint8),
+        own_switch_to_exit=np.zeros(rows, np.int64),
     )
 
 
@@ -90,8 +101,10 @@ def _compute_own_fields(i, state, world, fields):
 
 @inlined
 def has_own_fields(i, state, world, fields):
-    """Whether the doors and exits of environment i are not as at the start of its level: its own path fields, which are
-    computed now if need be, then hold instead of the level's."""
+    """Whether the doors or exits of environment i have changed since the start of its level.
+
+    If so, its own path fields hold instead of the level's; they are computed now unless they are there already.
+    """
     level = state.ninja[i]["level"]
     exits, exits_end = world.level[level]["exits_first"], world.level[level]["exits_end"]
     first, end = world.level[level]["switches_first"], world.level[level]["switches_end"]
@@ -129,153 +142,201 @@ def _straight_distance(ninja, entities, world, level):
     """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
     base = world.level[level]["entity_first"]
     wanted = kinds.EXIT if ninja["switch_taken"] else kinds.EXIT_SWITCH
-    best = rewards.DIAGONAL
+    shortest = rewards.DIAGONAL
     for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
         if world.entity[k]["type"] == wanted and (wanted == kinds.EXIT_SWITCH or entities[k - base]["clock"] > 0):
             dx, dy = world.entity[k]["x"] - ninja["x"], world.entity[k]["y"] - ninja["y"]
-            best = min(best, np.sqrt(dx * dx + dy * dy))
-    return best
+            shortest = min(shortest, np.sqrt(dx * dx + dy * dy))
+    return shortest
 
 
 @inlined
-def _potential(i, state, world, fields, reward):
+def _potential(i, state, world, fields, weights):
     """phi of the present state of environment i."""
     ninja = state.ninja[i]
-    if reward[4] == 0.0:
+    if weights["shaping"] == 0.0:
         return 0.0
-    if reward[5] == rewards.STRAIGHT_LINE_SHAPING:
+    if weights["potential"] == rewards.STRAIGHT_LINE_SHAPING:
         distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
-        return reward[4] * (1.0 - distance / rewards.DIAGONAL)
+        return weights["shaping"] * (1.0 - distance / rewards.DIAGONAL)
     length, _node = way(i, state, world, fields)
-    reach = state.running[i]["path_start"]
-    return reward[4] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
+    reach = state.progress[i]["path_start"]
+    return weights["shaping"] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
 
 
 @kernel
 def _restart(i, level, state, world, fields, static):
-    ninja, running = state.ninja[i], state.running[i]
+    ninja, progress = state.ninja[i], state.progress[i]
     start(ninja, state.entities[i], state.movers[i], world, level)
-    running["path_start"] = static.path_length[level]
-    running["decisions"] = 0
-    running["near"] = 0
-    running["best"] = _straight_distance(ninja, state.entities[i], world, level)
+    progress["path_start"] = static.path_length[level]
+    progress["decisions"] = 0
+    progress["near"] = 0
+    progress["best"] = _straight_distance(ninja, state.entities[i], world, level)
     state.terms[i, :] = 0.0
     state.visited[i, :] = 0
-    if static.reward[8] != 0.0:
+    if static.reward[0]["exploration"] != 0.0:
         _explore(ninja, state.visited[i])
-    running["potential"] = _potential(i, state, world, fields, static.reward)
+    progress["potential"] = _potential(i, state, world, fields, static.reward[0])
 
 
 @kernel
 def _explore(ninja, visited):
-    """Mark the cell under the ninja and its blocks; returns how many of the four are new."""
+    """Mark the cell under the ninja and the blocks around it; returns how many of them are new."""
     cx, cy = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
     new = 0
     first = 0
-    size, rows = 1, CELLS_Y
-    for columns in (CELLS_X, 11, 6, 3):
+    for size in BLOCK_SIZES:
+        columns, rows = (CELLS_X + size - 1) // size, (CELLS_Y + size - 1) // size
         block = first + (cx // size) * rows + cy // size
         new += 1 - visited[block]
         visited[block] = 1
         first += columns * rows
-        size = 4 if size == 1 else size * 2
-        rows = (CELLS_Y + size - 1) // size
     return new
 
 
 @inlined
-def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
-    """One decision of one environment: frames, reward terms, end of the episode."""
-    since = clock.begin(laps)
-    ninja, running, reward, terms = state.ninja[i], state.running[i], static.reward, state.terms[i]
-    had_switch = ninja["switch_taken"]
-    before = ninja["frame"]
+def _closer(i, switched, state, world):
+    """px by which environment i has come closer to its objective than ever before; the switch makes it another one."""
+    ninja, progress = state.ninja[i], state.progress[i]
+    distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
+    gained = 0.0
+    if not switched:
+        if distance >= progress["best"]:
+            return 0.0
+        gained = progress["best"] - distance
+    progress["best"] = distance
+    return gained
+
+
+@inlined
+def _near_first(i, state, world):
+    """Whether environment i is near its objective, for the first time in this phase."""
+    ninja, progress = state.ninja[i], state.progress[i]
+    phase = 1 if ninja["switch_taken"] else 0
+    if progress["near"] >> phase & 1:
+        return False
+    near = _straight_distance(ninja, state.entities[i], world, ninja["level"]) < rewards.PROXIMITY_REACH
+    if near:
+        progress["near"] |= 1 << phase
+    return near
+
+
+@inlined
+def _play(i, input_byte, frame_skip, state, world, weights, laps):
+    """The frames of one decision; returns how many cells and blocks were visited for the first time, if that counts."""
+    ninja = state.ninja[i]
     new_blocks = 0
-    since = clock.stamp(laps, clock.ACTIONS, since)
     for _ in range(frame_skip):
         tick(ninja, state.entities[i], state.movers[i], world, input_byte, laps)
-        if reward[8] != 0.0:
+        if weights["exploration"] != 0.0:
             new_blocks += _explore(ninja, state.visited[i])
         if ninja["state"] == DEAD or ninja["state"] == CELEBRATING:
             break
+    return new_blocks
+
+
+@inlined
+def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
+    """One decision of one environment: frames, end of the episode, reward."""
     since = clock.begin(laps)
-    running["decisions"] += 1
-    level = ninja["level"]
+    ninja, progress, weights = state.ninja[i], state.progress[i], static.reward[0]
+    had_switch, first_frame = ninja["switch_taken"], ninja["frame"]
+    since = clock.stamp(laps, clock.ACTIONS, since)
+    new_blocks = _play(i, input_byte, frame_skip, state, world, weights, laps)
+    since = clock.begin(laps)
+    progress["decisions"] += 1
     won, died = ninja["state"] == CELEBRATING, ninja["state"] == DEAD
     terminal = won or died
+    switched = ninja["switch_taken"] != had_switch
     since = clock.stamp(laps, clock.EVENTS, since)
-    truncated = not terminal and ninja["frame"] >= static.time_limit[level]
+    truncated = not terminal and ninja["frame"] >= static.time_limit[ninja["level"]]
     since = clock.stamp(laps, clock.TRUNCATION, since)
-
+    potential = 0.0 if terminal else _potential(i, state, world, fields, weights)
+    since = clock.stamp(laps, clock.PATH, since)
+    gained = rewards.Terms(
+        win=weights["win"] if won else 0.0,
+        death=weights["death"] if died else 0.0,
+        switch=weights["switch"] if switched else 0.0,
+        time=weights["time"] * (ninja["frame"] - first_frame),
+        shaping=gamma * potential - progress["potential"],
+        closest=weights["closest"] * _closer(i, switched, state, world) if weights["closest"] != 0.0 else 0.0,
+        proximity=weights["proximity"] if weights["proximity"] != 0.0 and _near_first(i, state, world) else 0.0,
+        exploration=weights["exploration"] * new_blocks,
+    )
+    progress["potential"] = potential
     total = 0.0
-    for term in range(len(terms)):
-        value = 0.0
-        if term == 0:
-            value = reward[0] if won else 0.0
-        elif term == 1:
-            value = reward[1] if died else 0.0
-        elif term == 2:
-            value = reward[2] if ninja["switch_taken"] and not had_switch else 0.0
-        elif term == 3:
-            value = reward[3] * (ninja["frame"] - before)
-        elif term == 4:
-            since = clock.stamp(laps, clock.REWARDS, since)
-            after = 0.0 if terminal else _potential(i, state, world, fields, reward)
-            since = clock.stamp(laps, clock.PATH, since)
-            value = gamma * after - running["potential"]
-            running["potential"] = after
-        elif term == 5 and reward[6] != 0.0:
-            distance = _straight_distance(ninja, state.entities[i], world, level)
-            if ninja["switch_taken"] and not had_switch:
-                running["best"] = distance
-            elif distance < running["best"]:
-                value = reward[6] * (running["best"] - distance)
-                running["best"] = distance
-        elif term == 6 and reward[7] != 0.0:
-            phase = 1 if ninja["switch_taken"] else 0
-            if not running["near"] >> phase & 1:
-                distance = _straight_distance(ninja, state.entities[i], world, level)
-                if distance < rewards.PROXIMITY_REACH:
-                    value = reward[7]
-                    running["near"] |= 1 << phase
-        elif term == 7:
-            value = reward[8] * new_blocks
-        terms[term] += value
-        total += value
+    for term in range(len(gained)):
+        state.terms[i, term] += gained[term]
+        total += gained[term]
     since = clock.stamp(laps, clock.REWARDS, since)
     out.rewards[i] = total
     out.terminated[i] = terminal
     out.truncated[i] = truncated
     if terminal or truncated:
-        out.level[i] = level
-        out.outcome[i] = WON if won else (DIED if died else TIMEOUT)
-        out.frames[i] = ninja["frame"]
-        out.decisions[i] = running["decisions"]
-        out.gold[i] = ninja["gold"]
-        out.ret[i] = 0.0
-        for term in range(len(terms)):  # added up one by one: sum() goes another way outside of compiled code
-            out.terms[i, term] = terms[term]
-            out.ret[i] += terms[term]
+        _record_end(i, outcomes.WON if won else (outcomes.DIED if died else outcomes.TIMEOUT), state, out)
     clock.stamp(laps, clock.EVENTS, since)
+
+
+@inlined
+def _record_end(i, outcome, state, out):
+    """Write the record of the episode of environment i that has just ended."""
+    ninja = state.ninja[i]
+    out.level[i] = ninja["level"]
+    out.outcome[i] = outcome
+    out.frames[i] = ninja["frame"]
+    out.decisions[i] = state.progress[i]["decisions"]
+    out.gold[i] = ninja["gold"]
+    out.ret[i] = 0.0
+    for term in range(rewards.NUM_TERMS):  # added up one by one: sum() takes another order outside of compiled code
+        out.terms[i, term] = state.terms[i, term]
+        out.ret[i] += state.terms[i, term]
+
+
+@inlined
+def _observe_way(i, row, state, world, fields, views, laps):
+    """Write ``reachability_features`` from the path fields that hold for environment i now."""
+    since = clock.begin(laps)
+    ninja, out = state.ninja[i], views.reachability_features[row]
+    level = ninja["level"]
+    if has_own_fields(i, state, world, fields):
+        since = clock.stamp(laps, clock.PATH, since)
+        vectors.reachability_features(
+            ninja, fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i], out
+        )
+    else:
+        since = clock.stamp(laps, clock.PATH, since)
+        vectors.reachability_features(
+            ninja, fields.distance[level], fields.hop[level], fields.switch_to_exit[level], out
+        )
+    clock.stamp(laps, clock.REACHABILITY, since)
+
+
+@inlined
+def _draw(i, row, state, world, static, views, laps):
+    """Draw the images of environment i that are wanted into a row of ``views``."""
+    since = clock.begin(laps)
+    ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]
+    level = ninja["level"]
+    if len(views.player_frame):
+        images.player_frame(ninja, entities, movers, world, level, static.stage[level], views.player_frame[row])
+        since = clock.stamp(laps, clock.PLAYER_FRAME, since)
+    if len(views.global_view):
+        images.global_view(ninja, entities, movers, world, level, static.background[level], views.global_view[row])
+        clock.stamp(laps, clock.GLOBAL_VIEW, since)
 
 
 @inlined
 def _observe(i, row, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted into a row of ``views``."""
-    since = clock.begin(laps)
-    ninja, entities = state.ninja[i], state.entities[i]
+    ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]
     level = ninja["level"]
+    since = clock.begin(laps)
     if len(views.game_state):
         vectors.game_state(ninja, views.game_state[row])
-        since = clock.stamp(laps, clock.GAME_STATE, since)
+        clock.stamp(laps, clock.GAME_STATE, since)
     if len(views.reachability_features):
-        if has_own_fields(i, state, world, fields):
-            distance, hop, onward = fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
-        else:
-            distance, hop, onward = fields.distance[level], fields.hop[level], world.level[level]["switch_to_exit"]
-        since = clock.stamp(laps, clock.PATH, since)
-        vectors.reachability_features(ninja, distance, hop, onward, views.reachability_features[row])
-        since = clock.stamp(laps, clock.REACHABILITY, since)
+        _observe_way(i, row, state, world, fields, views, laps)
+    since = clock.begin(laps)
     if len(views.entity_positions):
         vectors.entity_positions(ninja, entities, world, level, views.entity_positions[row])
         since = clock.stamp(laps, clock.ENTITY_POSITIONS, since)
@@ -283,28 +344,11 @@ def _observe(i, row, state, world, fields, static, views, laps):
         vectors.switch_states(entities, world, level, views.switch_states[row])
         since = clock.stamp(laps, clock.SWITCH_STATES, since)
     if len(views.hazards):
-        vectors.hazards_and_surroundings(
-            ninja,
-            entities,
-            state.movers[i],
-            world,
-            level,
-            static.solid[level],
-            views.gaps[row],
-            views.hazards[row],
-            views.surroundings[row],
-        )
-        since = clock.stamp(laps, clock.HAZARDS, since)
-    if len(views.player_frame):
-        images.player_frame(
-            ninja, entities, state.movers[i], world, level, static.stage[level], views.player_frame[row]
-        )
-        since = clock.stamp(laps, clock.PLAYER_FRAME, since)
-    if len(views.global_view):
-        images.global_view(
-            ninja, entities, state.movers[i], world, level, static.background[level], views.global_view[row]
-        )
-        clock.stamp(laps, clock.GLOBAL_VIEW, since)
+        solid, gaps = static.solid[level], views.gaps[row]
+        hazards, surroundings = views.hazards[row], views.surroundings[row]
+        vectors.hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings)
+        clock.stamp(laps, clock.HAZARDS, since)
+    _draw(i, row, state, world, static, views, laps)
 
 
 @inlined
@@ -324,8 +368,9 @@ def advance(
 ):
     """A decision, restart and observations of environments ``begin`` to ``end``.
 
-    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.  next_level[i] below 0:
-    no restart.  every_end: keep the last observations of deaths and wins too, not only of time-outs.
+    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.
+    next_level[i] below 0: no restart.
+    every_end: keep the last observations of deaths and wins too, not only of time-outs.
     """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]
@@ -345,12 +390,14 @@ def advance(
 
 @kernel
 def masks(state, out):
+    """bool[N, 6] of ``vectors.action_mask``."""
     for i in range(len(out)):
         vectors.action_mask(state.ninja[i], out[i])
 
 
 @kernel
 def prepare_static(stage, solid, background):
+    """Fill what observations need of each level: ``vectors.solid_map``, and ``images.background`` if it is wanted."""
     for level in range(len(solid)):
         vectors.solid_map(stage[level], solid[level])
     for level in range(len(background)):

@@ -6,7 +6,7 @@ a ``NppVectorEnv`` seeded with s sees what a ``NppEnv`` seeded with s + i sees, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,21 +16,21 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from nppsim import outcomes
 from nppsim import reward as rewards
 from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import WON
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
 
 ENV_ID = "nppsim/Npp-v0"
-OUTCOMES = ("timeout", "won", "died")  # by the simulator's outcome number
 NO_RESTART = -1  # in ``next_level``: leave the environment in the last state of its episode
 
 Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
+Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels) -> LevelBank:
@@ -55,27 +55,27 @@ class _Simulator(BatchSimulator):
     Training looks only at the last observation of a time-out, to bootstrap from; Gymnasium hands out all of them.
     """
 
-    def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
+    def step(self, actions: np.ndarray) -> Observations:
         """As ``BatchSimulator.step``; with NO_RESTART as ``next_level`` an environment stays where it ended."""
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
         return self._step(actions, self.next_level, every_end=True)
 
-    def row(self, observations: dict[str, np.ndarray], i: int) -> dict[str, np.ndarray]:
+    def row(self, observations: Observations, i: int) -> Observations:
         """A copy of environment i's observations."""
         return {key: values[i].copy() for key, values in observations.items()}
 
-    def start_info(self, level: int) -> dict:
+    def start_info(self, level: int) -> dict[str, Any]:
         """What ``reset`` reports about the level that an environment was started on."""
         return {"level": int(level), "level_name": self.bank.levels[level].name}
 
-    def episode_info(self, i: int) -> dict:
+    def episode_info(self, i: int) -> dict[str, Any]:
         """What ``step`` reports about the episode of environment i that just ended."""
         episode = self.episode[i]
         return {
             **self.start_info(episode["level"]),
-            "is_success": bool(episode["outcome"] == WON),
-            "outcome": OUTCOMES[episode["outcome"]],
+            "is_success": bool(episode["outcome"] == outcomes.WON),
+            "outcome": outcomes.NAMES[episode["outcome"]],
             "frames": int(episode["frames"]),
             "decisions": int(episode["decisions"]),
             "gold": int(episode["gold"]),
@@ -84,7 +84,9 @@ class _Simulator(BatchSimulator):
         }
 
 
-def _level_option(options: dict | None, num_levels: int, known: Sequence[str], shape: tuple[int, ...]):
+def _level_option(
+    options: dict[str, Any] | None, num_levels: int, known: Sequence[str], shape: tuple[int, ...]
+) -> np.ndarray | None:
     """``options["level"]`` as an int64 array of ``shape``, checked; None if it is absent."""
     options = options or {}
     unknown = sorted(set(options) - set(known))
@@ -108,7 +110,7 @@ class NppEnv(gymnasium.Env):
 
     ## Action space
     ``Discrete(6)``: 0 no-op, 1 left, 2 right, 3 jump, 4 jump + left, 5 jump + right.
-    ``action_masks()`` says which of them can have an effect of their own.
+    ``action_masks()`` says which of them can have an effect of their own, for learners that mask actions.
 
     ## Observation space
     A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); every component is described
@@ -140,8 +142,11 @@ class NppEnv(gymnasium.Env):
     ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
-    levels: LevelBank, LevelSet, levels, or the path of a dataset folder.  observations: names or keys of the table.
-    frame_skip: frames per decision, at least 1.  reward: preset or RewardConfig.  gamma: discount per decision.
+    levels: LevelBank, LevelSet, levels, or the path of a dataset folder.
+    observations: names or keys of the table.
+    frame_skip: frames per decision, at least 1.
+    reward: preset or RewardConfig.
+    gamma: discount per decision.
     render_mode: None or "rgb_array", a picture of level, ninja and the way so far (extra ``video``).
     profile: measure the phases of every call (``step_timing``); None: if NPPSIM_PROFILING=1 is in the environment.
 
@@ -151,7 +156,7 @@ class NppEnv(gymnasium.Env):
     * v0: initial version
     """
 
-    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  # as in gymnasium.Env
 
     def __init__(
         self,
@@ -182,7 +187,9 @@ class NppEnv(gymnasium.Env):
         """The levels; ``options={"level": i}`` is an index into them."""
         return self.simulator.bank
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict[str, np.ndarray], dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode.  options: {"level": index} chooses the level.  Returns observations and info."""
         super().reset(seed=seed)
         chosen = _level_option(options, len(self.bank), ("level",), (1,))
@@ -191,7 +198,7 @@ class NppEnv(gymnasium.Env):
         self._inputs, self._playing = [], True
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
-    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
         """One decision.  Returns observations, reward, terminated, truncated and info (empty but at the end)."""
         if not self._playing:
             raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
@@ -246,13 +253,13 @@ class NppVectorEnv(VectorEnv):
     observation and the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays,
     with masks ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
 
-    levels, observations, frame_skip, reward, gamma: as for ``NppEnv``.  num_envs: number of environments.
+    levels, observations, frame_skip, reward, gamma, profile: as for ``NppEnv``.
+    num_envs: number of environments.
     threads: CPU threads, all usable ones if None; results do not depend on it.
     copy: hand out copies of the observations; with False the arrays are written again by the next step.
-    profile: as for ``NppEnv``.
     """
 
-    metadata: ClassVar = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # likewise
 
     def __init__(
         self,
@@ -282,11 +289,12 @@ class NppVectorEnv(VectorEnv):
         self.single_action_space = spaces.Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._generators: list = [None] * num_envs
-        self._seeds: list = [None] * num_envs
         # A step must know the next level, so each generator is one draw ahead: ``next_level`` holds what it drew.
+        seeded = [seeding.np_random() for _ in range(num_envs)]
+        self._generators = [generator for generator, _ in seeded]
+        self._seeds = [seed for _, seed in seeded]
         for i in range(num_envs):
-            self._seed(i, None)
+            self._draw(i)
 
     @property
     def bank(self) -> LevelBank:
@@ -298,26 +306,22 @@ class NppVectorEnv(VectorEnv):
         """As of ``NppEnv``, all environments together."""
         return self.simulator.step_timing
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:
+    @property  # type: ignore[misc]  # read-only, and one of each environment, as in Gymnasium's SyncVectorEnv
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The generator of each environment, from which its levels are drawn."""
         return tuple(self._generators)
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # likewise
         """The seed of each environment's generator."""
         return tuple(self._seeds)
-
-    def _seed(self, i: int, seed: int | None) -> None:
-        self._generators[i], self._seeds[i] = seeding.np_random(seed)
-        self._draw(i)
 
     def _draw(self, i: int) -> None:
         self.simulator.next_level[i] = self._generators[i].integers(len(self.bank))
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
-    ) -> tuple[dict[str, np.ndarray], dict]:
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode in every environment.
 
         seed: environment i gets seed + i, or its own of a sequence; None: its generator goes on.
@@ -331,27 +335,28 @@ class NppVectorEnv(VectorEnv):
         if len(seeds) != self.num_envs:
             raise ValueError(f"seed has {len(seeds)} entries; needed is one for each of {self.num_envs} environments")
         chosen = _level_option(options, len(self.bank), ("level", "reset_mask"), (self.num_envs,))
-        started = np.flatnonzero(self._reset_mask(options))
+        started = np.flatnonzero(self._reset_mask(options)).tolist()
         for i in started:
             if seeds[i] is not None:
-                self._seed(i, seeds[i])
+                self._generators[i], self._seeds[i] = seeding.np_random(seeds[i])
+                self._draw(i)
         levels = np.full(self.num_envs, -1, np.int32)
         levels[started] = (self.simulator.next_level if chosen is None else chosen)[started]
         observations = self.simulator.reset(levels)
-        infos: dict = {}
+        infos: dict[str, Any] = {}
         for i in started:
             if chosen is None:
                 self._draw(i)
             infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
         return self._handed_out(observations), infos
 
-    def _reset_mask(self, options: dict | None) -> np.ndarray:
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
             raise ValueError(f"options['reset_mask'] is {mask!r}; needed is bool[{self.num_envs}] with a True entry")
         return mask
 
-    def step(self, actions: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One decision of every environment.  actions: int[num_envs], 0..5.
 
         Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos, which is
@@ -359,8 +364,8 @@ class NppVectorEnv(VectorEnv):
         """
         simulator = self.simulator
         observations = simulator.step(actions)
-        infos: dict = {}
-        for i in simulator.finished:
+        infos: dict[str, Any] = {}
+        for i in simulator.finished.tolist():
             last = {"final_obs": simulator.row(simulator.final_obs, i), "final_info": simulator.episode_info(i)}
             infos = self._add_info(infos, {**last, **simulator.start_info(simulator.level[i])}, i)
             self._draw(i)
@@ -372,7 +377,7 @@ class NppVectorEnv(VectorEnv):
             infos,
         )
 
-    def _handed_out(self, observations):
+    def _handed_out(self, observations: Observations) -> Observations:
         return {key: values.copy() if self.copy else values for key, values in observations.items()}
 
     def action_masks(self) -> np.ndarray:

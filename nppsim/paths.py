@@ -20,17 +20,20 @@ from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.groups import is_mine
 
 SPACING = 12.0  # px between lattice points
-NODES_X, NODES_Y = LINES_X, LINES_Y
+NODES_X, NODES_Y = LINES_X, LINES_Y  # lattice points: the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px; a little below the ninja's radius, as the lattice is coarse
 MINE_REACH = 14.5  # px around a mine's centre where the way counts more
-MINE_WEIGHT = 6
+MINE_WEIGHT = 6  # namely so many times as much
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
-UNREACHABLE, WALL = 65535, 65534  # of a free lattice point, of a blocked one
-NO_HOP = 255
-EXIT_REACH, SWITCH_REACH, DOOR_SWITCH_REACH = 22.0, 16.0, 15.0  # px; touching distances
-FREE, BLOCKED, MINED = 0, 1, 2
+UNREACHABLE = 65535  # distance of a free lattice point that no way leads from
+WALL = 65534  # distance of a blocked one
+NO_HOP = 255  # next hop of a goal, and of points without a way
+EXIT_REACH = 22.0  # px, touching distances
+SWITCH_REACH = 16.0
+DOOR_SWITCH_REACH = 15.0
+FREE, BLOCKED, MINED = range(3)  # what a lattice point is
 
 _STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
 _STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
@@ -239,10 +242,12 @@ def _seed_goals(nodes, world, level, onward_of, distance, queue):
 def compute_fields(world, nodes, level, closed, opened, distance, hop):
     """Both fields of a level for one state of its doors and exits: 0 before an exit switch is taken, 1 after.
 
-    nodes: uint8[4539] of the level (``static_nodes``).  closed: uint8[n], one flag per door with a switch, in type order.
+    nodes: uint8[4539] of the level (``static_nodes``).
+    closed: uint8[n], one flag per door with a switch, in type order.
     opened: uint8[m], one flag per exit door and exit switch, in type order; an exit door's is set once it is open.
-    distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL; hop: uint8[2, 4539], direction of the next lattice
-    point, 255 at the goal.  Field 1 leads to the exits that are open (to all while none is); field 0 leads over a switch
+    distance: uint16[2, 4539], units of 1.2 px, UNREACHABLE or WALL.
+    hop: uint8[2, 4539], direction of the next lattice point, NO_HOP at the goal.
+    Field 1 leads to the exits that are open (to all while none is); field 0 leads over a switch
     to its own exit.  Returns the least length from a switch to its exit in units, UNREACHABLE if there is none.
     """
     record = world.level[level]

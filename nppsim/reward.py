@@ -7,28 +7,28 @@ phi = 0 at every terminal state, so that it telescopes: it can make learning fas
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
 from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
-TERMS = ("win", "death", "switch", "time", "shaping", "closest", "proximity", "exploration")
-NUM_TERMS = len(TERMS)
-PATH_SHAPING, STRAIGHT_LINE_SHAPING = 0, 1
+PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
 MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
-DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))
-PROXIMITY_REACH = 50.0  # px
+DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px, of the stage
+PROXIMITY_REACH = 50.0  # px, straight distance to an objective that counts as near
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Weights of the terms.
+    """Weights of the terms, each under its term's name, and the kind of potential.
 
     win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
-    time: per frame.  shaping: size of the potential, which grows from 0 at the start of a level to this at the exit
-    (``potential`` PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
-    distance to the current objective / stage diagonal, as in October 2025).
+    time: per frame.
+    shaping: size of the potential, which grows from 0 at the start of a level to this at the exit.
+    potential: PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
+        distance to the current objective / stage diagonal, as in October 2025.
     closest: per px by which the smallest straight distance to the current objective shrinks.
     proximity: once per objective, within 50 px of it.
     exploration: for the first visit of a 24 px cell, and of its blocks of 4, 8 and 16 cells.
@@ -44,9 +44,9 @@ class RewardConfig:
     proximity: float = 0.0
     exploration: float = 0.0
 
-    def vector(self) -> np.ndarray:
-        """float64[9], the fields in order, as the kernels take them."""
-        return np.array(astuple(self), np.float64)
+    def record(self) -> np.ndarray:
+        """WEIGHTS_DTYPE[1], as the kernels take it."""
+        return np.array([astuple(self)], WEIGHTS_DTYPE)
 
     def __post_init__(self):
         if not all(np.isfinite(getattr(self, f.name)) for f in fields(self)):
@@ -56,6 +56,25 @@ class RewardConfig:
                 f"potential must be {PATH_SHAPING} (path) or {STRAIGHT_LINE_SHAPING} (straight line); got {self.potential}"
             )
 
+
+WEIGHTS_DTYPE = np.dtype([(field.name, type(field.default)) for field in fields(RewardConfig)])
+
+
+class Terms(NamedTuple):
+    """The reward of one decision, term by term; each has its weight in a field of the same name of RewardConfig."""
+
+    win: float
+    death: float
+    switch: float
+    time: float
+    shaping: float
+    closest: float
+    proximity: float
+    exploration: float
+
+
+TERMS = Terms._fields
+NUM_TERMS = len(TERMS)
 
 # "october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
 # "recommended": what its analysis proposed.
@@ -91,6 +110,10 @@ class AuditRow:
     problems: tuple[str, ...]
 
 
+_TOP_SPEED = 10.0 / 3.0  # px per frame
+_EARLY_DEATH = 15  # decisions: what "dying at once" takes
+
+
 def audit(
     reward: RewardConfig, gamma: float, frame_skip: int, path_lengths: dict[str, Sequence[float]]
 ) -> list[AuditRow]:
@@ -99,35 +122,37 @@ def audit(
     path_lengths: px, of the levels of each category.  Shaping telescopes, so that only -phi(start) = 0 is left of it in a
     finished episode; a time-out stays where it started.
     """
-    top_speed = 10.0 / 3.0
-    rows = []
-    for category, lengths in path_lengths.items():
-        path = float(np.percentile(lengths, 90))
-        frames = max(int(path / (top_speed / 3)), 60)
-        decisions = -(-frames // frame_skip)
-        discounts = gamma ** np.arange(decisions)
-        time = reward.time * frame_skip * float(discounts.sum())
-        closest = reward.closest * path * float(discounts.mean())
-        win = time + closest + reward.win * discounts[-1] + reward.switch * discounts[decisions // 2]
-        limit = min(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * path, MAX_TIME_LIMIT)
-        waiting = gamma ** np.arange(int(limit / frame_skip))
-        timeout = reward.time * frame_skip * float(waiting.sum())
-        death = reward.time * frame_skip * float((gamma ** np.arange(15)).sum()) + reward.death * gamma**15
-        reach = max(path, MIN_PATH) if reward.potential == PATH_SHAPING else DIAGONAL
-        step = top_speed * frame_skip
-        at = np.linspace(0.0, 1.0, 21)  # share of the potential already gained
-        gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)
-        approach = float(gain[at + step / reach <= 1.0].min()) + reward.time * frame_skip + reward.closest * step
-        problems = []
-        if not win > timeout:
-            problems.append(f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}")
-        if not win > death:
-            problems.append(f"a win after {frames} frames returns {win:.2f}, dying at once {death:.2f}")
-        if death > timeout + 0.05:
-            problems.append(f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})")
-        if not approach > 0:
-            problems.append(f"running at the goal at top speed can cost {-approach:.4f} per decision")
-        if reward.win > 0 and reward.time * frames < -0.2 * reward.win:
-            problems.append(f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}")
-        rows.append(AuditRow(category, path, frames, float(win), timeout, float(death), approach, tuple(problems)))
-    return rows
+    return [
+        _audited(category, float(np.percentile(lengths, 90)), reward, gamma, frame_skip)
+        for category, lengths in path_lengths.items()
+    ]
+
+
+def _audited(category: str, path: float, reward: RewardConfig, gamma: float, frame_skip: int) -> AuditRow:
+    """One row.  path: px, a long way of the category."""
+    frames = max(int(path / (_TOP_SPEED / 3)), 60)
+    decisions = -(-frames // frame_skip)
+    discounts = gamma ** np.arange(decisions)
+    time = reward.time * frame_skip * float(discounts.sum())
+    closest = reward.closest * path * float(discounts.mean())
+    win = float(time + closest + reward.win * discounts[-1] + reward.switch * discounts[decisions // 2])
+    limit = min(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * path, MAX_TIME_LIMIT)
+    timeout = reward.time * frame_skip * float((gamma ** np.arange(int(limit / frame_skip))).sum())
+    dying = reward.time * frame_skip * float((gamma ** np.arange(_EARLY_DEATH)).sum())
+    death = float(dying + reward.death * gamma**_EARLY_DEATH)
+    reach = max(path, MIN_PATH) if reward.potential == PATH_SHAPING else DIAGONAL
+    step = _TOP_SPEED * frame_skip
+    at = np.linspace(0.0, 1.0, 21)  # share of the potential already gained
+    gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)
+    approach = float(gain[at + step / reach <= 1.0].min()) + reward.time * frame_skip + reward.closest * step
+    faults = {
+        f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}": not win > timeout,
+        f"a win after {frames} frames returns {win:.2f}, dying at once {death:.2f}": not win > death,
+        f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + 0.05,
+        f"running at the goal at top speed can cost {-approach:.4f} per decision": not approach > 0,
+        f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}": (
+            reward.win > 0 and reward.time * frames < -0.2 * reward.win
+        ),
+    }
+    problems = tuple(text for text, present in faults.items() if present)
+    return AuditRow(category, path, frames, win, timeout, death, approach, problems)

@@ -81,7 +81,7 @@ def _layout(level: Level) -> bytes:
 def _ways(levels: Sequence[Level]) -> Iterator[str]:
     """The way through each level as a string of moves, L, R, U and D, no two equal ones in a row."""
     bank = LevelBank([_without_doors(level) for level in levels])
-    for level, distance, hop in zip(levels, bank.distance, bank.hop, strict=True):
+    for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
         switches = level.records[level.records[:, 0] == kinds.EXIT_SWITCH]
         if len(switches) == 0:
             yield ""

@@ -46,6 +46,7 @@ def _blend(typing_context, above, below, out, w00, w01, w10, w11):
 @overload(blend)
 def _compiled_blend(above, below, out, w00, w01, w10, w11):
     def compiled(above, below, out, w00, w01, w10, w11):
-        _blend(above.ctypes.data, below.ctypes.data, out.ctypes.data, w00, w01, w10, w11)
+        # Numba passes the typing context itself.
+        _blend(above.ctypes.data, below.ctypes.data, out.ctypes.data, w00, w01, w10, w11)  # type: ignore[call-arg]
 
     return compiled

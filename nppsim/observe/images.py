@@ -1,22 +1,23 @@
 """Image observations, drawn from tile templates: no level is rasterised while playing.
 
-Grey values: empty 64, solid 255, deadly 0, gold 128, switch 160, closed exit 112, open exit 208, closed door 224,
-one-way 240, ninja 192, launch pad 80, boost pad 96, bounce block 144, thwumps 176 (with their deadly part).
 Both images are uint8; ``player_frame`` is [y, x], ``global_view`` is [x, y].
 """
 
 import numpy as np
 
-from nppsim._kernel import kernel
-from nppsim.levels import kinds
+from nppsim._kernel import inlined, kernel
+from nppsim.levels import kinds, tiles
 from nppsim.levels.kinds import ENTITY_NAMES
-from nppsim.levels.stage import CELLS_X, CELLS_Y
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
 from nppsim.observe.layout import GLOBAL_VIEW_SHAPE, PLAYER_FRAME_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import (
+    ARMED_RADIUS,
     DOOR_SWITCH_RADIUS,
     DORMANT,
+    DORMANT_RADIUS,
+    EXIT_RADIUS,
     EXIT_SWITCH_RADIUS,
     GOLD_RADIUS,
     LETHAL_HALF_WIDTH,
@@ -33,27 +34,40 @@ from nppsim.physics.movers import (
     THWUMP_REACH,
     ZAP_RADIUS,
 )
+from nppsim.physics.state import RADIUS
 
-EMPTY, SOLID, DEADLY, GOLD_GREY, SWITCH_GREY, EXIT_CLOSED, EXIT_OPEN, DOOR_GREY, NINJA_GREY = (
-    64,
-    255,
-    0,
-    128,
-    160,
-    112,
-    208,
-    224,
-    192,
-)
-ONE_WAY_GREY, PAD_GREY, BOOST_GREY, BLOCK_GREY, THWUMP_GREY = 240, 80, 96, 144, 176
-FRAME_SCALE, VIEW_SCALE = 2, 6  # px of the level per pixel
-_FRAME_TILE, _VIEW_TILE = 24 // FRAME_SCALE, 24 // VIEW_SCALE  # pixels per tile
+# Grey values; those of tiles' edges lie between EMPTY and SOLID.
+DEADLY = 0
+EMPTY = 64
+PAD_GREY = 80
+BOOST_GREY = 96
+EXIT_CLOSED = 112  # and dormant mines
+GOLD_GREY = 128
+BLOCK_GREY = 144
+SWITCH_GREY = 160
+THWUMP_GREY = 176
+NINJA_GREY = 192
+EXIT_OPEN = 208
+DOOR_GREY = 224
+ONE_WAY_GREY = 240
+SOLID = 255
+
+FRAME_SCALE = 2  # px of the level per pixel of ``player_frame``
+VIEW_SCALE = 6  # px of the level per pixel of ``global_view``
+_FRAME_TILE = TILE // FRAME_SCALE  # pixels per tile
+_VIEW_TILE = TILE // VIEW_SCALE
+_VIEW_ROUNDING = 0.5  # edges of squares go to the nearest pixel of ``global_view``,
+_FRAME_ROUNDING = 0.0  # but down to a whole pixel of ``player_frame``
+_NINJA_PIXELS = 3  # per side of the ninja in ``global_view``
+# px between the ninja and a centre that can show in ``player_frame``: half the picture, the largest entity (a shove
+# thwump or exit), and a pixel, as the picture begins up to one further out.
+_FRAME_REACH = PLAYER_FRAME_SIZE // 2 * FRAME_SCALE + SHOVE_HALF + FRAME_SCALE
 
 
 def _templates(size: int) -> np.ndarray:
     """uint8[38, size, size], y first: each tile, averaged from 24 x 24 points."""
-    step = 24 // size
-    share = [solid_mask(t, 24).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_TILE_SHAPES)]
+    step = TILE // size
+    share = [solid_mask(t, TILE).reshape(size, step, size, step).mean(axis=(1, 3)) for t in range(NUM_TILE_SHAPES)]
     return np.round(EMPTY + (SOLID - EMPTY) * np.stack(share)).astype(np.uint8)
 
 
@@ -83,6 +97,14 @@ for _kind, _look in {
 
 
 @kernel
+def _tile_at(stage, cx, cy):
+    """Tile of a cell as it is drawn: full outside of the stage."""
+    if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
+        return tiles.SOLID
+    return stage[cx, cy]
+
+
+@kernel
 def background(stage, out):
     """The unchanging part of ``global_view``: uint8[176, 100]."""
     for cx in range(CELLS_X):
@@ -97,9 +119,9 @@ def background(stage, out):
 def _grey_and_size(entity, kind):
     """(grey value, half-size in px) of an entity as it is now; size 0: not drawn."""
     if is_mine(kind):
-        return (EXIT_CLOSED, 3.5) if entity["state"] == DORMANT else (DEADLY, 4.0)
+        return (EXIT_CLOSED, DORMANT_RADIUS) if entity["state"] == DORMANT else (DEADLY, ARMED_RADIUS)
     if kind == kinds.EXIT:
-        return (EXIT_OPEN if entity["clock"] else EXIT_CLOSED), 12.0
+        return (EXIT_OPEN if entity["clock"] else EXIT_CLOSED), EXIT_RADIUS
     if entity["active"] == 0:
         return EMPTY, 0.0
     return int(_LOOKS[kind, 0]), _LOOKS[kind, 1]
@@ -126,7 +148,7 @@ def _line_of(placed, movers):
         if kind == kinds.LASER:
             return DEADLY, x, y, mover["target_x"], mover["target_y"]
         ahead = THWUMP_REACH * mover["direction"]
-        if mover["mode"] == 1:
+        if mover["mode"] == 1:  # horizontal
             return DEADLY, x + ahead, y - LETHAL_HALF_WIDTH, x + ahead, y + LETHAL_HALF_WIDTH
         return DEADLY, x - LETHAL_HALF_WIDTH, y + ahead, x + LETHAL_HALF_WIDTH, y + ahead
     return -1, 0.0, 0.0, 0.0, 0.0
@@ -134,7 +156,12 @@ def _line_of(placed, movers):
 
 @kernel
 def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
-    """Colour the pixels under points along a line, at most one pixel apart.  left, top: the image's corner, in pixels."""
+    """Colour the pixels under points along a line, at most one pixel apart.
+
+    scale: px per pixel.
+    left, top: the image's corner, in pixels.
+    x_first: whether the image is [x, y] rather than [y, x].
+    """
     steps = int(np.ceil(max(abs(x2 - x1), abs(y2 - y1)) / scale))
     for step in range(steps + 1):
         share = step / steps if steps else 0.0
@@ -147,7 +174,7 @@ def _draw_line(image, scale, left, top, x_first, grey, x1, y1, x2, y2):
 
 @kernel
 def _draw_square(image, scale, left, top, x_first, rounding, x, y, half, grey):
-    """Fill a square of at least one pixel.  rounding: added before cutting off to whole pixels."""
+    """Fill a square of at least one pixel.  rounding: added to its edges before they are cut off to whole pixels."""
     x1, x2 = int(np.floor((x - half) / scale + rounding)) - left, int(np.floor((x + half) / scale + rounding)) - left
     y1, y2 = int(np.floor((y - half) / scale + rounding)) - top, int(np.floor((y + half) / scale + rounding)) - top
     x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
@@ -186,24 +213,17 @@ def global_view(ninja, entities, movers, world, level, static, out):
             door = world.entity[base + k]
             x1, y1 = int(door["x1"] / VIEW_SCALE), int(door["y1"] / VIEW_SCALE)
             _fill(image, x1, int(door["x2"] / VIEW_SCALE) + 1, y1, int(door["y2"] / VIEW_SCALE) + 1, DOOR_GREY)
-        _draw_entity(image, VIEW_SCALE, 0, 0, True, 0.5, entities[k], world.entity[base + k], movers)
-    x1, y1 = int((ninja["x"] - 10.0) / VIEW_SCALE + 0.5), int((ninja["y"] - 10.0) / VIEW_SCALE + 0.5)
-    _fill(image, x1, x1 + 3, y1, y1 + 3, NINJA_GREY)
-
-
-@kernel
-def _tile_at(stage, cx, cy):
-    """Tile of a cell as it is drawn: full outside of the stage."""
-    if not (0 <= cx < CELLS_X and 0 <= cy < CELLS_Y):
-        return 1
-    return stage[cx, cy]
+        _draw_entity(image, VIEW_SCALE, 0, 0, True, _VIEW_ROUNDING, entities[k], world.entity[base + k], movers)
+    x1 = int((ninja["x"] - RADIUS) / VIEW_SCALE + _VIEW_ROUNDING)
+    y1 = int((ninja["y"] - RADIUS) / VIEW_SCALE + _VIEW_ROUNDING)
+    _fill(image, x1, x1 + _NINJA_PIXELS, y1, y1 + _NINJA_PIXELS, NINJA_GREY)
 
 
 @kernel
 def _draw_tiles(image, tile, x1, x2, y):
     """Draw the same tile over columns x1 to x2 of ``player_frame``, from row y on."""
-    if tile <= 1:
-        _fill(image, y, y + _FRAME_TILE, x1, x2, SOLID if tile == 1 else EMPTY)
+    if tile == tiles.OPEN or tile == tiles.SOLID:
+        _fill(image, y, y + _FRAME_TILE, x1, x2, SOLID if tile == tiles.SOLID else EMPTY)
         return
     template = _FRAME_TEMPLATES[tile]
     c1, c2 = max(x1, 0), min(x2, PLAYER_FRAME_SIZE)
@@ -218,35 +238,46 @@ def player_frame(ninja, entities, movers, world, level, stage, out):
     image = out[:, :, 0]
     left = int(np.floor(ninja["x"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
     top = int(np.floor(ninja["y"] / FRAME_SCALE)) - PLAYER_FRAME_SIZE // 2
+    _draw_stage(image, left, top, stage)
+    base = world.level[level]["entity_first"]
+    for k in range(world.level[level]["entity_end"] - base):
+        placed = world.entity[base + k]
+        if entities[k]["closed"]:
+            x1, x2 = int(placed["x1"] / FRAME_SCALE) - left - 1, int(placed["x2"] / FRAME_SCALE) - left + 1
+            y1, y2 = int(placed["y1"] / FRAME_SCALE) - top - 1, int(placed["y2"] / FRAME_SCALE) - top + 1
+            _fill(image, y1, y2, x1, x2, DOOR_GREY)
+        x, y = placed["x"], placed["y"]
+        if placed["mover"] >= 0:
+            x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
+        far = abs(x - ninja["x"]) > _FRAME_REACH or abs(y - ninja["y"]) > _FRAME_REACH
+        if not far or placed["type"] == kinds.LASER:
+            _draw_entity(image, FRAME_SCALE, left, top, False, _FRAME_ROUNDING, entities[k], placed, movers)
+    _draw_ninja(image)
+
+
+@inlined
+def _draw_stage(image, left, top, stage):
+    """The tiles of ``player_frame``, whose corner is at pixel (left, top)."""
+    last = (left + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE
     for cy in range(top // _FRAME_TILE, (top + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE + 1):
-        cx, last = left // _FRAME_TILE, (left + PLAYER_FRAME_SIZE - 1) // _FRAME_TILE
+        cx = left // _FRAME_TILE
         while cx <= last:
             tile = _tile_at(stage, cx, cy)
             end = cx + 1
-            if tile <= 1:  # runs of empty or of full tiles are filled at one go
+            if tile == tiles.OPEN or tile == tiles.SOLID:  # runs of empty or of full tiles are filled in one go
                 while end <= last and _tile_at(stage, end, cy) == tile:
                     end += 1
             _draw_tiles(image, tile, cx * _FRAME_TILE - left, end * _FRAME_TILE - left, cy * _FRAME_TILE - top)
             cx = end
-    base = world.level[level]["entity_first"]
-    reach = 84.0 + 12.0 + FRAME_SCALE  # the picture begins up to a pixel further out
-    for k in range(world.level[level]["entity_end"] - base):
-        if entities[k]["closed"]:
-            door = world.entity[base + k]
-            x1, x2 = int(door["x1"] / FRAME_SCALE) - left - 1, int(door["x2"] / FRAME_SCALE) - left + 1
-            y1, y2 = int(door["y1"] / FRAME_SCALE) - top - 1, int(door["y2"] / FRAME_SCALE) - top + 1
-            _fill(image, y1, y2, x1, x2, DOOR_GREY)
-        placed = world.entity[base + k]
-        x, y = placed["x"], placed["y"]
-        if placed["mover"] >= 0:
-            x, y = movers[placed["mover"]]["x"], movers[placed["mover"]]["y"]
-        far = abs(x - ninja["x"]) > reach or abs(y - ninja["y"]) > reach
-        if not far or placed["type"] == kinds.LASER:
-            _draw_entity(image, FRAME_SCALE, left, top, False, 0.0, entities[k], placed, movers)
-    middle = PLAYER_FRAME_SIZE // 2
-    for r in range(-5, 5):
-        for c in range(-5, 5):
-            if (2 * r + 1) * (2 * r + 1) + (2 * c + 1) * (2 * c + 1) <= 100:
+
+
+@inlined
+def _draw_ninja(image):
+    """A disc in the middle of ``player_frame``: the pixels whose centres, in half pixels from the middle, are inside."""
+    middle, radius = PLAYER_FRAME_SIZE // 2, int(RADIUS) // FRAME_SCALE
+    for r in range(-radius, radius):
+        for c in range(-radius, radius):
+            if (2 * r + 1) * (2 * r + 1) + (2 * c + 1) * (2 * c + 1) <= 4 * radius * radius:
                 image[middle + r, middle + c] = NINJA_GREY
 
 

@@ -7,8 +7,10 @@ so that data of one layout can never meet a network of another.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections import namedtuple
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +30,10 @@ MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goa
 class ObservationSpec:
     """One key of the observation dictionary.
 
-    name: short name, as in ``observations=("state", ...)``.  key: key in the dictionary.
-    shape: without the environment axis.  dtype: "float32" or "uint8".
+    name: short name, as in ``observations=("state", ...)``.
+    key: key in the dictionary.
+    shape: without the environment axis.
+    dtype: "float32" or "uint8".
     components: names of the entries along the last axis (float keys only).
     scale: natural size of each component, in its own unit; the network never divides by less than a tenth of it.
     low, high: bounds for Gymnasium's Box.
@@ -75,12 +79,14 @@ _DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y",
 _HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
 
 
-def _vector(name, key, components, shape=None):
+def _vector(
+    name: str, key: str, components: Sequence[tuple[str, float]], shape: tuple[int, ...] | None = None
+) -> ObservationSpec:
     names, scale = zip(*components, strict=True)
     return ObservationSpec(name, key, shape or (len(names),), "float32", names, scale)
 
 
-def _image(name, key, shape):
+def _image(name: str, key: str, shape: tuple[int, ...]) -> ObservationSpec:
     return ObservationSpec(name, key, shape, "uint8", low=0, high=255)
 
 
@@ -100,6 +106,15 @@ SPECS: dict[str, ObservationSpec] = {
 VISION_FREE = ("game_state", "reachability_features", "entity_positions", "switch_states", "hazards", "surroundings")
 IMAGES = ("player_frame", "global_view")
 ALL = tuple(SPECS)
+
+
+def slots(names: Sequence[str]) -> Any:
+    """The place of each name among ``names`` as a named tuple: ``slots(SPECS["game_state"].components).vx`` is 2.
+
+    As globals of a module they are constants in kernels, which so write components by name.
+    """
+    places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy wants the names written out
+    return places(*range(len(names)))
 
 
 def observation_keys(observations: Iterable[str]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class ObservationStatistics:
         self.require(other.fingerprint, "the statistics to merge")
         self._merge(other.count, {key: (other._mean[key], other._squares[key]) for key in self.float_keys})
 
-    def _merge(self, size, moments):
+    def _merge(self, size: int, moments: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
         total = self.count + size
         if total == 0:
@@ -174,14 +174,14 @@ class ObservationStatistics:
             result._squares[key] = np.square(np.asarray(data["std"][key], dtype=np.float64)) * result.count
         return result
 
-    def _require_samples(self):
+    def _require_samples(self) -> None:
         if self.count < 2:
             raise StatisticsError(
                 f"observation statistics need at least 2 samples, these have {self.count}: update() them with "
                 f"observations of demonstrations, or of random play where there are none"
             )
 
-    def _checked(self, key, observations):
+    def _checked(self, key: str, observations: Mapping[str, np.ndarray]) -> np.ndarray:
         if key not in observations:
             raise StatisticsError(f"batch lacks {key}; it has {', '.join(observations) or 'nothing'}")
         values = np.asarray(observations[key], dtype=np.float64)
@@ -198,7 +198,7 @@ class ObservationStatistics:
         return values
 
 
-def _name(key, place):
-    """ "game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
+def _name(key: str, place: tuple[int, ...]) -> str:
+    """For messages: "game_state.vx", or "hazards[3].dx" for keys with more axes than one."""
     rows = "".join(f"[{index}]" for index in place[:-1])
     return f"{key}{rows}.{layout.SPECS[key].components[place[-1]]}"

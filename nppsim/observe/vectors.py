@@ -1,16 +1,18 @@
 """Vector observations: state, path, entities, doors, hazards and the local surroundings.
 
 Every kernel writes one environment's row of a caller-owned array; components and units: ``layout`` and
-``docs/observations.md``.
+``docs/observations.md``.  Kernels name the components as ``layout`` does: STATE.vx is the place of "vx" in ``game_state``.
 """
 
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import kernel
+from nppsim._kernel import inlined, kernel
+from nppsim.actions import ACTION_INPUT, JUMP, LEFT, NUM_ACTIONS, RIGHT
 from nppsim.levels import kinds
-from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELLS_X, HALF_CELLS_Y
+from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, HALF_CELLS_X, HALF_CELLS_Y
 from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
+from nppsim.observe import layout
 from nppsim.observe.blend import LANES, blend
 from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
@@ -26,14 +28,35 @@ from nppsim.physics.entities import (
 from nppsim.physics.groups import is_mine
 from nppsim.physics.movers import BALL_RADIUS, GUARD_RADIUS, MINI_RADIUS, SHOVE_CORE, THWUMP_REACH, ZAP_RADIUS
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import ITEM_ENTITY, RADIUS, TRIGGERED
+from nppsim.physics.state import (
+    BRAKING,
+    FALLING,
+    ITEM_ENTITY,
+    JUMPING,
+    RADIUS,
+    RUNNING,
+    STANDING,
+    TRIGGERED,
+    WALL_SLIDING,
+)
 
-HALF_CELL = 12.0
+# Places of components along the last axis, by name.
+STATE = layout.slots(layout.SPECS["game_state"].components)
+WAY = layout.slots(layout.SPECS["reachability_features"].components)
+PLACE = layout.slots(layout.SPECS["entity_positions"].components)
+DOOR = layout.slots(layout.SPECS["switch_states"].components)
+HAZARD = layout.slots(layout.SPECS["hazards"].components)
+PLANE = layout.slots(layout.SURROUNDINGS_PLANES)
+DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components of one door; those of door n come after the ones of door n - 1
+
 PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
 BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
-NEAR_STEPS, FAR_STEPS = 3, 10  # hops to the two way-points: about 36 and 120 px
+NEAR_STEPS = 3  # hops to the first way-point: about 36 px
+FAR_STEPS = 10  # hops to the second one: about 120 px
+BLEND_STEPS = 16  # shares in which half-cells are blended, per axis
+DOOR_POINTS = 5  # along a closed door, whose squares are drawn solid
 
 _COVERAGE = np.stack(
     [solid_mask(t, 16).reshape(2, 8, 2, 8).mean(axis=(1, 3)) * 255 for t in range(NUM_TILE_SHAPES)]
@@ -57,21 +80,29 @@ def solid_map(stage, out):
 @kernel
 def game_state(ninja, out):
     """float32[26]."""
-    out[0], out[1] = ninja["x"], ninja["y"]
-    out[2], out[3] = ninja["vx"], ninja["vy"]
-    for k in range(6):
-        out[4 + k] = 1.0 if ninja["state"] == k else 0.0
-    out[10] = ninja["airborne"]
-    out[11] = ninja["walled"]
-    out[12] = 1.0 if ninja["ceiling_count"] > 0 else 0.0
-    out[13] = ninja["wall_normal"]
-    out[14], out[15] = ninja["floor_x"], ninja["floor_y"]
-    out[16], out[17] = ninja["gravity"], ninja["drag"]
-    out[18] = ninja["hold"]
-    out[19], out[20] = ninja["jump_buffer"], ninja["floor_buffer"]
-    out[21], out[22] = ninja["wall_buffer"], ninja["pad_buffer"]
-    out[23] = ninja["jump_held"]
-    out[24], out[25] = ninja["pad_x"], ninja["pad_y"]
+    state = ninja["state"]
+    out[STATE.x], out[STATE.y] = ninja["x"], ninja["y"]
+    out[STATE.vx], out[STATE.vy] = ninja["vx"], ninja["vy"]
+    out[STATE.state_standing] = state == STANDING
+    out[STATE.state_running] = state == RUNNING
+    out[STATE.state_braking] = state == BRAKING
+    out[STATE.state_jumping] = state == JUMPING
+    out[STATE.state_falling] = state == FALLING
+    out[STATE.state_wall_sliding] = state == WALL_SLIDING
+    out[STATE.airborne] = ninja["airborne"]
+    out[STATE.walled] = ninja["walled"]
+    out[STATE.ceiling_contact] = ninja["ceiling_count"] > 0
+    out[STATE.wall_normal] = ninja["wall_normal"]
+    out[STATE.floor_normal_x], out[STATE.floor_normal_y] = ninja["floor_x"], ninja["floor_y"]
+    out[STATE.gravity] = ninja["gravity"]
+    out[STATE.drag] = ninja["drag"]
+    out[STATE.jump_hold] = ninja["hold"]
+    out[STATE.jump_buffer] = ninja["jump_buffer"]
+    out[STATE.floor_buffer] = ninja["floor_buffer"]
+    out[STATE.wall_buffer] = ninja["wall_buffer"]
+    out[STATE.pad_buffer] = ninja["pad_buffer"]
+    out[STATE.jump_held] = ninja["jump_held"]
+    out[STATE.pad_direction_x], out[STATE.pad_direction_y] = ninja["pad_x"], ninja["pad_y"]
 
 
 @kernel
@@ -79,28 +110,27 @@ def reachability_features(ninja, distance, hop, switch_to_exit, out):
     """float32[8].  distance, hop: the two fields of the level as its doors are now; switch_to_exit: units."""
     phase = 1 if ninja["switch_taken"] else 0
     length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
-    out[6] = phase
+    out[:] = 0.0
+    out[WAY.path_to_objective] = out[WAY.path_to_exit] = MAX_PATH
+    out[WAY.switch_collected] = phase
     if node < 0:
-        out[0], out[1] = MAX_PATH, MAX_PATH
-        out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
-        out[7] = 0.0
         return
-    out[0] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
-    out[1] = length
+    out[WAY.reachable] = 1.0
+    out[WAY.path_to_objective] = max(length - (0.0 if phase else switch_to_exit * paths.UNIT), 0.0)
+    out[WAY.path_to_exit] = length
     near = paths.waypoint(hop[phase], node, NEAR_STEPS)
     far = paths.waypoint(hop[phase], near, FAR_STEPS - NEAR_STEPS)
-    out[2] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
-    out[3] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
-    out[4] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]
-    out[5] = paths.SPACING * (far % paths.NODES_Y) - ninja["y"]
-    out[7] = 1.0
+    out[WAY.waypoint1_dx] = paths.SPACING * (near // paths.NODES_Y) - ninja["x"]
+    out[WAY.waypoint1_dy] = paths.SPACING * (near % paths.NODES_Y) - ninja["y"]
+    out[WAY.waypoint2_dx] = paths.SPACING * (far // paths.NODES_Y) - ninja["x"]
+    out[WAY.waypoint2_dy] = paths.SPACING * (far % paths.NODES_Y) - ninja["y"]
 
 
 @kernel
 def entity_positions(ninja, entities, world, level, out):
     """float32[6]: ninja, switch and exit of the exit that counts (an open one, else the first with its switch left)."""
-    out[0], out[1] = ninja["x"], ninja["y"]
-    out[2], out[3], out[4], out[5] = 0.0, 0.0, 0.0, 0.0
+    out[:] = 0.0
+    out[PLACE.ninja_x], out[PLACE.ninja_y] = ninja["x"], ninja["y"]
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
         if world.entity[k]["type"] != kinds.EXIT:
@@ -108,8 +138,8 @@ def entity_positions(ninja, entities, world, level, out):
         switch = base + world.entity[k]["partner"]
         is_open = entities[k - base]["clock"] > 0
         if is_open or (ninja["switch_taken"] == 0 and entities[switch - base]["active"]):
-            out[2], out[3] = world.entity[switch]["x"], world.entity[switch]["y"]
-            out[4], out[5] = world.entity[k]["x"], world.entity[k]["y"]
+            out[PLACE.switch_x], out[PLACE.switch_y] = world.entity[switch]["x"], world.entity[switch]["y"]
+            out[PLACE.exit_x], out[PLACE.exit_y] = world.entity[k]["x"], world.entity[k]["y"]
             return
 
 
@@ -117,15 +147,16 @@ def entity_positions(ninja, entities, world, level, out):
 def switch_states(entities, world, level, out):
     """float32[25]: the first five locked doors: switch x, y, door x, y (px), open."""
     out[:] = 0.0
-    n = 0
+    first = 0  # component of the next door
     base = world.level[level]["entity_first"]
     for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
-        if world.entity[k]["type"] == kinds.LOCKED_DOOR and n < NUM_DOORS:
-            door = world.entity[k]
-            out[5 * n], out[5 * n + 1] = world.entity[k]["x"], world.entity[k]["y"]
-            out[5 * n + 2], out[5 * n + 3] = (door["x1"] + door["x2"]) / 2.0, (door["y1"] + door["y2"]) / 2.0
-            out[5 * n + 4] = 1.0 - entities[k - base]["closed"]
-            n += 1
+        door = world.entity[k]
+        if door["type"] == kinds.LOCKED_DOOR and first < len(out):
+            out[first + DOOR.door0_switch_x], out[first + DOOR.door0_switch_y] = door["x"], door["y"]
+            out[first + DOOR.door0_door_x] = (door["x1"] + door["x2"]) / 2.0
+            out[first + DOOR.door0_door_y] = (door["y1"] + door["y2"]) / 2.0
+            out[first + DOOR.door0_open] = 1.0 - entities[k - base]["closed"]
+            first += DOOR_SLOTS
 
 
 @kernel
@@ -135,58 +166,70 @@ def _mine_radius(state):
 
 @kernel
 def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings):
-    """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (planes solid, deadly, one-way; y, x).
+    """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (PLANE, y, x).
 
     A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
-    solid (blended from half-cells, so that it moves smoothly).  solid: uint8[90, 128], see ``solid_map``.  gaps: float64[8],
-    to work with.
+    solid (blended from half-cells, so that it moves smoothly).
+    solid: uint8[90, 128], see ``solid_map``.
+    gaps: float64[8], room to work in: squared distances of ``hazards``.
     """
-    x, y = ninja["x"], ninja["y"]
-    left, top = x - WINDOW_REACH, y - WINDOW_REACH
-    ix, iy = int(np.floor(left / HALF_CELL)), int(np.floor(top / HALF_CELL))
-    wx, wy = int((left / HALF_CELL - ix) * 16), int((top / HALF_CELL - iy) * 16)
-    row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
-    col0 = min(max(ix + PAD, 0), SOLID_SHAPE[1] - SURROUNDINGS_SIZE - 1)
-    w00, w01, w10, w11 = (16 - wy) * (16 - wx), (16 - wy) * wx, wy * (16 - wx), wy * wx
-    for r in range(SURROUNDINGS_SIZE):
-        above, below, target = solid[row0 + r, col0:], solid[row0 + r + 1, col0:], surroundings[0, r]
-        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two overlap
-            blend(above[c:], below[c:], target[c:], w00, w01, w10, w11)
-    deadly = surroundings[1]
-    surroundings[1:] = 0
-    base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
-    for k in range(world.level[level]["doors_first"], world.level[level]["doors_end"]):
-        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
-    for k in range(world.level[level]["switches_first"], world.level[level]["switches_end"]):
-        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[0])
-
-    found = 0
-    cell_start = world.entity_cell_start[level]
-    cy1, cy2 = clamped_cell(top, CELLS_Y), clamped_cell(y + WINDOW_REACH, CELLS_Y)
-    for cx in range(clamped_cell(left, CELLS_X), clamped_cell(x + WINDOW_REACH, CELLS_X) + 1):
-        for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-            k = world.entity_items[i, ITEM_ENTITY]
-            kind = world.entity[base + k]["type"]
-            if not is_mine(kind) and kind != kinds.ONE_WAY:
-                continue
-            dx, dy = world.entity[base + k]["x"] - x, world.entity[base + k]["y"] - y
-            if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
-                continue
-            if kind == kinds.ONE_WAY:
-                tx, ty = (
-                    -ONE_WAY_HALF_LENGTH * world.entity[base + k]["y1"],
-                    ONE_WAY_HALF_LENGTH * world.entity[base + k]["x1"],
-                )
-                _draw_line(surroundings[2], dx - tx, dy - ty, dx + tx, dy + ty)
-                continue
-            state = entities[k]["state"]
-            if state != DORMANT:
-                _splat(deadly, dx, dy)
-            found = _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, _mine_radius(state))
+    left, top = ninja["x"] - WINDOW_REACH, ninja["y"] - WINDOW_REACH
+    _blend_tiles(left, top, solid, surroundings[PLANE.solid])
+    surroundings[PLANE.deadly :] = 0
     record = world.level[level]
+    base = record["entity_first"]
+    for k in range(record["doors_first"], record["doors_end"]):
+        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[PLANE.solid])
+    for k in range(record["switches_first"], record["switches_end"]):
+        _draw_door(entities[k - base], world.entity[k], left, top, surroundings[PLANE.solid])
+    found = _registered(ninja, entities, world, level, surroundings, hazards, gaps)
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         found = _mover(ninja, movers[m], surroundings, hazards, gaps, found)
     hazards[found:] = 0.0
+
+
+@inlined
+def _blend_tiles(left, top, solid, plane):
+    """Share of each square of the window at (left, top), px, that is solid."""
+    ix, iy = int(np.floor(left / HALF_CELL)), int(np.floor(top / HALF_CELL))
+    wx, wy = int((left / HALF_CELL - ix) * BLEND_STEPS), int((top / HALF_CELL - iy) * BLEND_STEPS)
+    row0 = min(max(iy + PAD, 0), SOLID_SHAPE[0] - SURROUNDINGS_SIZE - 1)
+    col0 = min(max(ix + PAD, 0), SOLID_SHAPE[1] - SURROUNDINGS_SIZE - 1)
+    w00, w01 = (BLEND_STEPS - wy) * (BLEND_STEPS - wx), (BLEND_STEPS - wy) * wx
+    w10, w11 = wy * (BLEND_STEPS - wx), wy * wx
+    for r in range(SURROUNDINGS_SIZE):
+        above, below, target = solid[row0 + r, col0:], solid[row0 + r + 1, col0:], plane[r]
+        for c in (0, SURROUNDINGS_SIZE - LANES):  # the two overlap
+            blend(above[c:], below[c:], target[c:], w00, w01, w10, w11)
+
+
+@inlined
+def _registered(ninja, entities, world, level, surroundings, hazards, gaps):
+    """Draw one-ways and mines in the window, and list the mines; returns the length of the list."""
+    x, y = ninja["x"], ninja["y"]
+    base, items = world.level[level]["entity_first"], world.level[level]["items_first"]
+    cell_start = world.entity_cell_start[level]
+    cy1, cy2 = clamped_cell(y - WINDOW_REACH, CELLS_Y), clamped_cell(y + WINDOW_REACH, CELLS_Y)
+    found = 0
+    for cx in range(clamped_cell(x - WINDOW_REACH, CELLS_X), clamped_cell(x + WINDOW_REACH, CELLS_X) + 1):
+        for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
+            k = world.entity_items[i, ITEM_ENTITY]
+            placed = world.entity[base + k]
+            kind = placed["type"]
+            if not is_mine(kind) and kind != kinds.ONE_WAY:
+                continue
+            dx, dy = placed["x"] - x, placed["y"] - y
+            if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
+                continue
+            if kind == kinds.ONE_WAY:
+                tx, ty = -ONE_WAY_HALF_LENGTH * placed["y1"], ONE_WAY_HALF_LENGTH * placed["x1"]
+                _draw_line(surroundings[PLANE.one_way], dx - tx, dy - ty, dx + tx, dy + ty)
+                continue
+            state = entities[k]["state"]
+            if state != DORMANT:
+                _splat(surroundings[PLANE.deadly], dx, dy)
+            found = _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, _mine_radius(state))
+    return found
 
 
 @kernel
@@ -198,59 +241,66 @@ def _insert(hazards, gaps, found, dx, dy, vx, vy, radius):
     place = found if found < NUM_HAZARDS else NUM_HAZARDS - 1
     while place > 0 and gaps[place - 1] > gap:
         gaps[place] = gaps[place - 1]
-        for component in range(5):
+        for component in range(hazards.shape[1]):
             hazards[place, component] = hazards[place - 1, component]
         place -= 1
     gaps[place] = gap
-    hazards[place, 0], hazards[place, 1] = dx, dy
-    hazards[place, 2], hazards[place, 3] = vx, vy
-    hazards[place, 4] = radius
+    hazards[place, HAZARD.dx], hazards[place, HAZARD.dy] = dx, dy
+    hazards[place, HAZARD.vx], hazards[place, HAZARD.vy] = vx, vy
+    hazards[place, HAZARD.radius] = radius
     return min(found + 1, NUM_HAZARDS)
 
 
 @kernel
 def _mover(ninja, mover, surroundings, hazards, gaps, found):
     """Draw one mover, and list its deadly part; returns the length of the list."""
+    solid, deadly = surroundings[PLANE.solid], surroundings[PLANE.deadly]
     kind = mover["type"]
     dx, dy = mover["x"] - ninja["x"], mover["y"] - ninja["y"]
     if kind == kinds.LASER:
-        end_x, end_y = mover["target_x"] - ninja["x"], mover["target_y"] - ninja["y"]
-        _draw_line(surroundings[1], dx, dy, end_x, end_y)
-        wx, wy = end_x - dx, end_y - dy
-        length = wx * wx + wy * wy
-        t = min(max(-(dx * wx + dy * wy) / length, 0.0), 1.0) if length > 0.0 else 0.0
-        dx, dy, radius = dx + t * wx, dy + t * wy, BEAM_RADIUS
-        if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
-            return found
-        return _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, radius)
+        return _beam(ninja, mover, deadly, hazards, gaps, found)
     if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
         return found
     if kind == kinds.BOUNCE_BLOCK:
-        _draw_square(surroundings[0], dx, dy, BLOCK_HALF)
+        _draw_square(solid, dx, dy, BLOCK_HALF)
         return found
     if kind == kinds.THWUMP:
-        _draw_square(surroundings[0], dx, dy, THWUMP_HALF)
+        _draw_square(solid, dx, dy, THWUMP_HALF)
         ahead = THWUMP_REACH * mover["direction"]
-        if mover["mode"] == 1:
+        if mover["mode"] == 1:  # horizontal
             dx += ahead
-            _draw_line(surroundings[1], dx, dy - LETHAL_HALF_WIDTH, dx, dy + LETHAL_HALF_WIDTH)
+            _draw_line(deadly, dx, dy - LETHAL_HALF_WIDTH, dx, dy + LETHAL_HALF_WIDTH)
         else:
             dy += ahead
-            _draw_line(surroundings[1], dx - LETHAL_HALF_WIDTH, dy, dx + LETHAL_HALF_WIDTH, dy)
-        radius = LETHAL_REACH - RADIUS
+            _draw_line(deadly, dx - LETHAL_HALF_WIDTH, dy, dx + LETHAL_HALF_WIDTH, dy)
+        return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], LETHAL_REACH - RADIUS)
+    _splat(deadly, dx, dy)
+    if kind == kinds.SHOVE_THWUMP:
+        if mover["state"] <= TRIGGERED:  # its body is solid until it flies
+            _draw_square(solid, dx, dy, SHOVE_HALF)
+        radius = SHOVE_CORE
+    elif kind == kinds.DEATH_BALL:
+        radius = BALL_RADIUS
+    elif kind == kinds.FLOOR_GUARD:
+        radius = GUARD_RADIUS
     else:
-        _splat(surroundings[1], dx, dy)
-        if kind == kinds.SHOVE_THWUMP:
-            if mover["state"] <= TRIGGERED:
-                _draw_square(surroundings[0], dx, dy, SHOVE_HALF)
-            radius = SHOVE_CORE
-        elif kind == kinds.DEATH_BALL:
-            radius = BALL_RADIUS
-        elif kind == kinds.FLOOR_GUARD:
-            radius = GUARD_RADIUS
-        else:
-            radius = MINI_RADIUS if kind == kinds.MINI_DRONE else ZAP_RADIUS
+        radius = MINI_RADIUS if kind == kinds.MINI_DRONE else ZAP_RADIUS
     return _insert(hazards, gaps, found, dx, dy, mover["vx"], mover["vy"], radius)
+
+
+@kernel
+def _beam(ninja, laser, deadly, hazards, gaps, found):
+    """Draw a laser's beam, and list the point of it that is nearest to the ninja; returns the length of the list."""
+    dx, dy = laser["x"] - ninja["x"], laser["y"] - ninja["y"]
+    end_x, end_y = laser["target_x"] - ninja["x"], laser["target_y"] - ninja["y"]
+    _draw_line(deadly, dx, dy, end_x, end_y)
+    wx, wy = end_x - dx, end_y - dy
+    length_squared = wx * wx + wy * wy
+    t = min(max(-(dx * wx + dy * wy) / length_squared, 0.0), 1.0) if length_squared > 0.0 else 0.0
+    dx, dy = dx + t * wx, dy + t * wy
+    if abs(dx) > WINDOW_REACH or abs(dy) > WINDOW_REACH:
+        return found
+    return _insert(hazards, gaps, found, dx, dy, 0.0, 0.0, BEAM_RADIUS)
 
 
 @kernel
@@ -294,9 +344,9 @@ def _splat(plane, dx, dy):
 def _draw_door(state, door, left, top, plane):
     if state["closed"] == 0:
         return
-    for step in range(5):
-        px = door["x1"] + (door["x2"] - door["x1"]) * step / 4.0
-        py = door["y1"] + (door["y2"] - door["y1"]) * step / 4.0
+    for step in range(DOOR_POINTS):
+        px = door["x1"] + (door["x2"] - door["x1"]) * step / (DOOR_POINTS - 1.0)
+        py = door["y1"] + (door["y2"] - door["y1"]) * step / (DOOR_POINTS - 1.0)
         column, row = int(np.floor((px - left) / HALF_CELL)), int(np.floor((py - top) / HALF_CELL))
         if 0 <= row < SURROUNDINGS_SIZE and 0 <= column < SURROUNDINGS_SIZE:
             plane[row, column] = 255
@@ -311,10 +361,10 @@ def action_mask(ninja, out):
     """
     out[:] = True
     waiting = ninja["jump_buffer"] >= 0
-    if ninja["airborne"] and ninja["jump_held"] and ninja["state"] != 3 and not waiting:
-        out[3] = out[4] = out[5] = False
-    if ninja["walled"] and not ninja["airborne"]:
-        if ninja["wall_normal"] > 0:
-            out[1] = False
-        else:
-            out[2] = False
+    no_jump = ninja["airborne"] and ninja["jump_held"] and ninja["state"] != JUMPING and not waiting
+    against_wall = ninja["walled"] and not ninja["airborne"]
+    towards_wall = LEFT if ninja["wall_normal"] > 0 else RIGHT
+    for action in range(NUM_ACTIONS):
+        held = ACTION_INPUT[action]
+        if (no_jump and held & JUMP) or (against_wall and held == towards_wall):
+            out[action] = False

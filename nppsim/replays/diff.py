@@ -124,12 +124,12 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
         opened[:, bank.world.entity[record["exits_first"] + row]["partner"] - exits.start] = 1 - active[:, row]
     taken = opened[:, kinds == EXIT].max(axis=1, initial=0)
     state = np.concatenate([doors, opened], axis=1)
-    distance, hop = np.empty_like(bank.distance[0]), np.empty_like(bank.hop[0])
+    distance, hop = np.empty_like(bank.paths.distance[0]), np.empty_like(bank.paths.hop[0])
     left = np.empty(run.frames)
     for frame in range(run.frames):
         if frame == 0 or not np.array_equal(state[frame], state[frame - 1]):
             paths.compute_fields(
-                bank.world, bank.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
+                bank.world, bank.paths.nodes[0], 0, doors[frame].astype(np.uint8), opened[frame].copy(), distance, hop
             )
         left[frame] = paths.nearest_node(distance[int(taken[frame])], *run.position[frame])[0]
     return left

@@ -15,10 +15,12 @@ import weakref
 from collections import Counter, OrderedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nppsim.actions import ACTION_INPUT
-from nppsim.decision import DIED, TIMEOUT, WON, State
+from nppsim.decision import State
 from nppsim.observe import layout
+from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.physics.tick import start, tick
 from nppsim.reward import PATH_SHAPING, TERMS
@@ -30,7 +32,9 @@ from nppsim.shadow.rewards import Ledger, sum_in_order
 from nppsim.shadow.views import VIEWS
 
 KEPT_LEVELS = 2048  # level twins in memory
-_FIRST_REPORTS, _REPORT_EVERY = (1_000, 10_000), 100_000  # comparisons
+_FIRST_REPORTS = (1_000, 10_000)  # comparisons after which a line is printed,
+_REPORT_EVERY = 100_000  # and then again after so many more
+_NO_HOPS = np.empty(0, np.uint8)
 
 
 class Shadow:
@@ -131,7 +135,7 @@ class Shadow:
         count = len(twin.listed)
         began = twin.moment(before.ninja, before.entities, before.movers)
         ledger = Ledger(simulator.reward_config, simulator.gamma, twin, began)
-        ledger.resume(before.running, before.terms, before.visited)
+        ledger.resume(before.progress, before.terms, before.visited)
 
         ninja, entities, movers, frames = before.ninja, before.entities, before.movers, []
         for _ in range(simulator.frame_skip):
@@ -150,15 +154,9 @@ class Shadow:
         ended = bool(simulator.terminated[i] or simulator.truncated[i])  # one wrong flag is reported once
         if ended:
             outcome = WON if won else (DIED if died else TIMEOUT)
-            values = (
-                level,
-                outcome,
-                now.ninja["frame"],
-                ledger.decisions,
-                now.ninja["gold"],
-                sum_in_order(ledger.terms),
-            )
-            self._check("episode", simulator.episode[i], np.array((*values, ledger.terms), simulator.episode.dtype))
+            length = (now.ninja["frame"], ledger.decisions, now.ninja["gold"])
+            record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
+            self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
             self._check_views("final ", i, simulator.final_obs, twin, now)
         restarted_on = int(simulator.next_level[i]) if ended else -1
@@ -193,27 +191,27 @@ class Shadow:
 
     def _check_ledger(self, i: int, ledger: Ledger) -> None:
         state = self._simulator.state
-        for name, value in ledger.running().items():
-            self._check(f"ledger {name}", state.running[name][i], value)
+        for name, value in ledger.progress().items():
+            self._check(f"ledger {name}", state.progress[name][i], value)
         self._check("ledger terms", state.terms[i], ledger.terms, TERMS)
         self._check("ledger visited", state.visited[i], ledger.visited_flags(state.visited.shape[1]))
 
     def _check_views(self, prefix: str, i: int, obs: dict[str, np.ndarray], twin: LevelTwin, now: StateTwin) -> None:
         hop = self._check_ways(i, twin, now)
         for key, values in obs.items():
-            if key != "reachability_features" or hop is not None:  # wrong hops lead nowhere; they are reported already
+            if key != "reachability_features" or len(hop):  # wrong hops lead nowhere; they are reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
 
-    def _check_ways(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray | None:
-        """The path fields of environment i; returns the simulator's hops, None if it needed none or they are wrong."""
+    def _check_ways(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
+        """The path fields of environment i; returns the simulator's hops, empty if it needed none or they are wrong."""
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
         shaped = config.shaping and config.potential == PATH_SHAPING and not ended
         if not shaped and "reachability_features" not in simulator.keys:
-            return None
+            return _NO_HOPS
         if twin.touched(now) == twin.at_start:
-            distance, hop = simulator.bank.distance[level], simulator.bank.hop[level]
-            onward = simulator.bank.world.level["switch_to_exit"][level]
+            distance, hop = simulator.bank.paths.distance[level], simulator.bank.paths.hop[level]
+            onward = simulator.bank.paths.switch_to_exit[level]
         else:
             fields = simulator._fields
             distance, hop, onward = fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i]
@@ -225,7 +223,7 @@ class Shadow:
             index = tuple(wrong[0].tolist())
             got = hop.reshape(2, COLUMNS, ROWS)[index]
             self._mismatch("path hop", index, "", got, "the direction of a shortest way")
-            return None
+            return _NO_HOPS
         return hop
 
     # ------------------------------------------------------------------------------------------------------- bookkeeping
@@ -241,7 +239,7 @@ class Shadow:
     def _described(self, i: int, level: int, now: StateTwin) -> str:
         return f"environment {i}, level {self._simulator.bank.levels[level].name!r}, frame {now.ninja['frame']}"
 
-    def _check(self, kind: str, got, wanted, names: tuple[str, ...] = ()) -> None:
+    def _check(self, kind: str, got: ArrayLike, wanted: ArrayLike, names: tuple[str, ...] = ()) -> None:
         """got: an array, a record or a number of the simulator's; wanted: the same, or what becomes it by rounding.
 
         names: of the components along the last axis.
@@ -258,7 +256,9 @@ class Shadow:
         else:
             self._check_field(kind, "", got, wanted, names)
 
-    def _check_field(self, kind, field, got, wanted, names=()):
+    def _check_field(
+        self, kind: str, field: str, got: np.ndarray, wanted: np.ndarray, names: tuple[str, ...] = ()
+    ) -> None:
         size = got.dtype.itemsize
         got_bytes, wanted_bytes = (np.frombuffer(a.tobytes(), np.uint8).reshape(-1, size) for a in (got, wanted))
         different = np.flatnonzero((got_bytes != wanted_bytes).any(axis=1))
@@ -267,7 +267,7 @@ class Shadow:
             name = names[index[-1]] if names else field
             self._mismatch(kind, index, name, got[index], wanted[index])
 
-    def _mismatch(self, kind: str, index: tuple[int, ...], name: str, got, wanted) -> None:
+    def _mismatch(self, kind: str, index: tuple[int, ...], name: str, got: object, wanted: object) -> None:
         if kind not in self.kinds and kind not in self._found:
             where = f"index {index}" + (f" ({name})" if name else "")
             print(

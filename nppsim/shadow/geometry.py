@@ -1,10 +1,9 @@
-"""Tiles as outlines, entities in type order, and a moment of an environment, as plain Python values.
+"""Tiles as outlines, entities in type order, and the state of an environment, as plain Python values.
 
 Source: docs/physics.md, sections 2.2, 2.3, 3.3, 7.4 and 7.10.
 """
 
 import math
-from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +14,8 @@ from nppsim.levels.level import Level
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE
 
 WIDTH, HEIGHT = 44, 25  # cells
+TILE = 24  # px, side of a cell
+UNIT = 6.0  # px, of coordinates in level files
 
 # ---------------------------------------------------------------------------------------------------------------- tiles
 CORNERS = {(1, 1): (0, 0), (-1, 1): (24, 0), (-1, -1): (24, 24), (1, -1): (0, 24)}  # direction inwards -> corner
@@ -104,9 +105,13 @@ ORIENTATIONS = ((1, 0), (_Q, _Q), (0, 1), (-_Q, _Q), (-1, 0), (-_Q, -_Q), (0, -1
 class EntityTwin:
     """One entity of a level, as it is at the start.
 
-    index: place in type order.  place: place in file order.  x, y: px; of doors with a switch, of the switch.
-    door: (x1, y1, x2, y2) of its segment, px; door_cell: where it is registered.  partner: index of an exit's switch,
-    and of a switch's exit.  facing: unit vector (x, y) of one-ways and thwumps.
+    number: among those of its kind, in file order.
+    x, y: px; of doors with a switch, of the switch.
+    place: place in file order.
+    index: place in type order.
+    door: (x1, y1, x2, y2) of its segment, px, of doors only.
+    partner: index of an exit's switch, and of a switch's exit.
+    facing: unit vector (x, y), of one-ways and thwumps only.
     """
 
     kind: int
@@ -117,15 +122,14 @@ class EntityTwin:
     index: int = -1
     active: int = 1
     closed: int = 0
-    door: tuple | None = None
-    door_cell: tuple | None = None
-    partner: int | None = None
-    facing: tuple | None = None
+    door: tuple[float, ...] = ()
+    partner: int = -1
+    facing: tuple[float, ...] = ()
 
 
 def clamped_cell(x: float, y: float) -> tuple[int, int]:
     """Cell of a point in px, inside the stage."""
-    return min(max(math.floor(x / 24), 0), WIDTH - 1), min(max(math.floor(y / 24), 0), HEIGHT - 1)
+    return min(max(math.floor(x / TILE), 0), WIDTH - 1), min(max(math.floor(y / TILE), 0), HEIGHT - 1)
 
 
 def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
@@ -134,13 +138,14 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
     A switch that the file lacks is at (0, 0) and never active.  completions: with chaser drones and lasers.
     """
     records = [tuple(int(v) for v in r) for r in level.records]
-    found, counts = [], {}
+    found: list[EntityTwin] = []
+    counts: dict[int, int] = {}
 
-    def add(kind, x, y, **more):
-        found.append(EntityTwin(kind, counts.get(kind, 0), 6.0 * x, 6.0 * y, len(found), **more))
+    def add(kind: int, x: int, y: int, **more: Any) -> None:
+        found.append(EntityTwin(kind, counts.get(kind, 0), UNIT * x, UNIT * y, len(found), **more))
         counts[kind] = counts.get(kind, 0) + 1
 
-    def add_switched(kind, switch, **more):
+    def add_switched(kind: int, switch: int, **more: Any) -> None:
         x, y = records[switch][1:3] if switch < len(records) else (0, 0)
         add(kind, x, y, active=int(switch < len(records)), **more)
 
@@ -150,16 +155,14 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
         if kind in _PLAIN:
             # An oblique thwump faces up.
             turn = 6 if kind == kinds.THWUMP and orientation % 2 else orientation
-            add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (kinds.ONE_WAY, kinds.THWUMP) else None)
+            add(kind, x, y, facing=ORIENTATIONS[turn] if kind in (kinds.ONE_WAY, kinds.THWUMP) else ())
         elif kind == kinds.EXIT:
             add(kinds.EXIT, x, y)
-            add_switched(kinds.EXIT_SWITCH, i + level.exit_count)
+            add_switched(kinds.EXIT_SWITCH, i + (level.exit_count or 0))
         elif kind in kinds.DOORS:
-            px, py, turn = 6.0 * x, 6.0 * y, orientation * math.pi / 4
-            ux, uy = round(math.cos(turn), 12), round(math.sin(turn), 12)
-            door = (px, py - 12, px, py + 12) if orientation in (0, 4) else (px - 12, py, px + 12, py)
-            cell = clamped_cell(px - 12 * ux, py - 12 * uy)
-            more = {"door": door, "door_cell": cell, "closed": int(kind != kinds.TRAP_DOOR)}
+            px, py, half = UNIT * x, UNIT * y, TILE / 2
+            door = (px, py - half, px, py + half) if orientation in (0, 4) else (px - half, py, px + half, py)
+            more = {"door": door, "closed": int(kind != kinds.TRAP_DOOR)}
             if kind == kinds.REGULAR_DOOR:
                 add(kind, x, y, **more)
             else:
@@ -172,31 +175,61 @@ def entities(level: Level, completions: bool = True) -> list[EntityTwin]:
     return ordered
 
 
-# --------------------------------------------------------------------------------------------------------------- moment
-EntityState = namedtuple("EntityState", ENTITY_DTYPE.names)
-MoverState = namedtuple("MoverState", MOVER_DTYPE.names)
+# ---------------------------------------------------------------------------------------------------------------- state
+class EntityState(NamedTuple):
+    """What changes of an entity, as in ENTITY_DTYPE."""
+
+    active: int
+    state: int
+    closed: int
+    clock: int
+    blocking: int
+
+
+class MoverState(NamedTuple):
+    """An entity that moves, as in MOVER_DTYPE."""
+
+    x: float
+    y: float
+    vx: float
+    vy: float
+    target_x: float
+    target_y: float
+    angle: float
+    order: int
+    entity: int
+    type: int
+    cell_x: int
+    cell_y: int
+    mode: int
+    state: int
+    direction: int
+    wish: int
+    push_x: int
+    push_y: int
+    flag: int
+
+
+assert EntityState._fields == ENTITY_DTYPE.names
+assert MoverState._fields == MOVER_DTYPE.names
 
 
 class StateTwin(NamedTuple):
-    """One environment after a frame.
+    """One environment after a frame."""
 
-    ninja: name -> value of the fields of NINJA.  states: EntityState per entity.  movers: index of an entity -> MoverState,
-    of those that move (and of exits, which stay).
-    """
-
-    ninja: dict[str, Any]
-    states: list[EntityState]
-    movers: dict[int, MoverState]
+    ninja: dict[str, Any]  # name -> value of the fields of NINJA_DTYPE
+    states: list[EntityState]  # of each entity
+    movers: dict[int, MoverState]  # by index of the entity: those that move (and exits, which stay)
 
 
 def position(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """(x, y) of an entity at a moment, px; of doors with a switch, of the switch."""
-    place = now.movers.get(entity.index, entity)
-    return place.x, place.y
+    """(x, y) of an entity in a state, px; of doors with a switch, of the switch."""
+    at = now.movers.get(entity.index) or entity
+    return at.x, at.y
 
 
 def velocity(entity: EntityTwin, now: StateTwin) -> tuple[float, float]:
-    """Of an entity at a moment, px per frame; lasers' beams have none."""
+    """Of an entity in a state, px per frame; lasers' beams have none."""
     if entity.kind not in kinds.MOVING:
         return 0.0, 0.0
     return now.movers[entity.index].vx, now.movers[entity.index].vy

@@ -32,8 +32,8 @@ class LevelTwin:
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
 
     def moment(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
-        """The StateTwin of an environment on this level, from its records: one NINJA, its rows of ENTITY and of MOVER."""
-        values = dict(zip(NINJA_DTYPE.names, ninja.item(), strict=True))
+        """The StateTwin of an environment on this level: of its ninja, and of its rows of entities and movers."""
+        values = dict(zip(NINJA_DTYPE.fields or (), ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]
         moving = [MoverState(*state) for state in movers[: self._num_movers].tolist()]
         return StateTwin(values, states, {m.entity: m for m in moving})

@@ -16,13 +16,23 @@ from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.shadow.geometry import EntityTwin, solid, stage
 
-COLUMNS, ROWS = 89, 51  # lattice points, 12 px apart
-UNIT = 1.2  # px; a straight step is 10 units, a diagonal one 14
-BODY = 9.4
-LONGEST, BLOCKED, UNREACHED = 65533, 65534, 65535  # the simulator's units have 16 bits; the two above have a meaning
+COLUMNS, ROWS = 89, 51  # lattice points
+SPACING = 12  # px between them
+STRAIGHT, DIAGONAL = 10, 14  # units of a step
+UNIT = 1.2  # px
+BODY = 9.4  # px, radius of what must fit through
+MINE_REACH = 14.5  # px around a mine where entering a point costs more,
+MINE_PRICE = 6  # namely so many times as much
+EXIT_REACH = 22.0  # px, touching distances
+SWITCH_REACH = 16.0
+DOOR_SWITCH_REACH = 15.0
+LONGEST = 65533  # units; the simulator's have 16 bits, and the two numbers above this have a meaning:
+BLOCKED = 65534
+UNREACHED = 65535
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # numbers of a hop
 NO_HOP = 255
-Point = tuple[int, int]
+Point = tuple[int, int]  # column and row of the lattice
+Goal = tuple[float, float, float, int]  # x, y, touching distance (px), units of way from there
 
 
 # -------------------------------------------------------------------------------------------------------------- lattice
@@ -33,18 +43,22 @@ def _points_near(tile: int) -> list[Point]:
     x, y = (a.ravel() for a in np.meshgrid(centre, centre))
     inside = solid(tile, x, y)
     points = [(i, j) for i in range(-1, 4) for j in range(-1, 4)] if inside.any() else []
-    return [(i, j) for i, j in points if np.sqrt((x[inside] - 12 * i) ** 2 + (y[inside] - 12 * j) ** 2).min() < BODY]
+    return [
+        (i, j)
+        for i, j in points
+        if np.sqrt((x[inside] - SPACING * i) ** 2 + (y[inside] - SPACING * j) ** 2).min() < BODY
+    ]
 
 
 def _gap(point: Point, x: float, y: float) -> float:
     """px; not by math.hypot, which rounds otherwise than the root of the sum of squares."""
-    dx, dy = 12 * point[0] - x, 12 * point[1] - y
+    dx, dy = SPACING * point[0] - x, SPACING * point[1] - y
     return math.sqrt(dx * dx + dy * dy)
 
 
 def points_within(x: float, y: float, reach: float) -> dict[Point, float]:
     """{lattice point: distance} of those closer than ``reach`` px to a place."""
-    i, j, n = int(x // 12), int(y // 12), int(reach // 12) + 2
+    i, j, n = int(x // SPACING), int(y // SPACING), int(reach // SPACING) + 2
     around = [
         (a, b)
         for a in range(max(i - n, 0), min(i + n + 1, COLUMNS))
@@ -59,17 +73,13 @@ def lattice(level: Level, listed: list[EntityTwin]) -> np.ndarray:
     price = np.ones((COLUMNS, ROWS), np.int16)
     for e in listed:
         if e.kind in kinds.MINES:
-            for p in points_within(e.x, e.y, 14.5):
-                price[p] = 6
+            for p in points_within(e.x, e.y, MINE_REACH):
+                price[p] = MINE_PRICE
     for (cx, cy), tile in stage(level).items():
         for i, j in _points_near(tile) if tile else ():
             if 0 <= 2 * cx + i < COLUMNS and 0 <= 2 * cy + j < ROWS:
                 price[2 * cx + i, 2 * cy + j] = 0
     return price
-
-
-def _distance_to_box(x, y, box):
-    return math.hypot(x - min(max(x, box[0]), box[2]), y - min(max(y, box[1]), box[3]))
 
 
 def with_doors(price: np.ndarray, doors: Iterable[EntityTwin]) -> np.ndarray:
@@ -78,7 +88,8 @@ def with_doors(price: np.ndarray, doors: Iterable[EntityTwin]) -> np.ndarray:
     for e in doors:
         x1, y1, x2, y2 = e.door
         for i, j in points_within((x1 + x2) / 2, (y1 + y2) / 2, 30.0):
-            if _distance_to_box(12 * i, 12 * j, e.door) < BODY:
+            x, y = SPACING * i, SPACING * j
+            if math.hypot(x - min(max(x, x1), x2), y - min(max(y, y1), y2)) < BODY:
                 price[i, j] = 0
     return price
 
@@ -97,7 +108,7 @@ def dijkstra(price: np.ndarray, seeds: dict[Point, int]) -> np.ndarray:
         if best[p] >= 0:
             continue
         best[p] = length
-        straight, diagonal = length + 10 * cost[p], length + 14 * cost[p]
+        straight, diagonal = length + STRAIGHT * cost[p], length + DIAGONAL * cost[p]
         for q in (p - 1, p + 1, p - width, p + width):
             if cost[q] and best[q] < 0 and straight <= LONGEST:
                 heapq.heappush(heap, (straight, q))
@@ -108,9 +119,9 @@ def dijkstra(price: np.ndarray, seeds: dict[Point, int]) -> np.ndarray:
     return np.array(best, np.int32).reshape(COLUMNS + 2, width)[1:-1, 1:-1]
 
 
-def seeds_around(price: np.ndarray, goals: Iterable[tuple]) -> dict[Point, int]:
-    """{point: units} of the free points within touching distance of goals (x, y, reach, units from there)."""
-    seeds = {}
+def seeds_around(price: np.ndarray, goals: Iterable[Goal]) -> dict[Point, int]:
+    """{point: units} of the free points within touching distance of goals."""
+    seeds: dict[Point, int] = {}
     for x, y, reach, offset in goals:
         for p, gap in points_within(x, y, reach).items():
             if price[p]:
@@ -123,8 +134,9 @@ def seeds_around(price: np.ndarray, goals: Iterable[tuple]) -> dict[Point, int]:
 class Field:
     """Ways to one objective.
 
-    price: as ``lattice``.  distance: as ``dijkstra``.  seeds: units of the points where the objective, or a door switch
-    on the way, is touched.
+    price: as ``lattice``.
+    distance: as ``dijkstra``.
+    seeds: units of the points where the objective, or a door switch on the way, is touched.
     """
 
     price: np.ndarray
@@ -134,7 +146,7 @@ class Field:
     def way(self, x: float, y: float) -> tuple[float, Point | None]:
         """(px, point) of the way from a place: over one of the four points around it, or over one of those around them
         if all four are blocked; (MAX_PATH, None) if there is none."""
-        i, j = int(x / 12), int(y / 12)
+        i, j = int(x / SPACING), int(y / SPACING)
         for ring in (0, 1):
             around = [
                 (a, b)
@@ -169,7 +181,7 @@ class Field:
             return array[1 + dx : 1 + dx + COLUMNS, 1 + dy : 1 + dy + ROWS]
 
         for number, (dx, dy) in enumerate(DIRECTIONS):
-            length = (14 if dx and dy else 10) * moved(price, dx, dy)
+            length = (DIAGONAL if dx and dy else STRAIGHT) * moved(price, dx, dy)
             free = (moved(price, dx, 0) > 0) & (moved(price, 0, dy) > 0) & (moved(distance, dx, dy) >= 0)
             shortest = moved(distance, dx, dy) + length == self.distance
             good |= (hop == number) & free & shortest & ~at_goal & (self.distance >= 0)
@@ -186,8 +198,8 @@ def follow(hop: np.ndarray, point: Point, steps: int) -> Point:
     return point
 
 
-def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[tuple]) -> tuple[Field, Field]:
-    """Ways to ``goals`` [(x, y, reach, units from there)], for one set of closed doors with switches, and what they were
+def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[Goal]) -> tuple[Field, Field]:
+    """Ways to ``goals``, for one set of closed doors with switches, and what they were
     if locked doors were open.
 
     Where the doors cut the way off, it leads to the switch of a closed locked door, and on as if locked doors were open.
@@ -202,7 +214,7 @@ def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[tuple]) -
     unlocked = with_doors(price, [e for e in closed if e.kind == kinds.TRAP_DOOR])
     beyond = seeds_around(unlocked, goals)
     onward = Field(unlocked, dijkstra(unlocked, beyond), beyond)
-    switches = [(e.x, e.y, 15.0, units) for e in locked if (units := onward.units(e.x, e.y)) is not None]
+    switches = [(e.x, e.y, DOOR_SWITCH_REACH, units) for e in locked if (units := onward.units(e.x, e.y)) is not None]
     seeds |= {p: units for p, units in seeds_around(shut, switches).items() if distance[p] < 0}
     return Field(shut, dijkstra(shut, seeds), seeds), onward
 
@@ -211,8 +223,10 @@ def field(price: np.ndarray, closed: list[EntityTwin], goals: Iterable[tuple]) -
 class Ways:
     """The fields of a level for one state of its doors and exits.
 
-    to_switch: over a switch to its own exit.  to_exit: to the open exits, to all while none is open.
-    onward: least units from a switch to its exit, None if there is no way.  accepted: hops found to be right.
+    to_switch: over a switch to its own exit.
+    to_exit: to the open exits, to all while none is open.
+    onward: least units from a switch to its exit, None if there is no way.
+    accepted: hops found to be right.
     """
 
     to_switch: Field
@@ -243,7 +257,9 @@ class Ways:
 def ways(price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], opened: Iterable[int] = ()) -> Ways:
     """The ways of a level.
 
-    price: ``lattice``.  closed: indices of the closed doors with switches.  opened: of the open exits.
+    price: ``lattice``.
+    closed: indices of the closed doors with switches.
+    opened: of the open exits.
     """
     doors = [listed[k] for k in closed]
     field_to = functools.cache(lambda goals: field(price, doors, goals))
@@ -252,8 +268,8 @@ def ways(price: np.ndarray, listed: list[EntityTwin], closed: Iterable[int], ope
     for e in exits:
         switch = listed[e.partner]
         if switch.active:
-            lengths = [f.units(switch.x, switch.y) for f in field_to(((e.x, e.y, 22.0, 0),))]
-            switches += [(switch.x, switch.y, 16.0, units) for units in lengths if units is not None][:1]
+            lengths = [f.units(switch.x, switch.y) for f in field_to(((e.x, e.y, EXIT_REACH, 0),))]
+            switches += [(switch.x, switch.y, SWITCH_REACH, units) for units in lengths if units is not None][:1]
     opened = set(opened) or {e.index for e in exits}
-    to_exit, _ = field_to(tuple((e.x, e.y, 22.0, 0) for e in exits if e.index in opened))
+    to_exit, _ = field_to(tuple((e.x, e.y, EXIT_REACH, 0) for e in exits if e.index in opened))
     return Ways(field_to(tuple(switches))[0], to_exit, min((goal[3] for goal in switches), default=None))

@@ -48,19 +48,19 @@ class Ledger:
         self.decisions = 0
         self.terms = [0.0] * NUM_TERMS
 
-    def resume(self, running: np.void, terms: np.ndarray, visited: np.ndarray) -> "Ledger":
+    def resume(self, progress: np.void, terms: np.ndarray, visited: np.ndarray) -> "Ledger":
         """Take over what the state does not say from the simulator's rows; returns itself.
 
         The potential and the path's length are not taken over: they follow from the state.
         """
-        self.best, self.decisions = float(running["best"]), int(running["decisions"])
-        self.given = {bool(phase) for phase in (0, 1) if running["near"] >> phase & 1}
+        self.best, self.decisions = float(progress["best"]), int(progress["decisions"])
+        self.given = {bool(phase) for phase in (0, 1) if progress["near"] >> phase & 1}
         self.visited = {BLOCKS[k] for k in np.flatnonzero(visited)}
         self.terms = terms.tolist()
         return self
 
-    def running(self) -> dict[str, float]:
-        """Name -> value of the fields of ``decision.RUNNING``."""
+    def progress(self) -> dict[str, float]:
+        """Name -> value of the fields of ``decision.PROGRESS_DTYPE``."""
         near = sum(1 << phase for phase in self.given)
         values = {"potential": self.potential, "path_start": self.path_start, "best": self.best}
         return values | {"decisions": self.decisions, "near": near}

@@ -9,10 +9,15 @@ from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
 from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.paths import COLUMNS, ROWS, UNIT, follow
+from nppsim.shadow.paths import COLUMNS, ROWS, SPACING, UNIT, follow
 
+SQUARE = 12  # px, side of a square of ``surroundings``
+WINDOW_REACH = layout.SURROUNDINGS_SIZE * SQUARE // 2  # px from the ninja to the edge of ``surroundings``
+FINE = 16  # steps per square in which the window moves
+WAYPOINT_HOPS = (3, 10)  # to the two way-points
+NINJA_RADIUS = 10  # px
 DORMANT = 1  # state of a mine
-WINDOW_REACH = layout.SURROUNDINGS_SIZE * 6  # px from the ninja to the edge of ``surroundings``
+MINE_RADIUS = (4.0, 3.5, 4.5)  # px, by state: armed, dormant, arming
 
 
 # -------------------------------------------------------------------------------------------------------------- vectors
@@ -38,9 +43,9 @@ def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> n
     if point is None:
         return np.array([layout.MAX_PATH, layout.MAX_PATH, 0, 0, 0, 0, taken, 0], np.float32)
     chosen = hop[int(taken)].reshape(COLUMNS, ROWS)
-    near, far = follow(chosen, point, 3), follow(chosen, point, 10)
-    offsets = [12.0 * place[axis] - now.ninja["xy"[axis]] for place in (near, far) for axis in (0, 1)]
-    beyond = 0.0 if taken else twin.ways(now).onward * UNIT
+    places = [follow(chosen, point, hops) for hops in WAYPOINT_HOPS]
+    offsets = [SPACING * place[axis] - now.ninja["xy"[axis]] for place in places for axis in (0, 1)]
+    beyond = 0.0 if taken else (twin.ways(now).onward or 0) * UNIT
     return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0], np.float32)
 
 
@@ -64,8 +69,7 @@ def switch_states(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarra
 
 
 # ------------------------------------------------------------------------------------------ hazards and their pictures
-# px: radius of what kills, half-sides of solid squares, half-lengths of lines, and how far a thwump's deadly face is ahead.
-KILLERS = {
+KILLERS = {  # px, radius of what kills
     kinds.ZAP_DRONE: 7.5,
     kinds.CHASER_DRONE: 7.5,
     kinds.MINI_DRONE: 4.0,
@@ -73,9 +77,14 @@ KILLERS = {
     kinds.DEATH_BALL: 5.0,
     kinds.SHOVE_THWUMP: 8.0,
 }
-BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}
-ONE_WAY_HALF, FACE_HALF, FACE_AHEAD = 12.0, 7.0, 11.0
-FACE_RADIUS, BEAM_RADIUS = 2.0, 0.1
+BODIES = {kinds.BOUNCE_BLOCK: 9.0, kinds.THWUMP: 9.0, kinds.SHOVE_THWUMP: 12.0}  # px, half-sides of solid squares
+ONE_WAY_HALF = 12.0  # px, half the length of a one-way
+FACE_HALF = 7.0  # px, half the width of a thwump's deadly face
+FACE_AHEAD = 11.0  # px from the centre of a thwump to its face
+FACE_RADIUS = 2.0  # px, of a face listed as a hazard
+BEAM_RADIUS = 0.1  # px, of a beam listed as a hazard
+LINE_GAP = SQUARE / 2  # px between the points along lines whose squares are filled
+DOOR_POINTS = 5  # along a closed door
 
 
 def _offset(e: EntityTwin, now: StateTwin) -> tuple[float, float]:
@@ -142,11 +151,11 @@ def _hazard(e: EntityTwin, now: StateTwin) -> tuple[float, float, float] | None:
     if max(abs(dx), abs(dy)) > WINDOW_REACH:
         return None
     if _is_mine(e):
-        return dx, dy, (4.0, 3.5, 4.5)[now.states[e.index].state]
+        return dx, dy, MINE_RADIUS[now.states[e.index].state]
     if e.kind == kinds.THWUMP:  # whose centre is in the window, while its face may be outside
         return dx + FACE_AHEAD * e.facing[0], dy + FACE_AHEAD * e.facing[1], FACE_RADIUS
     radius = BEAM_RADIUS if e.kind == kinds.LASER else KILLERS.get(e.kind)
-    return radius and (dx, dy, radius)
+    return None if radius is None else (dx, dy, radius)
 
 
 def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
@@ -172,33 +181,37 @@ def surroundings(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
             x1, y1, x2, y2 = e.door
-            share = np.arange(5) / 4
+            share = np.arange(DOOR_POINTS) / (DOOR_POINTS - 1)
             left, top = now.ninja["x"] - WINDOW_REACH, now.ninja["y"] - WINDOW_REACH
-            _dot(solid, (x1 + (x2 - x1) * share - left) / 12, (y1 + (y2 - y1) * share - top) / 12, 255)
+            _dot(solid, (x1 + (x2 - x1) * share - left) / SQUARE, (y1 + (y2 - y1) * share - top) / SQUARE, 255)
     for e, dx, dy in _in_window(twin, now):
         if e.kind in BODIES and not (e.kind == kinds.SHOVE_THWUMP and now.movers[e.index].state > 1):
             np.maximum(solid, (255 * _covered(dx, dy, BODIES[e.kind])).astype(np.int64), out=solid)
         if e.kind in KILLERS or (_is_mine(e) and now.states[e.index].state != DORMANT):
             _spread(deadly, dx, dy)
         if line := _line(e, dx, dy):
-            x, y = _points(line, 6.0)
-            _dot(one_way if e.kind == kinds.ONE_WAY else deadly, (x + WINDOW_REACH) / 12, (y + WINDOW_REACH) / 12, 255)
+            _draw(one_way if e.kind == kinds.ONE_WAY else deadly, line)
     for e in twin.listed:
         if e.kind == kinds.LASER:
-            x, y = _points(_beam(e, now, now.ninja["x"], now.ninja["y"]), 6.0)
-            _dot(deadly, (x + WINDOW_REACH) / 12, (y + WINDOW_REACH) / 12, 255)
+            _draw(deadly, _beam(e, now, now.ninja["x"], now.ninja["y"]))
     return np.minimum(out, 255).astype(np.uint8)
+
+
+def _draw(plane: np.ndarray, line: tuple[float, float, float, float]) -> None:
+    """Fill the squares under a line, px from the ninja."""
+    x, y = _points(line, LINE_GAP)
+    _dot(plane, (x + WINDOW_REACH) / SQUARE, (y + WINDOW_REACH) / SQUARE, 255)
 
 
 def _solid_shares(twin: LevelTwin, now: StateTwin) -> np.ndarray:
     """int64[19, 19]: how much of each square is tiles, 0..255, from a raster of 16 x 16 points to a half-cell."""
     size = layout.SURROUNDINGS_SIZE
-    left, top = (now.ninja["x"] - WINDOW_REACH) / 12, (now.ninja["y"] - WINDOW_REACH) / 12
+    left, top = (now.ninja["x"] - WINDOW_REACH) / SQUARE, (now.ninja["y"] - WINDOW_REACH) / SQUARE
     column, row = math.floor(left), math.floor(top)
-    fx, fy = int((left - column) * 16), int((top - row) * 16)
-    fine = _cut(twin.halves, column, row, size + 1).repeat(16, 0).repeat(16, 1)
-    window = fine[fy : fy + 16 * size, fx : fx + 16 * size]
-    return window.reshape(size, 16, size, 16).sum(axis=(1, 3)) // 256
+    fx, fy = int((left - column) * FINE), int((top - row) * FINE)
+    fine = _cut(twin.halves, column, row, size + 1).repeat(FINE, 0).repeat(FINE, 1)
+    window = fine[fy : fy + FINE * size, fx : fx + FINE * size]
+    return window.reshape(size, FINE, size, FINE).sum(axis=(1, 3)) // FINE**2
 
 
 def _cut(image: np.ndarray, left: int, top: int, size: int) -> np.ndarray:
@@ -221,15 +234,15 @@ def _covered(dx: float, dy: float, half: float) -> np.ndarray:
     edges = np.arange(layout.SURROUNDINGS_SIZE + 1.0)
     shares = []
     for a in (dy, dx):
-        low, high = (a - half + WINDOW_REACH) / 12, (a + half + WINDOW_REACH) / 12
+        low, high = (a - half + WINDOW_REACH) / SQUARE, (a + half + WINDOW_REACH) / SQUARE
         shares.append(np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0, None))
     return np.outer(*shares)
 
 
 def _spread(plane: np.ndarray, dx: float, dy: float) -> None:
     """Add 255 in all to the four squares whose centres are around a point, px from the ninja."""
-    for r, share_y in _shares((dy + WINDOW_REACH) / 12 - 0.5):
-        for c, share_x in _shares((dx + WINDOW_REACH) / 12 - 0.5):
+    for r, share_y in _shares((dy + WINDOW_REACH) / SQUARE - 0.5):
+        for c, share_x in _shares((dx + WINDOW_REACH) / SQUARE - 0.5):
             if 0 <= r < len(plane) and 0 <= c < len(plane):
                 plane[r, c] += int(255 * (share_y * share_x))
 
@@ -244,18 +257,38 @@ def _shares(at: float) -> list[tuple[int, float]]:
 
 
 # --------------------------------------------------------------------------------------------------------------- images
-GREY = {"deadly": 0, "gold": 128, "switch": 160, "shut": 112, "exit": 208, "door": 224, "ninja": 192, "one_way": 240}
+GREY = {
+    "deadly": 0,
+    "launch pad": 80,
+    "boost pad": 96,
+    "shut": 112,  # closed exits, dormant mines
+    "gold": 128,
+    "block": 144,
+    "switch": 160,
+    "thwump": 176,
+    "ninja": 192,
+    "exit": 208,
+    "door": 224,
+    "one-way": 240,
+}
+FRAME_SCALE = 2  # px a pixel of ``player_frame``
+VIEW_SCALE = 6  # px a pixel of ``global_view``
+EXIT_HALF = 12.0  # px, half-side of the square of an exit
+MINE_HALF = {True: 3.5, False: 4.0}  # px, by whether it is dormant
 # Kind -> (grey, half-size in px) of each square that stands for it; mines and exits apart.
 _SQUARES = {kind: [(GREY["deadly"], radius)] for kind, radius in KILLERS.items()} | {
     kinds.GOLD: [(GREY["gold"], 6.0)],
     kinds.EXIT_SWITCH: [(GREY["switch"], 6.0)],
     kinds.LOCKED_DOOR: [(GREY["switch"], 5.0)],
     kinds.TRAP_DOOR: [(GREY["switch"], 5.0)],
-    kinds.LAUNCH_PAD: [(80, 6.0)],
-    kinds.BOOST_PAD: [(96, 6.0)],
-    kinds.BOUNCE_BLOCK: [(144, 9.0)],
-    kinds.THWUMP: [(176, 9.0)],
-    kinds.SHOVE_THWUMP: [(176, 12.0), (GREY["deadly"], KILLERS[kinds.SHOVE_THWUMP])],
+    kinds.LAUNCH_PAD: [(GREY["launch pad"], 6.0)],
+    kinds.BOOST_PAD: [(GREY["boost pad"], 6.0)],
+    kinds.BOUNCE_BLOCK: [(GREY["block"], BODIES[kinds.BOUNCE_BLOCK])],
+    kinds.THWUMP: [(GREY["thwump"], BODIES[kinds.THWUMP])],
+    kinds.SHOVE_THWUMP: [
+        (GREY["thwump"], BODIES[kinds.SHOVE_THWUMP]),
+        (GREY["deadly"], KILLERS[kinds.SHOVE_THWUMP]),
+    ],
     kinds.LASER: [(GREY["deadly"], 5.9)],
 }
 _NINJA_DISC = np.hypot(*np.ogrid[-5.5:6.5, -5.5:6.5]) <= 5.0  # pixels around the middle of ``player_frame``
@@ -265,13 +298,14 @@ def _squares(e: EntityTwin, now: StateTwin) -> list[tuple[int, float]]:
     """(grey, half-size in px) of the squares that stand for an entity, if it is drawn."""
     state = now.states[e.index]
     if _is_mine(e):
-        return [(GREY["shut"], 3.5) if state.state == DORMANT else (GREY["deadly"], 4.0)]
+        dormant = state.state == DORMANT
+        return [(GREY["shut" if dormant else "deadly"], MINE_HALF[dormant])]
     if e.kind == kinds.EXIT:
-        return [(GREY["exit" if state.clock else "shut"], 12.0)]
+        return [(GREY["exit" if state.clock else "shut"], EXIT_HALF)]
     return _SQUARES.get(e.kind, []) if state.active else []
 
 
-def _paint(image, x1, y1, x2, y2, grey):
+def _paint(image: np.ndarray, x1: int, y1: int, x2: int, y2: int, grey: int) -> None:
     image[max(y1, 0) : max(y2, 0), max(x1, 0) : max(x2, 0)] = grey
 
 
@@ -280,8 +314,9 @@ def _paint_entity(
 ) -> None:
     """Everything of an entity but a door's segment, on a picture [y, x].
 
-    scale: px a pixel.  left, top: pixels, the picture's corner.  rounding: added to squares' edges before they are cut to
-    whole pixels.
+    scale: px a pixel.
+    left, top: pixels, the picture's corner.
+    rounding: added to squares' edges before they are cut to whole pixels.
     """
     x, y = position(e, now)
     for grey, half in _squares(e, now):
@@ -289,21 +324,21 @@ def _paint_entity(
         _paint(image, x1 - left, y1 - top, x2 - left, y2 - top, grey)
     line = _beam(e, now, 0.0, 0.0) if e.kind == kinds.LASER else _line(e, x, y)
     if line:
-        x, y = _points(line, scale)
-        grey = GREY["one_way" if e.kind == kinds.ONE_WAY else "deadly"]
-        _dot(image, np.floor(x / scale) - left, np.floor(y / scale) - top, grey)
+        xs, ys = _points(line, scale)
+        grey = GREY["one-way" if e.kind == kinds.ONE_WAY else "deadly"]
+        _dot(image, np.floor(xs / scale) - left, np.floor(ys / scale) - top, grey)
 
 
 def player_frame(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     """uint8[84, 84, 1], y first: tiles cut from a picture of the level at 2 px a pixel, and all its entities on top."""
     size = layout.PLAYER_FRAME_SIZE
-    left, top = (math.floor(now.ninja[axis] / 2) - size // 2 for axis in "xy")
+    left, top = (math.floor(now.ninja[axis] / FRAME_SCALE) - size // 2 for axis in "xy")
     image = _cut(twin.frame_picture, left, top, size)
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
-            x1, y1, x2, y2 = (int(v / 2) for v in e.door)
+            x1, y1, x2, y2 = (int(v / FRAME_SCALE) for v in e.door)
             _paint(image, x1 - 1 - left, y1 - 1 - top, x2 + 1 - left, y2 + 1 - top, GREY["door"])
-        _paint_entity(image, e, now, 2, left, top, 0.0)
+        _paint_entity(image, e, now, FRAME_SCALE, left, top, 0.0)
     middle = slice(size // 2 - 6, size // 2 + 6)
     image[middle, middle][_NINJA_DISC] = GREY["ninja"]
     return image[:, :, None]
@@ -314,10 +349,10 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     image = twin.view_picture.copy()
     for e in twin.listed:
         if e.door and now.states[e.index].closed:
-            x1, y1, x2, y2 = (int(v / 6) for v in e.door)
+            x1, y1, x2, y2 = (int(v / VIEW_SCALE) for v in e.door)
             _paint(image, x1, y1, x2 + 1, y2 + 1, GREY["door"])
-        _paint_entity(image, e, now, 6, 0, 0, 0.5)
-    x, y = int((now.ninja["x"] - 10) / 6 + 0.5), int((now.ninja["y"] - 10) / 6 + 0.5)
+        _paint_entity(image, e, now, VIEW_SCALE, 0, 0, 0.5)
+    x, y = (int((now.ninja[axis] - NINJA_RADIUS) / VIEW_SCALE + 0.5) for axis in "xy")
     _paint(image, x, y, x + 3, y + 3, GREY["ninja"])
     return image.T[:, :, None]
 

@@ -14,18 +14,16 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
 from rl.config import ConfigError, EvaluationConfig
 from rl.judge.results import EpisodeRecord
-
-OUTCOME_NAMES = {TIMEOUT: "timeout", WON: "won", DIED: "died"}
 
 
 class Policy(Protocol):
@@ -160,7 +158,7 @@ class EvaluationSuite:
             category=self._category[number],
             level=level,
             inputs=np.repeat(ACTION_INPUT[np.array(actions)], skip)[:frames],
-            outcome=OUTCOME_NAMES[int(episode["outcome"])],
+            outcome=outcomes.NAMES[episode["outcome"]],
             frames=frames,
             decisions=len(actions),
             ret=float(episode["ret"]),

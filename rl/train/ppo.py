@@ -23,10 +23,10 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from hardware import Plan
 from nppsim import reward
-from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
-from nppsim.decision import WON
+from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.outcomes import WON
 from rl.config import PPOConfig
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.train.losses import Losses, LossSettings, Samples, losses, measured, normalised
@@ -214,7 +214,7 @@ class BatchPPO(PPO):
         for tag, value in self.sampler.metrics().items():
             record(tag, value)
         counts = torch.bincount(self.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
-        for name, share in zip(ACTION_NAMES, counts / counts.sum(), strict=True):
+        for name, share in zip(ACTION_TAGS, counts / counts.sum(), strict=True):
             record(f"actions/frequency/{name}", share)
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -20,9 +20,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.decision import WON
+from nppsim.outcomes import NAMES, WON
 from rl.curriculum import Sampler
-from rl.judge.evaluation import OUTCOME_NAMES
 from rl.policy.policy import observation_space
 
 
@@ -121,7 +120,7 @@ class BatchVecEnv(VecEnv):
             },
             "is_success": bool(episode["outcome"] == WON),
             "level": int(episode["level"]),
-            "outcome": OUTCOME_NAMES[int(episode["outcome"])],
+            "outcome": NAMES[episode["outcome"]],
             "TimeLimit.truncated": truncated,
         }
         if truncated:

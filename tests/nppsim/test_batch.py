@@ -13,8 +13,8 @@ from nppsim._phases import PHASES
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.observe import layout
+from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 

@@ -20,12 +20,12 @@ def compiled_fields(bank, closed=None, index=0):
     """(distance, hop, units from switch to exit); closed: indices of the closed doors, None: as at the start."""
     level = bank.world.level[index]
     if closed is None:
-        return bank.distance[index], bank.hop[index], int(level["switch_to_exit"])
+        return bank.paths.distance[index], bank.paths.hop[index], int(bank.paths.switch_to_exit[index])
     rows = range(level["switches_first"], level["switches_end"])
     flags = np.array([k - level["entity_first"] in closed for k in rows], np.uint8)
     distance, hop = np.empty((2, paths.NUM_NODES), np.uint16), np.empty((2, paths.NUM_NODES), np.uint8)
     opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
-    units = paths.compute_fields(bank.world, bank.nodes[index], index, flags, opened, distance, hop)
+    units = paths.compute_fields(bank.world, bank.paths.nodes[index], index, flags, opened, distance, hop)
     return distance, hop, int(units)
 
 
@@ -53,7 +53,7 @@ def test_path_fields_agree_with_a_search_by_heap_for_any_state_of_the_doors(seed
 def test_a_hop_that_is_no_step_of_a_shortest_way_is_named():
     level = corridor(20, 60, 120)
     ways = LevelTwin(level).ways_for((), ())
-    hop = LevelBank([level]).hop[0].copy()
+    hop = LevelBank([level]).paths.hop[0].copy()
     assert len(ways.wrong_hops(hop)) == 0
     goal = next(point for point, length in ways.to_switch.seeds.items() if ways.to_switch.distance[point] == length)
     beside = (15, 23)  # in the corridor, 180 px left of the switch
@@ -212,8 +212,8 @@ def test_more_switches_of_locked_doors_than_lattice_points_still_lead_to_the_exi
     level = Level.build(grid, (20, 50), exits=[((172, 90), (172, 60))], locked_doors=doors)
     bank, twin = LevelBank([level]), LevelTwin(level)
     ways = twin.ways_for(*twin.at_start)
-    np.testing.assert_array_equal(bank.distance[0], ways.distances)
-    assert len(ways.wrong_hops(bank.hop[0])) == 0
+    np.testing.assert_array_equal(bank.paths.distance[0], ways.distances)
+    assert len(ways.wrong_hops(bank.paths.hop[0])) == 0
 
 
 def test_each_of_many_exits_that_opens_changes_the_way():

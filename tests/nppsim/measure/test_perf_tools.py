@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from nppsim.batch import BatchSimulator
-from nppsim.decision import WON
 from nppsim.files import write_json
 from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
 from nppsim.measure import throughput, timing
 from nppsim.measure.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
+from nppsim.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import Replay

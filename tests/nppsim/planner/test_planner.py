@@ -7,11 +7,11 @@ import nppsim
 from nppsim.__main__ import main
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import WON
 from nppsim.generate import generate
 from nppsim.generate.course import STATIONS, course
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
+from nppsim.outcomes import WON
 from nppsim.physics.state import DEAD
 from nppsim.planner import PlannedRun, PlanStart, kernels, par_frames, plan, polish, retime
 from nppsim.planner.search import first_state

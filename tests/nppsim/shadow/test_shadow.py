@@ -176,7 +176,7 @@ def set_to(array, index, value):
         ),
         (lambda s: set_to(s.rewards, 1, 0.25), "reward", r"index \(\): simulator 0.25, twin -?0.0"),
         (lambda s: set_to(s.state.terms, (1, 3), 1.0), "ledger terms", r"index \(3,\) \(time\)"),
-        (lambda s: set_to(s.state.running["potential"], 1, -1.0), "ledger potential", "simulator -1.0"),
+        (lambda s: set_to(s.state.progress["potential"], 1, -1.0), "ledger potential", "simulator -1.0"),
         (
             lambda s: set_to(s.state.entities["active"], (1, 1), 0),
             "entities",
@@ -198,8 +198,8 @@ def test_a_broken_value_is_found_and_its_place_is_told(monkeypatch, capsys, chan
 
 def test_a_broken_path_is_found_in_every_environment_that_uses_it_and_told_once(monkeypatch, capsys):
     def change(sim):
-        sim.bank.distance[0, 1, 30 * 51 + 23] += 1
-        sim.bank.hop[0, 0, 5 * 51 + 23] ^= 1
+        sim.bank.paths.distance[0, 1, 30 * 51 + 23] += 1
+        sim.bank.paths.hop[0, 0, 5 * 51 + 23] ^= 1
 
     sim = broken(monkeypatch, change, observations=("reachability",))
     assert sim.shadow.kinds == {"path distance": 3, "path hop": 3}
@@ -268,7 +268,7 @@ sim.reset()
 for _ in range(9):
     sim.step(np.full(3, 2))
 if "break" in sys.argv:
-    sim.bank.path_length += 1.0
+    sim.bank.path_length[:] += 1.0
     sim.reset()
 if "die" in sys.argv:
     os.kill(os.getpid(), 9)
