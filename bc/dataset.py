@@ -24,12 +24,12 @@ from nppsim._cache import source_digest
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.decision import DIED, TIMEOUT, WON
 from nppsim.errors import ConfigError, UserError
 from nppsim.files import replacing
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 

@@ -281,7 +281,7 @@ class _Examiner:
             return leave_out(_FAILURE, "it has the self-destruct, which is no action")
         bank = self._bank(replay.level)
         run = simulate(bank, replay.inputs)
-        if run.outcome != "won":
+        if not run.won:
             return leave_out(_UNFINISHED, f"{run.outcome} after {run.frames} of {replay.frames} frames")
         inputs, deviation_px = replay.inputs[: run.frames], 0.0
         retimed = not on_grid(inputs, self.frame_skip)
@@ -289,7 +289,7 @@ class _Examiner:
             moved = retime(replay, self.frame_skip, bank=bank, recorded=run)
             if moved is None:
                 return leave_out(_NOT_RETIMED, f"no actions held for {self.frame_skip} frames follow this recording")
-            if moved.run.outcome != "won":
+            if not moved.run.won:
                 return leave_out(_LOST_BY_RETIMING, f"{moved.run.outcome} after {moved.run.frames} frames")
             inputs, deviation_px = moved.inputs[: moved.run.frames], moved.deviation_px
         actions = to_decisions(inputs, self.frame_skip)
@@ -301,7 +301,7 @@ class _Examiner:
         """The mirror image of a demonstration, if it finishes too."""
         replay = mirror_replay(Replay(original.level, original.inputs, name=original.name))
         run = simulate(self._bank(replay.level), replay.inputs)
-        if run.outcome != "won":
+        if not run.won:
             detail = f"{run.outcome} after {run.frames} of {replay.frames} frames"
             return LeftOut(replay.name, original.category, _LOST_BY_MIRRORING, detail, mirrored=True)
         inputs = replay.inputs[: run.frames]

@@ -8,6 +8,7 @@ from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
+from nppsim.outcomes import DIED, NAMES, RUNNING, WON
 from nppsim.physics.groups import is_mine
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import start, tick
@@ -47,6 +48,11 @@ class Run:
     entities: np.ndarray
     entity_state: np.ndarray
     entity_position: np.ndarray
+
+    @property
+    def won(self) -> bool:
+        """Whether the exit was reached, which is in the last frame."""
+        return self.outcome == NAMES[WON]
 
 
 @kernel
@@ -114,7 +120,7 @@ def simulate(level: Level | LevelBank, inputs: np.ndarray, completions: bool = T
     n = _run(ninjas, entities, movers, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
     frames, entity_state, entity_xy = frames[:n], entity_state[:n], entity_xy[:n]
     state = frames[:, STATE].astype(np.int8)
-    outcome = "running" if n == 0 else {DEAD: "died", CELEBRATING: "won"}.get(int(state[-1]), "running")
+    outcome = RUNNING if n == 0 else {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}.get(int(state[-1]), RUNNING)
     return Run(
         frames=n,
         outcome=outcome,

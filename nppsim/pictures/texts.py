@@ -8,6 +8,7 @@ import numpy as np
 
 from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.errors import needed
+from nppsim.outcomes import DIED, NAMES, RUNNING, TIMEOUT, WON
 from nppsim.pictures.canvas import (
     OVERSAMPLE,
     PALETTE,
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 FRAMES_PER_SECOND = 60  # of the physics
 PANEL_HEIGHT = 44  # px of the strip below a picture
 OUTCOMES: dict[str, tuple[str, Colour]] = {
-    "won": ("finished", PALETTE.green),
-    "died": ("died", PALETTE.red),
-    "timeout": ("time is up", PALETTE.amber),
-    "running": ("", PALETTE.muted),
+    NAMES[WON]: ("finished", PALETTE.green),
+    NAMES[DIED]: ("died", PALETTE.red),
+    NAMES[TIMEOUT]: ("time is up", PALETTE.amber),
+    RUNNING: ("", PALETTE.muted),
 }
 TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # of two routes in one picture
 _SIZE = 15  # px of the letters in a strip
@@ -37,7 +38,7 @@ _SIZE = 15  # px of the letters in a strip
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
     """Words and colour for an outcome; no words for one that is not in OUTCOMES."""
-    return OUTCOMES.get(outcome, OUTCOMES["running"])
+    return OUTCOMES.get(outcome, OUTCOMES[RUNNING])
 
 
 def font(size: int) -> Any:

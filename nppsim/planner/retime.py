@@ -48,7 +48,7 @@ def retime(
     """
     bank = bank or LevelBank([replay.level])
     recorded = recorded or simulate(bank, replay.inputs)
-    if recorded.outcome != "won":
+    if not recorded.won:
         return None
     first_row, _ = first_state(bank, None)
     taste = Taste(width=beam, noise=0.0, fill=0.0, momentum=0.0, min_hold=1)

@@ -10,6 +10,7 @@ from nppsim.bank import LevelBank
 from nppsim.files import table
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH
 from nppsim.observe.layout import MAX_PATH
+from nppsim.outcomes import DIED, NAMES, RUNNING, WON
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 
@@ -65,7 +66,7 @@ def compare_replays(a: Replay, b: Replay, sections: int = 10) -> tuple[Differenc
     run_a, run_b = (simulate(bank, replay.inputs) for replay in (a, b))
     common = min(run_a.frames, run_b.frames)
     apart = np.hypot(*(run_a.position[:common] - run_b.position[:common]).T) > APART_PX
-    both_won = run_a.outcome == run_b.outcome == "won"
+    both_won = run_a.won and run_b.won
     difference = Difference(
         inputs_part=_inputs_part(a.inputs[: run_a.frames], b.inputs[: run_b.frames]),
         positions_part=int(np.argmax(apart)) + 1 if apart.any() else None,
@@ -94,7 +95,7 @@ def _marks(bank: LevelBank, run_a: Run, run_b: Run, sections: int) -> Iterator[M
     for run, left in zip((run_a, run_b), all_left, strict=True):
         # the path is measured on a lattice, so it may end after the win, or before it
         np.maximum(left, 1.0, out=left)
-        if run.outcome == "won":
+        if run.won:
             left[-1] = 0.0
     for k in range(1, sections + 1):
         wanted = length * (sections - k) / sections
@@ -137,7 +138,7 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
 
 def difference_text(difference: Difference) -> str:
     """The comparison as text."""
-    names = {"won": "finished", "died": "died", "running": "ran out of inputs"}
+    names = {NAMES[WON]: "finished", NAMES[DIED]: "died", RUNNING: "ran out of inputs"}
     lines = [
         f"{label}: {names[outcome]} in frame {frames}"
         for label, outcome, frames in zip("AB", difference.outcomes, difference.frames, strict=True)

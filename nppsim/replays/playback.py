@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from nppsim import outcomes
 from nppsim.levels import kinds
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
@@ -18,7 +19,7 @@ FINISHED = "finished"
 DIED = "died"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"
-_ENDING = {"won": FINISHED, "died": DIED, "running": RAN_OUT}
+_ENDING = {outcomes.NAMES[outcomes.WON]: FINISHED, outcomes.NAMES[outcomes.DIED]: DIED, outcomes.RUNNING: RAN_OUT}
 
 
 @dataclass(frozen=True)

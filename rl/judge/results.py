@@ -19,8 +19,8 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.files import table
 from nppsim.levels.level import Level
+from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 
-OUTCOMES = ("won", "died", "timeout")
 ALL = "all"  # the row over every category
 _Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 _STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
@@ -72,10 +72,15 @@ class EpisodeRecord:
     gold: int
     path_length: float
 
+    @property
+    def won(self) -> bool:
+        """Whether the exit was reached."""
+        return self.outcome == NAMES[WON]
+
     def __post_init__(self):
-        if self.outcome not in OUTCOMES:
+        if self.outcome not in NAMES:
             raise ResultsError(
-                f"episode on {self.level_name!r}: outcome {self.outcome!r} is none of {', '.join(OUTCOMES)}"
+                f"episode on {self.level_name!r}: outcome {self.outcome!r} is none of {', '.join(NAMES)}"
             )
         if len(self.inputs) != self.frames:
             raise ResultsError(f"episode on {self.level_name!r}: {len(self.inputs)} inputs for {self.frames} frames")
@@ -112,7 +117,7 @@ def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
 
 
 def _count(episodes: list[EpisodeRecord]) -> Stats:
-    won = [e.frames for e in episodes if e.outcome == "won"]
+    won = [e.frames for e in episodes if e.won]
     count = len(episodes)
 
     def mean(values: list[float]) -> float | None:
@@ -124,8 +129,8 @@ def _count(episodes: list[EpisodeRecord]) -> Stats:
         "success": len(won) / count if count else 0.0,
         "ci95": list(wilson(len(won), count)),
         "median_frames": float(median(won)) if won else None,
-        "deaths": sum(e.outcome == "died" for e in episodes),
-        "timeouts": sum(e.outcome == "timeout" for e in episodes),
+        "deaths": sum(e.outcome == NAMES[DIED] for e in episodes),
+        "timeouts": sum(e.outcome == NAMES[TIMEOUT] for e in episodes),
         "mean_return": mean([e.ret for e in episodes]),
         "mean_decisions": mean([e.decisions for e in episodes]),
         "mean_gold": mean([e.gold for e in episodes]),

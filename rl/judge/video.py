@@ -20,6 +20,7 @@ import nppsim
 from nppsim.errors import UserError, needed
 from nppsim.files import replacing
 from nppsim.levels.level import Level
+from nppsim.outcomes import NAMES, RUNNING, TIMEOUT
 from nppsim.pictures import render
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
@@ -121,7 +122,7 @@ def _remove_films(out_dir: Path, name: str) -> None:
 
 def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: int) -> Film:
     """Film and route picture of one episode; name: of its category, in paths."""
-    stem = f"{name}_{number:03d}_{'success' if episode.outcome == 'won' else 'failure'}"
+    stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
     video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
     run = _played(episode)
     title, outcome = episode.level_name, episode.outcome
@@ -143,8 +144,8 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
 
 def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:
     """Up to ``limit`` episodes, won and lost ones in turn, the more frequent kind first."""
-    won = [e for e in group if e.outcome == "won"]
-    lost = [e for e in group if e.outcome != "won"]
+    won = [e for e in group if e.won]
+    lost = [e for e in group if not e.won]
     first, second = (won, lost) if len(won) >= len(lost) else (lost, won)
     turns = [e for pair in itertools.zip_longest(first, second) for e in pair if e is not None]
     return turns[:limit]
@@ -152,7 +153,7 @@ def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:
 
 def _played(episode: EpisodeRecord) -> Run:
     run = nppsim.simulate(episode.level, episode.inputs)
-    expected = "running" if episode.outcome == "timeout" else episode.outcome
+    expected = RUNNING if episode.outcome == NAMES[TIMEOUT] else episode.outcome
     if run.outcome != expected or run.frames != episode.frames:
         raise VideoError(
             f"episode on {episode.level_name!r}: its inputs play back to {run.outcome!r} after {run.frames} frames, "

@@ -5,7 +5,7 @@ It takes raw observations.  Stable-Baselines3's own preprocessing (which turns u
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
+from nppsim.env import observation_space
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
@@ -205,16 +206,6 @@ def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> 
     """
     race = torch.empty_like(logits).exponential_(generator=rng)
     return (logits - race.log()).argmax(dim=1)
-
-
-def observation_space(keys: Iterable[str]) -> spaces.Dict:
-    """Gymnasium space of these observation keys (or short names), as the environments declare it."""
-    return spaces.Dict(
-        {
-            spec.key: spaces.Box(spec.low, spec.high, spec.shape, np.dtype(spec.dtype).type)
-            for spec in (layout.SPECS[key] for key in layout.observation_keys(keys))
-        }
-    )
 
 
 def build_policy(

@@ -20,9 +20,9 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
+from nppsim.env import observation_space
 from nppsim.outcomes import NAMES, WON
 from rl.curriculum import Sampler
-from rl.policy.policy import observation_space
 
 
 class BatchVecEnv(VecEnv):
@@ -87,6 +87,8 @@ class BatchVecEnv(VecEnv):
             return [int(self.sim.level[row]) for row in rows]
         if attr_name in ("spec", "render_mode"):
             return [None] * len(rows)
+        if attr_name == "action_masks":  # how sb3-contrib asks whether there are any
+            return [lambda row=row: self.sim.action_masks()[row] for row in rows]
         raise AttributeError(f"environments have no attribute {attr_name!r}; they have level, spec and render_mode")
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:

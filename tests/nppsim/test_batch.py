@@ -14,7 +14,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
-from nppsim.outcomes import DIED, TIMEOUT, WON
+from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE
 from nppsim.simulate import _run as simulate_kernel
 
@@ -175,7 +175,7 @@ def test_simulate_and_the_batch_agree_frame_by_frame(level):
         sim.step(actions[f : f + 1])
         if sim.finished.size:
             assert f == run.frames - 1
-            assert run.outcome == {WON: "won", DIED: "died"}[int(sim.episode["outcome"][0])]
+            assert run.outcome == NAMES[sim.episode["outcome"][0]]
             assert sim.episode["frames"][0] == run.frames
             assert sim.episode["gold"][0] == run.gold[-1]
             break

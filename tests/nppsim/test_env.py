@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import nppsim
-from nppsim.env import NppEnv, NppVectorEnv
+from nppsim.env import ENV_ID, NppEnv, NppVectorEnv
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
@@ -238,6 +238,20 @@ def test_copy_decides_who_owns_the_observations(bank):
         kept = before["game_state"].copy()
         envs.step([RIGHT, RIGHT])
         assert np.array_equal(before["game_state"], kept) == copy
+
+
+def test_learners_that_mask_actions_find_the_masks_through_wrappers(bank):
+    """Where sb3-contrib's MaskablePPO looks for them: https://sb3-contrib.readthedocs.io/en/master/modules/ppo_mask.html"""
+    env = gymnasium.make(ENV_ID, levels=bank)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    masked, over = 0, False
+    while not over:
+        mask = env.get_wrapper_attr("action_masks")()
+        masked += np.count_nonzero(~mask)
+        *_, terminated, truncated, _ = env.step(int(rng.choice(np.flatnonzero(mask))))
+        over = terminated or truncated
+    assert masked > 0
 
 
 def test_masks_leave_something_to_do(bank):

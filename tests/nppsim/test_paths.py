@@ -1,15 +1,20 @@
 """Ways through a level: the fields of the kernels against a heap-based search, and what doors do to them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nppsim
+from nppsim import bank as bank_module
 from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.observe.layout import MAX_PATH
+from nppsim.outcomes import NAMES, WON
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_HOP, follow
 
@@ -27,6 +32,22 @@ def compiled_fields(bank, closed=None, index=0):
     opened = np.zeros(level["exits_end"] - level["exits_first"], np.uint8)
     units = paths.compute_fields(bank.world, bank.paths.nodes[index], index, flags, opened, distance, hop)
     return distance, hop, int(units)
+
+
+def test_who_only_plays_levels_searches_no_ways(monkeypatch):
+    monkeypatch.setattr(bank_module, "_search_paths", lambda *_: pytest.fail("ways were searched"))
+    level = corridor(20, 60, 120)
+    assert nppsim.simulate(level, np.full(200, 2, np.uint8)).outcome == NAMES[WON]
+    LevelBank([level, level])
+
+
+def test_threads_that_share_a_bank_share_its_path_fields():
+    bank = LevelBank([corridor(20, 60, 120)] * 3)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: bank.paths, range(8)))
+    assert all(paths is bank.paths for paths in found)
+    alone = LevelBank(bank.levels)
+    assert [a.tobytes() for a in alone.paths] == [b.tobytes() for b in bank.paths]
 
 
 def switched(level):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nppsim.batch import BatchSimulator
 from nppsim.levels.kinds import EXIT_SWITCH
 from nppsim.levels.level import Level
-from nppsim.observe import images, layout
+from nppsim.observe import images, layout, vectors
 from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.views import VIEWS
@@ -34,7 +34,7 @@ def play_to(sim, rng, decisions, actions=6):
 
 
 def present(sim):
-    """The Moment of the first environment."""
+    """The StateTwin of the first environment."""
     level = sim.bank.levels[sim.level[0]]
     return LevelTwin(level).moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
 
@@ -168,6 +168,36 @@ def test_left_is_masked_only_beside_a_wall_on_the_left():
         sim.step(np.array([1]))
     assert sim.state.ninja["walled"][0]
     assert sim.action_masks()[0].tolist() == [True, False, True, True, True, True]
+
+
+SLOTS = {
+    "game_state": vectors.STATE,
+    "reachability_features": vectors.WAY,
+    "entity_positions": vectors.PLACE,
+    "switch_states": vectors.DOOR,
+    "hazards": vectors.HAZARD,
+}
+
+
+def test_kernels_and_layout_agree_on_the_place_of_each_component():
+    assert set(SLOTS) == {spec.key for spec in layout.SPECS.values() if spec.dtype == "float32"}
+    for key, slots in SLOTS.items():
+        assert dict(zip(slots._fields, slots, strict=True)) == {
+            name: place for place, name in enumerate(layout.SPECS[key].components)
+        }
+    assert vectors.PLANE._fields == layout.SURROUNDINGS_PLANES
+    assert len(vectors.PLANE) == layout.SPECS["surroundings"].shape[0]
+    for n in range(layout.NUM_DOORS):  # the kernel counts on from the first door
+        assert getattr(vectors.DOOR, f"door{n}_open") == n * vectors.DOOR_SLOTS + vectors.DOOR.door0_open
+
+
+@pytest.mark.parametrize("level", [corridor(), room(entities=[(1, 92, 46)]), random_level(3, 0.3, num_entities=40)])
+def test_kernels_write_every_component(level):
+    sim = BatchSimulator([level], 1)
+    sim.reset()
+    for key in SLOTS:
+        sim.obs[key][:] = np.nan
+        assert np.isfinite(sim.observe()[key]).all()
 
 
 def test_every_component_is_named_and_has_a_natural_size():

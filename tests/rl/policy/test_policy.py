@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from stable_baselines3 import PPO
 
+from nppsim.env import observation_space
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
 from rl.policy.networks import ByteConv2d, ByteLinear, NormalizeObservations, ObservationError, patches
-from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, observation_space, sample_actions
+from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
 
 EVERY_ARCHITECTURE = sorted(ARCHITECTURES)
 

@@ -9,10 +9,10 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 from nppsim.batch import BatchSimulator
+from nppsim.env import observation_space
 from nppsim.levels import kinds
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.policy.policy import observation_space
 from rl.train.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor
@@ -135,6 +135,9 @@ def test_attributes_and_methods_of_single_environments():
     assert env.get_attr("level", indices=[1, 2]) == env.sim.level[1:3].tolist()
     masks = env.env_method("action_masks", indices=0)
     assert masks[0].shape == (6,)
+    assert np.stack(env.env_method("action_masks")).shape == (4, 6) and env.has_attr(
+        "action_masks"
+    )  # as MaskablePPO asks
     before = env.env_method("snapshot")
     env.step(np.full(4, 2))
     for row in range(4):
