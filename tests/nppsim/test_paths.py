@@ -37,7 +37,7 @@ def compiled_fields(bank, closed=None, index=0):
 def test_who_only_plays_levels_searches_no_ways(monkeypatch):
     monkeypatch.setattr(bank_module, "_search_paths", lambda *_: pytest.fail("ways were searched"))
     level = corridor(20, 60, 120)
-    assert nppsim.simulate(level, np.full(200, 2, np.uint8)).outcome == NAMES[WON]
+    assert nppsim.simulate(level, np.full(400, 2, np.uint8)).outcome == NAMES[WON]
     LevelBank([level, level])
 
 
