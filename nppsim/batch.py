@@ -236,11 +236,11 @@ class BatchSimulator:
             raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
         return levels
 
-    def snapshot(self, i: int | np.ndarray) -> np.ndarray:
+    def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
         return self._rows[i].copy()
 
-    def restore(self, i: int | np.ndarray, snapshot: np.ndarray) -> None:
+    def restore(self, i: int | slice | np.ndarray, snapshot: np.ndarray) -> None:
         """Put environment i, or several, into states taken by ``snapshot``.
 
         They may be of any environments of this simulator, or of another one with the same bank.
