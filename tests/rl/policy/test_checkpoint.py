@@ -1,18 +1,29 @@
 """Checkpoints: what goes in comes out, bit for bit, and every kind of broken file gets its sentence."""
 
+import base64
+import json
 import os
+import sys
+import types
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from stable_baselines3 import PPO
 
+from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from rl.config import CurriculumConfig
+from rl.curriculum import make_sampler
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError, load_policy
-from rl.policy.policy import build_policy
+from rl.policy.policy import NppPolicy, build_policy
+from rl.train.vec_env import BatchVecEnv
+
+from worlds import corridor
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +216,37 @@ def test_statistics_that_disagree_with_the_weights_are_refused(saved):
     weights["features_extractor.normalize.mean"][3] += 1.0
     with pytest.raises(CheckpointError, match="disagrees with the statistics"):
         load_policy(tampered(saved, policy=weights))
+
+
+@pytest.mark.parametrize("place", ["rl.ppo", "rl.policy", "rl.rollout", "rl.architectures"])
+def test_no_class_is_unpickled_from_a_checkpoint_wherever_it_once_lived(saved, place, monkeypatch):
+    """Checkpoints are plain data: a class in one, at a former place of ours or anywhere else, is refused by name."""
+    module = types.ModuleType(place)
+    module.Former = type("Former", (), {"__module__": place})
+    with monkeypatch.context() as former:
+        former.setitem(sys.modules, place, module)
+        tampered(saved, training={"buffer": module.Former()})
+    with pytest.raises(CheckpointError, match=r"model\.pt: cannot be read \(.*use another checkpoint"):
+        load_policy(saved)
+
+
+def test_archives_from_before_the_policy_had_a_folder_still_load(policy, tmp_path, monkeypatch):
+    """They name the class rl.policy.NppPolicy, which is rl.policy.policy.NppPolicy now."""
+    env = BatchVecEnv(
+        BatchSimulator([corridor()], 2, observations=layout.VISION_FREE, threads=1),
+        make_sampler(["simple"], CurriculumConfig(), 0),
+    )
+    kwargs = {"architecture": "vision_free", "statistics": policy.statistics}
+    model = PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
+    with monkeypatch.context() as former:
+        former.setattr(NppPolicy, "__module__", "rl.policy")
+        model.save(tmp_path / "final_model.zip")
+    stored = json.loads(zipfile.ZipFile(tmp_path / "final_model.zip").read("data"))["policy_class"][":serialized:"]
+    assert b"rl.policy" in base64.b64decode(stored) and b"rl.policy.policy" not in base64.b64decode(stored)
+    loaded = PPO.load(tmp_path / "final_model.zip", device="cpu").policy
+    assert type(loaded) is NppPolicy
+    obs = observations(20, seed=2)
+    assert (loaded.act(obs, deterministic=True) == model.policy.act(obs, deterministic=True)).all()
 
 
 def test_files_of_others_are_told_apart(tmp_path):
