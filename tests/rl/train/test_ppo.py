@@ -8,7 +8,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
-from nppsim.decision import DIED, TIMEOUT, WON
+from nppsim.outcomes import DIED, TIMEOUT, WON
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train import ppo as ppo_module
 from rl.train.ppo import BatchPPO, DivergedError
