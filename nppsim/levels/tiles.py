@@ -61,7 +61,7 @@ EDGE_SIGNS = (
     ".. .. .. | -- .. ..",  # 37
 )
 
-# Diagonals, directed from p1 to p2; the open side is on the left of the direction of travel (on screen).
+# Diagonals, directed from p1 to p2; the open side is on the right of the direction of travel (on screen).
 DIAGONALS = {
     6: ((0, 24), (24, 0)),
     7: ((0, 0), (24, 24)),

@@ -1,4 +1,7 @@
-"""Groups of entity types for kernels: the comparisons written out, as they compile to better code than a tuple."""
+"""Groups of entity types for kernels (docs/physics.md, section 7.1).
+
+The comparisons are written out, as they compile to better code than a tuple.
+"""
 
 from nppsim._kernel import inlined
 from nppsim.levels import kinds
