@@ -7,18 +7,22 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import check_output_file, check_output_folder
+from nppsim.files import check_output_file, check_output_folder, replacing, write_bytes
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.settings import Parser, Setting
 from nppsim.workers import usable_cores
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Job = Callable[[argparse.Namespace], int | None]
 Flags = Callable[[Parser], None]
@@ -178,7 +182,7 @@ def _diff(arguments: argparse.Namespace) -> None:
         from nppsim.pictures import render
 
         labels = Path(arguments.a).name, Path(arguments.b).name
-        render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part).save(arguments.out)
+        _save(render.draw_two_routes(a.level, runs, labels, parted=difference.positions_part), arguments.out)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -308,7 +312,7 @@ def _render(arguments: argparse.Namespace) -> None:
         picture = render.draw_route(drawn, run, arguments.scale, title=Path(level[0]).name)
     else:
         picture = render.draw_level(Level.load(level[0]), arguments.scale)
-    picture.save(out)
+    _save(picture, out)
     print(f"{out}: {picture.width} x {picture.height}")
 
 
@@ -319,16 +323,20 @@ def _render_rulebook(arguments: argparse.Namespace) -> None:
         raise CommandError(f"--rulebook takes a folder alone; leave out {' '.join(arguments.paths)}")
     folder = Path(arguments.rulebook)
     check_output_folder(folder, "--rulebook")
-    folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
         picture = draw()
-        picture.save(folder / f"{name}.png")
+        _save(picture, folder / f"{name}.png")
         print(f"{folder / name}.png: {picture.width} x {picture.height}")
 
 
 def _check_picture(path: str, flag: str) -> None:
     errors.needed("PIL", "video")
     check_output_file(path, flag, ".png")
+
+
+def _save(picture: "Image", path: str | Path) -> None:
+    with replacing(path) as temporary:
+        picture.save(temporary, "PNG")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -351,7 +359,8 @@ def _generate(arguments: argparse.Namespace) -> None:
 
     if arguments.count is None:
         check_output_file(arguments.out, "OUT")
-        generate(arguments.category, arguments.seed, arguments.difficulty)[0].save(arguments.out)
+        level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)
+        write_bytes(arguments.out, level.to_bytes())
     else:
         check_output_folder(arguments.out, "OUT")
         seeds = range(arguments.seed, arguments.seed + arguments.count)

@@ -67,7 +67,7 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
         if debug:
             raise
         message = f"{error.filename}: {error.strerror}; check the path" if error.filename else str(error)
-    print(f"error: {redact(message)}", file=sys.stderr)
+    print(f"error: {' '.join(redact(message).split())}", file=sys.stderr)  # one line, whatever a library says
     return refused
 
 

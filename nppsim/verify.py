@@ -36,6 +36,8 @@ class ThemeResult:
 
 def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
     """(theme, case, datasets) of a trace file.  Raises TraceError if it is no trace file."""
+    if not Path(path).is_file():
+        raise TraceError(f"{path}: no such file; give a trace file")
     try:
         with h5py.File(path) as file:
             for theme in file:

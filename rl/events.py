@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nppsim.errors import UserError
+from nppsim.errors import UserError, needed
 
 _EVENT_FILES = "events.out.tfevents*"
 
@@ -35,8 +35,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     Several files in one folder (a resumed run) are read as one.  Raises EventsError if there is no event file, or if
     more than one folder has some: two writers would hide each other's curves.
     """
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+    event_accumulator = needed("tensorboard.backend.event_processing.event_accumulator", "train")
     folders = event_folders(folder)
     if not folders:
         raise EventsError(
@@ -45,7 +44,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     if len(folders) > 1:
         found = ", ".join(str(f.relative_to(folder)) for f in folders)
         raise EventsError(f"{folder}: {len(folders)} event trees ({found}); one run must have exactly one writer")
-    accumulator = EventAccumulator(str(folders[0]), size_guidance={"scalars": 0})
+    accumulator = event_accumulator.EventAccumulator(str(folders[0]), size_guidance={"scalars": 0})
     accumulator.Reload()
     scalars = {}
     for tag in accumulator.Tags()["scalars"]:

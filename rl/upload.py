@@ -11,13 +11,15 @@ store's address.  ``s3_manifest.json`` in the folder lists what was uploaded.  N
 import json
 import os
 from pathlib import Path
+from typing import Any
 
-from nppsim.errors import UserError, redact
+from nppsim.errors import UserError, needed, redact
 from nppsim.files import write_json
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
 ATTEMPTS = 3  # per request
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _UNFINISHED = (".tmp", ".part")  # files that are still being written end so
 
 
@@ -28,8 +30,9 @@ class UploadError(UserError, RuntimeError):
 class Uploader:
     """Copies a run's folder to ``s3://bucket/prefix/run_name/``.  Nothing is ever deleted there.
 
-    config: with a bucket.  run_name: becomes part of the objects' names.
-    Raises UploadError if boto3 or credentials are missing, or the bucket cannot be reached.
+    config: with a bucket.
+    run_name: becomes part of the objects' names.
+    Raises UploadError if credentials are missing or the bucket cannot be reached, MissingPackageError without boto3.
     """
 
     def __init__(self, config: UploadConfig, run_name: str):
@@ -54,9 +57,10 @@ class Uploader:
                 if not path.is_file() or name == MANIFEST or path.suffix in _UNFINISHED:
                     continue
                 stat = path.stat()
-                entry = {"key": f"{self.prefix}/{name}", "bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
+                key = f"{self.prefix}/{name}"
+                entry = {"key": key, "bytes": stat.st_size, "modified_ns": stat.st_mtime_ns}
                 if manifest.get(name) != entry:
-                    self._upload(path, entry["key"])
+                    self._upload(path, key)
                     manifest[name] = entry
                     uploaded += 1
         finally:
@@ -86,29 +90,25 @@ class Uploader:
         write_json(path, {"bucket": self.bucket, "prefix": self.prefix, "objects": objects})
 
 
-def _connect():
+def _connect() -> tuple[Any, tuple[type[Exception], ...]]:
     """(S3 client, its error classes)."""
-    try:
-        import boto3  # here, because only runs that upload need it
-        from boto3.exceptions import Boto3Error
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError as error:
-        raise UploadError("--s3-bucket needs boto3, which is not installed; run pip install 'nppsim[s3]'") from error
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    missing = [name for name in names if not os.environ.get(name)]
-    if missing:
+    boto3 = needed("boto3", "s3")  # only runs that upload need it
+    botocore = needed("botocore.exceptions", "s3")
+    if missing := [name for name in _CREDENTIALS if not os.environ.get(name)]:
         raise UploadError(f"--s3-bucket needs credentials: set {' and '.join(missing)} in the environment")
-    errors = (Boto3Error, BotoCoreError, ClientError)
+    errors = (needed("boto3.exceptions", "s3").Boto3Error, botocore.BotoCoreError, botocore.ClientError)
+    limits = needed("botocore.config", "s3").Config(
+        connect_timeout=10, read_timeout=60, retries={"max_attempts": ATTEMPTS, "mode": "standard"}
+    )
     try:
         client = boto3.client(
             "s3",
-            aws_access_key_id=os.environ[names[0]],
-            aws_secret_access_key=os.environ[names[1]],
+            aws_access_key_id=os.environ[_CREDENTIALS[0]],
+            aws_secret_access_key=os.environ[_CREDENTIALS[1]],
             aws_session_token=os.environ.get("AWS_SESSION_TOKEN"),
             region_name=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
             endpoint_url=os.environ.get("AWS_ENDPOINT_URL"),
-            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": ATTEMPTS, "mode": "standard"}),
+            config=limits,
         )
     except (*errors, ValueError) as error:  # ValueError: an endpoint that is no URL
         raise UploadError(f"S3 cannot be used: {_reason(error)}") from error

@@ -19,7 +19,7 @@ from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner import par_frames
-from nppsim.settings import Parser
+from nppsim.settings import Parser, Setting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,14 +92,19 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--category", "--categories", nargs="+", choices=CATEGORIES, default=list(CATEGORIES), help="default: all")
-    add("--count", type=int, metavar="N", help="distinct levels of each category")
-    add("--seed", "--seeds", type=int, metavar="N", help="0 or more; give train and test sets different seeds")
-    add("--difficulty", type=float, metavar="D", help="0 to 1: draw from the easy or the hard end; default: all")
+    flag = parser.add_flag
+    flag(Setting("distinct levels of each category", flag="count", kind=int, low=1))
+    flag(Setting("give train and test sets different ones", flag="seed", aliases=("seeds",), kind=int, low=0))
+    flag(
+        Setting(
+            "0 to 1: draw from the easy or the hard end; default: all", flag="difficulty", kind=float, low=0, high=1
+        )
+    )
+    flag(Setting("processes; default: all cores where that pays", flag="workers", kind=int, low=1))
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
     add(
         "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
     )
-    add("--workers", type=int, metavar="N", help="processes; default: all cores where that pays")
     add("--report", metavar="DIR", help="make nothing; print the variety of the levels of this level set")
     add("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)

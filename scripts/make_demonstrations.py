@@ -17,7 +17,7 @@ from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder
 from nppsim.planner.settings import PlannerSettings
-from nppsim.settings import Parser
+from nppsim.settings import Parser, Setting
 
 SHOWN = 20  # names of levels after which only their number is told
 
@@ -81,7 +81,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings]:
     add(
         "--out", "--output-dir", type=Path, required=True, metavar="DIR", help="folder for the replay sets, CATEGORY.h5"
     )
-    add("--workers", type=int, metavar="N", help="processes; default: all cores")
+    parser.add_flag(Setting("processes; default: all cores", flag="workers", kind=int, low=1))
     add("--debug", action="store_true", help="show the traceback of an error")
     parser.add_settings(PlannerSettings)
     arguments = parser.parse_args(argv)

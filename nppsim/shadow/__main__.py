@@ -3,26 +3,32 @@
 python -m nppsim.shadow REPORT.json --environments N --comparisons M
 """
 
-import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from nppsim.shadow.report import ReportError, judge
+from nppsim import errors
+from nppsim.settings import Parser, Setting
+from nppsim.shadow.report import judge
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m nppsim.shadow", description=__doc__.splitlines()[0])
-    parser.add_argument("report", type=Path, help="the file that NPPSIM_SHADOW_REPORT named")
-    parser.add_argument("--environments", type=int, default=1, help="of the simulator that the promise is about")
-    parser.add_argument("--comparisons", type=int, default=1, help="promised for each environment")
-    arguments = parser.parse_args(argv)
-    try:
+
+    def job() -> None:
+        arguments = _parser().parse_args(argv)
         print(f"shadow: {judge(arguments.report, arguments.environments, arguments.comparisons)}")
-    except ReportError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    return errors.run(job, refused=1)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m nppsim.shadow", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("report", type=Path, help="the file that NPPSIM_SHADOW_REPORT named")
+    environments = "of the simulator that the promise is about"
+    parser.add_flag(Setting(environments, flag="environments", kind=int, default=1, low=1))
+    parser.add_flag(Setting("promised for each environment", flag="comparisons", kind=int, default=1, low=1))
+    return parser
 
 
 if __name__ == "__main__":

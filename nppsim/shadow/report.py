@@ -40,11 +40,15 @@ def judge(path: Path, environments: int, comparisons: int) -> str:
     """
     if not path.exists():
         raise ReportError(f"{path}: there is no summary; the run did not come to its end")
-    summary = json.loads(path.read_text(encoding="utf-8"))
-    if summary["mismatches"]:
-        kinds = [part["mismatches_of_kind"] for part in summary["simulators"] if part["mismatches"]]
-        raise ReportError(f"{summary['mismatches']:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")
-    enough = [part for part in summary["simulators"] if part["environments"] >= environments]
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        mismatches, simulators = summary["mismatches"], summary["simulators"]
+    except (ValueError, KeyError, TypeError) as error:  # ValueError: not JSON, or no text at all
+        raise ReportError(f"{path}: this is no summary of shadow validation ({error}); give the right file") from error
+    if mismatches:
+        kinds = [part["mismatches_of_kind"] for part in simulators if part["mismatches"]]
+        raise ReportError(f"{mismatches:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")
+    enough = [part for part in simulators if part["environments"] >= environments]
     least = max((min(part["comparisons_of_environment"]) for part in enough), default=0)
     if least < comparisons:
         raise ReportError(

@@ -1,10 +1,11 @@
 """Upload, against a server on this machine that speaks S3."""
 
-import builtins
 import json
+import sys
 
 import pytest
 
+from nppsim.errors import MissingPackageError
 from rl.config import UploadConfig
 from rl.upload import MANIFEST, Uploader, UploadError
 
@@ -119,15 +120,8 @@ def test_an_endpoint_that_is_no_address_is_told(store, monkeypatch):
 
 
 def test_without_boto3_the_extra_is_named(store, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **keywords):
-        if name.split(".")[0] in ("boto3", "botocore"):
-            raise ImportError(name)
-        return real(name, *rest, **keywords)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UploadError, match=r"pip install 'nppsim\[s3\]'"):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'nppsim\[s3\]'"):
         Uploader(CONFIG, "run")
 
 
