@@ -22,6 +22,7 @@ from hardware.sizes import (
     choose_sizes,
 )
 from hardware.wishes import Wishes
+from nppsim.files import table
 from nppsim.observe import layout
 
 EPOCHS = 3  # passes over the decisions of an update
@@ -83,14 +84,16 @@ class Plan:
         """Memory that the run will take on each GPU; 0 on a CPU."""
         return total(self.memory, "device")
 
-    def table(self) -> str:
+    def __str__(self) -> str:
         """The plan for people: machine, settings with sources, memory arithmetic, updates, warnings."""
-        lines = [f"machine: {self.machine.name}", "", f"{'setting':<18}{'value':<10}{'source':<22}note"]
-        for name, setting in self.settings.items():
-            if setting.value is not None:
-                lines.append(f"{name:<18}{setting.value!s:<10}{setting.source:<22}{setting.note}".rstrip())
-        lines += ["", f"{'memory':<18}{'GB':<10}{'where':<10}arithmetic"]
-        lines += [f"{row.name:<18}{row.bytes / GB:<10.3f}{row.where:<10}{row.how}" for row in self.memory]
+        settings = [
+            (name, setting.value, setting.source, setting.note)
+            for name, setting in self.settings.items()
+            if setting.value is not None
+        ]
+        memory = [(row.name, f"{row.bytes / GB:.3f}", row.where, row.how) for row in self.memory]
+        lines = [f"machine: {self.machine.name}", "", table(("setting", "value", "source", "note"), settings, "lrll")]
+        lines += ["", table(("memory", "GB", "where", "arithmetic"), memory, "lrll"), ""]
         lines.append(f"host:   {self.host_bytes / GB:.2f} of {self.host_budget / GB:.2f} GB ({HOST_SHARE:.0%} of all)")
         if self.gpus:
             used, budget = self.device_bytes / GB, self.device_budget / GB
@@ -100,8 +103,6 @@ class Plan:
             lines.append(f"whole run:  {self.updates} updates for {self.total_timesteps} decisions")
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
-
-    __str__ = table
 
     def to_dict(self) -> dict:
         """Plain values for JSON and for ``results.json``."""

@@ -13,7 +13,7 @@ import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import check_output_file, check_output_folder, replacing, write_bytes
+from nppsim.files import check_output_file, check_output_folder, replacing, table, write_bytes
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
@@ -205,42 +205,38 @@ def _bench_flags(parser: Parser) -> None:
 
 @_command("bench", "measure the speed of the simulator", _bench_flags)
 def _bench(arguments: argparse.Namespace) -> None:
-    from nppsim.measure import bench
-    from nppsim.measure.machine import machine as this_machine
-    from nppsim.measure.machine import versions
+    from nppsim.measure import bench, machine, workload
 
     if arguments.themes and not arguments.traces:
         raise CommandError("--themes names parts of a trace file: give --traces FILE.h5 too")
     if arguments.start and (arguments.traces or arguments.levels or arguments.threads):
         raise CommandError("--start measures the start alone: leave out --traces, --levels and --threads")
-    machine = this_machine() | versions()
+    here = machine.machine() | machine.versions()
     if arguments.start:
         with tempfile.TemporaryDirectory() as folder:
             seconds = bench.measure_start(folder)
         if arguments.json:
-            print(json.dumps({"machine": machine, "start_s": seconds}, indent=2))
+            print(json.dumps({"machine": here, "start_s": seconds}, indent=2))
         else:
             print(f"first start (compiles): {seconds['first']:.1f} s; later starts: {seconds['later']:.1f} s")
         return
-    threads = arguments.threads or range(1, min(usable_cores(), 2) + 1)
-    if not arguments.json:
-        print(f"{machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, Numba {machine['numba']}")
-        print(f"{'workload':<20} {'unit':<10} {'per s':>12} {'per s, core':>12} {'slowest':>12} {'fastest':>12}   "
-              "Python, Numba loop, 10^6/s")  # fmt: skip
     if arguments.traces:
-        plays = bench.trace_plays(arguments.traces, arguments.themes)
+        plays = workload.trace_plays(arguments.traces, arguments.themes)
+    elif arguments.levels:
+        plays = workload.folder_plays(arguments.levels)
     else:
-        plays = bench.folder_plays(arguments.levels) if arguments.levels else bench.generated_plays()
+        plays = workload.generated_plays(bench.CATEGORIES, bench.LEVELS_PER_CATEGORY)
+    threads = arguments.threads or range(1, min(usable_cores(), 2) + 1)
     workloads = {}
     for name, result in bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads):
         workloads[name] = result
-        if not arguments.json:
-            figures = [f"{result[key]:>12,.0f}" for key in ("per_s", "per_s_per_core", "slowest", "fastest")]
-            loops = result["calibration"]
-            print(f"{name:<20} {result['unit']:<10}", *figures, f"  {loops['python']:.1f}, {loops['numba']:.0f}",
-                  flush=True)  # fmt: skip
+        print(f"\r{name:<20} {result['per_s']:>14,.0f} {result['unit']}/s ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     if arguments.json:
-        print(json.dumps({"machine": machine, "workloads": workloads}, indent=2))
+        print(json.dumps({"machine": here, "workloads": workloads}, indent=2))
+    else:
+        print(f"{here['cpu']}, {here['cores']} cores; Python {here['python']}, Numba {here['numba']}")
+        print(bench.results_table(workloads))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -265,9 +261,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
 
     report = fuzz(arguments.count, arguments.seed, arguments.first, progress)
     print(file=sys.stderr)
-    print(f"{'kind':<16} {'tried':>8} {'played':>8} {'refused':>8}")
-    for kind, tried in sorted(report.tried.items()):
-        print(f"{kind:<16} {tried:>8} {report.played[kind]:>8} {tried - report.played[kind]:>8}")
+    rows = [
+        (kind, tried, report.played[kind], tried - report.played[kind]) for kind, tried in sorted(report.tried.items())
+    ]
+    print(table(("kind", "tried", "played", "refused"), rows))
     refused = ", ".join(f"{count} {name}" for name, count in report.refused.most_common()) or "nothing"
     print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
     for failure in report.failures:

@@ -19,9 +19,8 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.stage import COLUMNS, ROWS
-from nppsim.measure.kernels import play_all as _play
+from nppsim.measure.player import DecisionPlayer, FramePlayer
 from nppsim.observe import layout
-from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.replays.replay import Replay, ReplayError
 
 FRAMES = 200  # of play, with raw inputs
@@ -141,21 +140,18 @@ def _load(indices: Iterable[int], seed: int, report: FuzzReport) -> Iterator[_Ca
 
 
 def _play_group(loaded: Sequence[_Case], seed: int, report: FuzzReport) -> None:
+    """Play the loaded cases, first frame by frame, then by decisions with every observation."""
+    indices = [index for index, _, _ in loaded]
     bank = LevelBank([level for _, level, _ in loaded])
-    inputs = np.stack([inputs for _, _, inputs in loaded])
-    parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (bank.max_entities,)), (MOVER_DTYPE, (bank.max_movers,))]
-    _, (ninjas, entities, movers) = allocate(len(loaded), parts)
-    lost = _play(ninjas, entities, movers, bank.world, inputs)
-    if lost >= 0:
-        report.failures.append(f"case {loaded[lost][0]} of seed {seed}: a position or velocity is no finite number")
-    report.frames += inputs.size
+    frames = FramePlayer(bank, [inputs for _, _, inputs in loaded])
+    report.frames += frames.play(FRAMES, restart=False)
+    for i in frames.lost():
+        report.failures.append(f"case {indices[i]} of seed {seed}: a position or velocity is no finite number")
+
     simulator = BatchSimulator(bank, len(loaded), observations=layout.ALL, threads=1, profile=False)
-    observations = simulator.reset()
-    actions = np.random.default_rng([seed, loaded[0][0], 2]).integers(NUM_ACTIONS, size=(DECISIONS, len(loaded)))
-    for row in actions:
-        observations = simulator.step(row)
-        report.frames += simulator.frame_skip * len(loaded)
-    for key, values in observations.items():
-        bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        for i in np.flatnonzero(bad[: len(loaded)]).tolist():
-            report.failures.append(f"case {loaded[i][0]} of seed {seed}: {key} is not finite")
+    actions = np.random.default_rng([seed, indices[0], 2]).integers(NUM_ACTIONS, size=(DECISIONS, len(loaded)))
+    decisions = DecisionPlayer(simulator, actions)
+    report.frames += simulator.frame_skip * decisions.play(DECISIONS)
+    for key, values in decisions.observations.items():
+        for i in np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1)):
+            report.failures.append(f"case {indices[i]} of seed {seed}: {key} is not finite")

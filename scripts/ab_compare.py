@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.measure.timing import TimingError, amdahl
 from rl.config import ConfigError
 from rl.experiment import ab
 
@@ -23,27 +22,24 @@ SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 def main(argv: list[str]) -> int:
     """Returns the exit status, see above."""
-    return errors.run(lambda: run(parse(argv)), debug=False)
+    return errors.run(lambda: run(parse(argv)))
 
 
 def run(arguments: argparse.Namespace) -> None:
-    plan = ab.ABSettings(
-        tuple(shlex.split(arguments.a)),
-        tuple(shlex.split(arguments.b)),
-        tuple(arguments.common),
-        tuple(arguments.seeds),
-    )
+    """Train what is missing, compare, print and write."""
+    settings = ab.ABSettings(arguments.a, arguments.b, tuple(arguments.common), tuple(arguments.seeds))
     try:
-        ab.run_all(plan, arguments.out, SCRIPT, lambda line: print(line, flush=True))
+        ab.run_all(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finished runs are kept; go on with --out {arguments.out}") from None
-    comparison = ab.compare_arms(plan, arguments.out, share=arguments.share, speed_up=arguments.speedup)
-    print(ab.text(comparison))
+    comparison = ab.compare_arms(settings, arguments.out, arguments.part)
+    print(ab.comparison_text(comparison))
     for file in ab.write(comparison, arguments.out):
         print(f"written: {file}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
+    """The flags, with ``part``, a ChangedPart or None, and ``common``, what follows "--"."""
     end = argv.index("--") if "--" in argv else len(argv)
     own = list(argv[:end])
     for arm in ("--a", "--b"):  # argparse takes a value that begins with a dash for a flag, unless it is joined
@@ -61,16 +57,27 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--share", type=float, metavar="X", help="share of A's time that the changed part takes, 0 to 1")
     add("--speedup", type=float, metavar="X", help="how many times as fast that part was measured to be")
     arguments = parser.parse_args(own)
-    if (arguments.share is None) != (arguments.speedup is None):
-        raise ConfigError("--share and --speedup belong together: give both, or none")
-    if arguments.share is not None:
-        try:
-            amdahl(arguments.share, arguments.speedup)
-        except TimingError as error:
-            raise ConfigError(f"--share, --speedup: {error}") from error
+    arguments.a, arguments.b = _split("--a", arguments.a), _split("--b", arguments.b)
+    arguments.part = _changed_part(arguments.share, arguments.speedup)
     arguments.common = argv[end + 1 :]
     arguments.out = arguments.out or Path("experiments") / f"ab_{datetime.now():%Y%m%d_%H%M%S}"
     return arguments
+
+
+def _split(option: str, text: str) -> tuple[str, ...]:
+    """The flags in one text, as a shell would part them."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError(f"{option} {text}: {error}; check its quotation marks") from error
+
+
+def _changed_part(share: float | None, speed_up: float | None) -> ab.ChangedPart | None:
+    if share is None and speed_up is None:
+        return None
+    if share is None or speed_up is None:
+        raise ConfigError("--share and --speedup belong together: give both, or none")
+    return ab.ChangedPart(share, speed_up)
 
 
 if __name__ == "__main__":

@@ -13,94 +13,133 @@ refused; 130 after Ctrl-C.  Where several hold: 4, 2, 1, 3.  See docs/benchmarki
 
 import argparse
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import NoReturn
 
+from nppsim import errors
 from nppsim.files import write_json
 from nppsim.generate import CATEGORIES
-from nppsim.levels.level import LevelError
-from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions
 from nppsim.measure.timing import POOR, TimingError
 from nppsim.measure.workload import Settings, Workload, generated_levels, random_levels, random_play, recorded_play
-from nppsim.replays.replay import ReplayError
 
-GOOD, UNSTABLE, MISMATCH, REGRESSION, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-CATEGORY, NUM_LEVELS, ENTITY_DENSITY, REPLAYS, THRESHOLD = "simple", 40, 0.02, Path("datasets/demonstrations"), 0.1
+# Exit statuses.
+GOOD = 0
+UNSTABLE = 1
+MISMATCH = 2
+REGRESSION = 3
+REFUSED = 4
+
+# Defaults of flags.
+CATEGORY = "simple"
+NUM_LEVELS = 40
+ENTITY_DENSITY = 0.02  # entities per tile
+REPLAYS = Path("datasets/demonstrations")
+THRESHOLD = 0.1  # slow-down that counts as regression
 
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit status, see above."""
-    try:
+
+    def job() -> int:
         arguments = parse(argv)
         if arguments.report:
             print(throughput.benchmark_report(arguments.report))
             return GOOD
-        return run(arguments)
-    except (TimingError, LevelError, LevelSetError, ReplayError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED
-    except KeyboardInterrupt:
-        print("\ninterrupted; nothing was stored", file=sys.stderr)
-        return INTERRUPTED
+        try:
+            return run(arguments)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("nothing was stored") from None
+
+    return errors.run(job, refused=REFUSED)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, compare and store; returns the exit status."""
     work = workload(arguments)
-    baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
-    now = conditions() | {"settings": work.key}
-    for name, baseline in baselines.items():  # before minutes are spent on it
-        throughput.check_comparable(now, baseline, name)
-    print(
-        f"{work.source}: {work.settings.envs} environments, {work.settings.rounds} rounds of {work.settings.iterations}"
-    )
+    baselines = load_baselines(arguments, work)
+    settings = work.settings
+    print(f"{work.source}: {settings.envs} environments, {settings.rounds} rounds of {settings.iterations}")
     for note in work.notes:
         print(note)
     result = throughput.measure(work, phase=arguments.phase or "")
     print(throughput.describe(result), flush=True)
-    unstable = result["stability"] == POOR
-    status = UNSTABLE if unstable else GOOD
-    if unstable:
-        print("unstable: the figures are not worth keeping; wait for a quiet machine, or raise --iterations")
+    found = {check_stability(result)}
     if baselines:
-        print(throughput.comparison_table(result, baselines))
-        threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
-        slower = [
-            name
-            for name, b in baselines.items()
-            if throughput.compare_with_baseline(result, b, name).regressed(threshold)
-        ]
-        if slower:
-            print(f"regression: more than {threshold:.0%} slower than {', '.join(slower)}")
-            status = status or REGRESSION
+        found.add(check_regression(result, baselines, arguments.threshold or THRESHOLD))
     if arguments.profile:
-        profiled = throughput.side_by_side(work, "profile")
-        print(profiled.profile_table())
-        print(f"time with profiling / without: {profiled.ratio}")
-        result["profile"] = {"ns": profiled.phases, "decisions": profiled.decisions, "seconds": profiled.seconds}
+        result["profile"] = profile(work)
     if arguments.shadow:
-        shadowed = throughput.side_by_side(work, "shadow")
-        comparisons, mismatches = shadowed.simulator.shadow.comparisons, shadowed.simulator.shadow.mismatches
-        print(f"validation: {comparisons:,} comparisons, {mismatches:,} mismatches")
-        print(f"time with validation / without: {shadowed.ratio}")
-        result["shadow"] = {"comparisons": comparisons, "mismatches": mismatches}
-        if mismatches or not comparisons:
-            print(
-                "validation failed" + ("" if mismatches else ": nothing was compared; raise --iterations or --rounds")
-            )
-            status = MISMATCH
-    if arguments.output and unstable:
+        result["shadow"], status = validate(work)
+        found.add(status)
+    if arguments.output and UNSTABLE in found:
         print(f"not stored: {arguments.output}")
     elif arguments.output:
         write_json(arguments.output, result)
         print(f"result: {arguments.output}")
-    return status
+    return next((status for status in (MISMATCH, UNSTABLE, REGRESSION) if status in found), GOOD)
+
+
+def load_baselines(arguments: argparse.Namespace, work: Workload) -> dict[str, dict]:
+    """The stored results to compare with.  Raises TimingError for one that does not compare, before minutes are spent."""
+    baselines = {str(path): throughput.load_result(path) for path in arguments.baseline or ()}
+    now = conditions() | {"settings": work.key}
+    for name, baseline in baselines.items():
+        throughput.check_comparable(now, baseline, name)
+    return baselines
+
+
+def check_stability(result: Mapping) -> int:
+    """UNSTABLE, and a line that says so, if the rounds differ too much."""
+    if result["stability"] != POOR:
+        return GOOD
+    print("unstable: the figures are not worth keeping; wait for a quiet machine, or raise --iterations")
+    return UNSTABLE
+
+
+def check_regression(result: Mapping, baselines: Mapping[str, Mapping], threshold: float) -> int:
+    """Print the comparison with each baseline (name -> result); REGRESSION if one of them was faster."""
+    print(throughput.comparison_table(result, baselines))
+    slower = [
+        name
+        for name, baseline in baselines.items()
+        if throughput.compare_with_baseline(result, baseline, name).regressed(threshold)
+    ]
+    if not slower:
+        return GOOD
+    print(f"regression: more than {threshold:.0%} slower than {', '.join(slower)}")
+    return REGRESSION
+
+
+def profile(work: Workload) -> dict:
+    """Print the phases, of extra rounds; returns what is stored."""
+    profiled = throughput.side_by_side(work, profile=True)
+    print(profiled.profile_table())
+    print(f"time with profiling / without: {profiled.ratio}")
+    return {"ns": profiled.phases, "decisions": profiled.decisions, "seconds": profiled.seconds}
+
+
+def validate(work: Workload) -> tuple[dict, int]:
+    """Validate every step of extra rounds; returns what is stored, and MISMATCH where it failed."""
+    shadowed = throughput.side_by_side(work, shadow=True)
+    twins = shadowed.simulator.shadow
+    assert twins is not None
+    print(f"validation: {twins.comparisons:,} comparisons, {twins.mismatches:,} mismatches")
+    print(f"time with validation / without: {shadowed.ratio}")
+    stored = {"comparisons": twins.comparisons, "mismatches": twins.mismatches}
+    if twins.comparisons and not twins.mismatches:
+        return stored, GOOD
+    print("validation failed" + ("" if twins.mismatches else ": nothing was compared; raise --iterations or --rounds"))
+    return stored, MISMATCH
 
 
 def workload(arguments: argparse.Namespace) -> Workload:
     """The work that the flags ask for."""
-    given = {name: getattr(arguments, name) for name in Settings.__dataclass_fields__}
+    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
     settings = replace(Settings(), **{name: value for name, value in given.items() if value is not None})
     if arguments.actions == "recorded":
         return recorded_play(arguments.replays or REPLAYS, settings)
@@ -120,14 +159,30 @@ def workload(arguments: argparse.Namespace) -> Workload:
 
 
 class _Parser(argparse.ArgumentParser):
-    def error(self, message):  # argparse's own status, 2, means a mismatch here
+    def error(self, message: str) -> NoReturn:  # argparse's own status, 2, means a mismatch here
         raise TimingError(message)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags; None where nothing was given.  Raises TimingError for flags that would have no effect."""
-    usual = Settings()
     parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    _add_workload_flags(parser)
+    add = parser.add_argument
+    add("--profile", action="store_true", default=None, help="add a table of phases, of extra rounds")
+    add("--shadow", action="store_true", default=None, help="validate every step of extra rounds, and count")
+    add("--phase", metavar="LABEL", help="label of the result, e.g. before")
+    add("--output", type=Path, metavar="FILE.json", help="store the result")
+    add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
+    add("--threshold", type=float, metavar="X", help=f"slow-down that counts as regression (default: {THRESHOLD})")
+    add("--report", type=Path, metavar="DIR", help="summary of the results in a folder, and nothing else")
+    arguments = parser.parse_args(argv)
+    _check(arguments)
+    return arguments
+
+
+def _add_workload_flags(parser: argparse.ArgumentParser) -> None:
+    """What is played, and how much of it."""
+    usual = Settings()
     add = parser.add_argument
     add("--actions", choices=("random", "recorded"), help="default: random")
     add("--replays", type=Path, metavar="DIR", help=f"replays for recorded actions (default: {REPLAYS})")
@@ -137,12 +192,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--category", choices=CATEGORIES, metavar="NAME", help=f"... on generated levels (default: {CATEGORY})"
     )
     source.add_argument("--density", type=float, metavar="X", help="... on random levels, this share of tiles not open")
-    add(
-        "--entity-density",
-        type=float,
-        metavar="X",
-        help=f"entities per tile with --density (default: {ENTITY_DENSITY})",
-    )
+    entities = f"entities per tile with --density (default: {ENTITY_DENSITY})"
+    add("--entity-density", type=float, metavar="X", help=entities)
     add("--num-levels", type=int, metavar="N", help=f"generated or random levels (default: {NUM_LEVELS})")
     for name, text in {
         "envs": "environments stepped together",
@@ -156,31 +207,27 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         option = f"--{name.replace('_', '-')}"
         add(option, type=int, metavar="N", help=f"{text} (default: {getattr(usual, name):,})")
     add("--observations", nargs="+", metavar="NAME", help=f"default: {' '.join(usual.observations)}")
-    add("--profile", action="store_true", default=None, help="add a table of phases, of extra rounds")
-    add("--shadow", action="store_true", default=None, help="validate every step of extra rounds, and count")
-    add("--phase", metavar="LABEL", help="label of the result, e.g. before")
-    add("--output", type=Path, metavar="FILE.json", help="store the result")
-    add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
-    add("--threshold", type=float, metavar="X", help=f"slow-down that counts as regression (default: {THRESHOLD})")
-    add("--report", type=Path, metavar="DIR", help="summary of the results in a folder, and nothing else")
-    arguments = parser.parse_args(argv)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise TimingError for flags that would have no effect, and values out of range."""
     given = {name for name, value in vars(arguments).items() if value is not None}
     sources = {"levels", "category", "density", "num_levels"}
-    for bad, why in (
-        (given - {"report"} if arguments.report else (), "with --report"),
-        (given & sources if arguments.actions == "recorded" else (), "with --actions recorded"),
-        (given & {"replays"} if arguments.actions != "recorded" else (), "without --actions recorded"),
-        (given & {"entity_density"} if arguments.density is None else (), "without --density"),
-        (given & {"num_levels"} if arguments.levels else (), "with --levels"),
-        (given & {"threshold"} if not arguments.baseline else (), "without --baseline"),
-    ):
-        for name in sorted(bad):
-            parser.error(f"--{name.replace('_', '-')} has no effect {why}; leave it out")
+    idle = {
+        "with --report": given - {"report"} if arguments.report else set(),
+        "with --actions recorded": given & sources if arguments.actions == "recorded" else set(),
+        "without --actions recorded": given & {"replays"} if arguments.actions != "recorded" else set(),
+        "without --density": given & {"entity_density"} if arguments.density is None else set(),
+        "with --levels": given & {"num_levels"} if arguments.levels else set(),
+        "without --baseline": given & {"threshold"} if not arguments.baseline else set(),
+    }
+    for why, names in idle.items():
+        for name in sorted(names):
+            raise TimingError(f"--{name.replace('_', '-')} has no effect {why}; leave it out")
     if (arguments.num_levels or 1) < 1:
-        parser.error(f"--num-levels {arguments.num_levels}: give at least 1")
+        raise TimingError(f"--num-levels {arguments.num_levels}: give at least 1")
     if arguments.threshold is not None and not 0 < arguments.threshold < 1:
-        parser.error(f"--threshold {arguments.threshold}: give a share between 0 and 1, e.g. {THRESHOLD}")
-    return arguments
+        raise TimingError(f"--threshold {arguments.threshold}: give a share between 0 and 1, e.g. {THRESHOLD}")
 
 
 if __name__ == "__main__":

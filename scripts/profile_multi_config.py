@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nppsim import errors
 from nppsim.files import write_json
 from nppsim.generate import FAMILIES
 from nppsim.levels.level import Level, LevelError
 from nppsim.measure.machine import conditions
-from nppsim.measure.throughput import profile_rows, side_by_side
+from nppsim.measure.throughput import side_by_side
 from nppsim.measure.timing import TimingError
 from nppsim.measure.workload import Settings, random_levels, random_play
 from nppsim.observe import layout
@@ -27,19 +28,20 @@ ROUNDS = 10  # with profiling, and as many without
 
 @dataclass(frozen=True)
 class Configuration:
-    """levels: makes them from seed and number; observations: keys."""
+    """What is profiled."""
 
     name: str
-    levels: Callable[[int, int], list[Level]]
-    observations: tuple[str, ...] = layout.VISION_FREE
+    levels: Callable[[int, int], list[Level]]  # makes them from seed and number
+    observations: tuple[str, ...] = layout.VISION_FREE  # keys
 
 
-def family(name: str, **parameters) -> Callable[[int, int], list[Level]]:
+def family(name: str, **parameters: object) -> Callable[[int, int], list[Level]]:
+    """Levels of a family of generated levels."""
     return lambda seed, count: [FAMILIES[name](seed + k, **parameters) for k in range(count)]
 
 
 def mixed(seed: int, count: int) -> list[Level]:
-    """Random levels with entities of all types of ``workload.KINDS``, and doors."""
+    """Random levels with entities of all types of ``workload.STREWN``, and doors."""
     return random_levels(count, seed, density=0.2, entity_density=0.04)
 
 
@@ -54,51 +56,36 @@ CONFIGURATIONS = (
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit status, see above."""
     arguments = parse(argv)
-    try:
+
+    def job() -> int:
         skipped = run(arguments)
-    except (TimingError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-    return 1 if skipped and arguments.strict else 0
+        return 1 if skipped and arguments.strict else 0
+
+    return errors.run(job)
 
 
 def run(arguments: argparse.Namespace) -> list[str]:
     """Profile every configuration; returns those that were skipped, with the reason."""
     if arguments.steps < ROUNDS or arguments.steps % ROUNDS:
         raise TimingError(f"--steps {arguments.steps} must be a multiple of {ROUNDS}, for as many rounds")
-    settings = replace(
-        Settings(), envs=arguments.envs, threads=arguments.threads, warmup=arguments.warmup, seed=arguments.seed,
-        rounds=ROUNDS, iterations=arguments.steps // ROUNDS,
-    )  # fmt: skip
+    settings = Settings(
+        envs=arguments.envs,
+        threads=arguments.threads,
+        warmup=arguments.warmup,
+        seed=arguments.seed,
+        rounds=ROUNDS,
+        iterations=arguments.steps // ROUNDS,
+    )
     here = conditions()
     machine, versions = here["machine"], here["versions"]
     print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
     print(f"{settings.envs} environments, {settings.threads} threads, {settings.warmup:,} + {arguments.steps:,} steps")
     skipped, stored = [], {}
     for configuration in CONFIGURATIONS:
-        wanted = replace(settings, observations=configuration.observations)
         try:
-            levels = configuration.levels(settings.seed, NUM_LEVELS)
-            work = random_play(levels, wanted, configuration.name)
+            stored[configuration.name] = profile(configuration, settings)
         except LevelError as error:
             skipped.append(f"{configuration.name}: {error}")
-            continue
-        measured = side_by_side(work, "profile")
-        entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
-        print(f"\n## {configuration.name}\n\n{NUM_LEVELS} levels with {entities}\n\n{measured.profile_table()}")
-        print(f"time with profiling / without: {measured.ratio}", flush=True)
-        rows, left_out = profile_rows(measured.phases, measured.decisions, measured.seconds * measured.threads)
-        columns = ("phase", "us_per_decision", "share_of_step", "share_of_wall")
-        stored[configuration.name] = {
-            "settings": work.key,
-            "coverage": work.coverage,
-            "phases": [dict(zip(columns, row, strict=True)) for row in rows],
-            "left_out": left_out,
-            "overhead": vars(measured.ratio),
-        }
     for what in skipped:
         print(f"skipped: {what}")
     print(f"\n{len(stored)} of {len(CONFIGURATIONS)} configurations profiled, {len(skipped)} skipped")
@@ -108,7 +95,26 @@ def run(arguments: argparse.Namespace) -> list[str]:
     return skipped
 
 
+def profile(configuration: Configuration, settings: Settings) -> dict:
+    """Profile one configuration and print its table; returns what is stored.  LevelError if its levels cannot be made."""
+    levels = configuration.levels(settings.seed, NUM_LEVELS)
+    work = random_play(levels, replace(settings, observations=configuration.observations), configuration.name)
+    measured = side_by_side(work, profile=True)
+    entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
+    print(f"\n## {configuration.name}\n\n{len(levels)} levels with {entities}\n\n{measured.profile_table()}")
+    print(f"time with profiling / without: {measured.ratio}", flush=True)
+    rows, left_out = measured.phase_rows()
+    return {
+        "settings": work.key,
+        "coverage": work.coverage,
+        "phases": [row._asdict() for row in rows],
+        "left_out": left_out,
+        "overhead": vars(measured.ratio),
+    }
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )

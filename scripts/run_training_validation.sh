@@ -28,9 +28,9 @@ case $mode in
     smoke) environments=32 promise=576 ;;
     soak) environments=128 promise=10000 ;;
     *)
-        [[ $mode =~ ^[1-9][0-9]*$ ]] || { usage >&2 && fail "the first argument is '$mode'; needed is smoke, soak or a number"; }
+        [[ $mode =~ ^[1-9][0-9]*$ ]] || { usage >&2 && fail "the first argument is '$mode'; give smoke, soak or a number of steps"; }
         environments=32 promise=$((mode / 32))
-        ((promise > 0)) || fail "$mode steps are less than one for each of 32 environments; use at least 32"
+        ((promise > 0)) || fail "$mode steps are fewer than one for each of 32 environments; give at least 32"
         ;;
 esac
 shift

@@ -8,14 +8,13 @@
 What is timed for a result is never profiled and never validated: those run on simulators of their own.
 """
 
-import itertools
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,77 +26,34 @@ from nppsim.measure.timing import (
     Summary,
     TimingError,
     alternate,
-    calibrate,
     mean_of_ratios,
+    measure_rounds,
     ratio_of_means,
     summarise,
 )
 from nppsim.measure.workload import Workload
 
-FORMAT, VERSION = "nppsim benchmark", 1
+FORMAT = "nppsim benchmark"
+VERSION = 1
 KEY = ("machine", "versions", "settings")  # parts of a result in which compared results must agree
+NEEDED = (*KEY, "phase", "date", "build", "decisions_per_round", "round_s", "calibration", "summary", "stability")
 SMALLEST_SHARE = 0.01  # of the step; phases below it are left out of tables
-
-
-class Player:
-    """A simulator and its place in a workload.  switches: ``profile`` or ``shadow`` of the BatchSimulator."""
-
-    def __init__(self, workload: Workload, **switches: bool):
-        settings = workload.settings
-        self.workload, self.row = workload, 0
-        # Both switches are given, so that the environment variables that would turn them on have no say here.
-        self.simulator = BatchSimulator(
-            workload.bank,
-            settings.envs,
-            frame_skip=settings.frame_skip,
-            observations=settings.observations,
-            threads=settings.threads,
-            **({"profile": False, "shadow": False} | switches),
-        )
-        self.simulator.reset(workload.start)
-
-    def play(self, rows: int, phases: dict[str, float] | None = None) -> float:
-        """Play the next rows; returns seconds.  phases: nanoseconds of each phase are added to it."""
-        simulator, first = self.simulator, self.row
-        self.row += rows
-        actions, next_level = (a[first : self.row] for a in (self.workload.actions, self.workload.next_level))
-        begin = perf_counter()
-        for t in range(rows):
-            simulator.next_level[:] = next_level[t]
-            simulator.step(actions[t])
-            if phases is not None:
-                for phase, nanoseconds in simulator.step_timing.items():
-                    phases[phase] = phases.get(phase, 0.0) + nanoseconds
-        return perf_counter() - begin
-
-    def check_end(self) -> None:
-        """Raise TimingError if recordings were not played as planned: their episodes ended elsewhere."""
-        end = self.workload.end
-        if end is not None and (astray := np.flatnonzero(self.simulator.level != end)).size:
-            raise TimingError(
-                f"recorded play went astray in {astray.size} of {len(end)} environments, e.g. {astray[0]}: an episode "
-                "did not end where it did before; does the result of a step depend on the batch?"
-            )
 
 
 def measure(workload: Workload, *, phase: str = "") -> dict:
     """Time the rounds of a workload; the result as a plain dictionary.
 
-    phase: a label, such as "before".  Keys: "format", "version", "phase", "date", those of ``KEY``, "build", "coverage"
-    (``Workload.coverage``), "decisions_per_round" (of all environments), "round_s" and "calibration" (lists, one entry
-    per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
+    phase: a label, such as "before".  Keys: "format", "version", "phase", "date", those of ``conditions``, "settings"
+    (``Workload.key``), "coverage" (``Workload.coverage``), "decisions_per_round" (of all environments), "round_s" and
+    "calibration" (lists, one entry per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
     """
     settings = workload.settings
-    player = Player(workload)
+    player = workload.player()
     player.play(settings.warmup)
-    calibrate()  # compiled
-    seconds, calibrations = [], [calibrate()]
-    for _ in range(settings.rounds):
-        seconds.append(player.play(settings.iterations))
-        calibrations.append(calibrate())
-    player.check_end()
-    beside = {name: [(a[name] + b[name]) / 2 for a, b in itertools.pairwise(calibrations)] for name in calibrations[0]}
-    summary, decisions = summarise(seconds), settings.iterations * settings.envs
+    decisions = settings.iterations * settings.envs
+    rounds = measure_rounds(lambda: player.play(settings.iterations), settings.rounds, decisions)
+    workload.check_end(player)
+    summary = summarise(rounds.seconds)
     per_s, per_s_sd = summary.rate(decisions)
     return {
         "format": FORMAT,
@@ -108,8 +64,8 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
         "settings": workload.key,
         "coverage": workload.coverage,
         "decisions_per_round": decisions,
-        "round_s": seconds,
-        "calibration": beside,
+        "round_s": rounds.seconds,
+        "calibration": rounds.calibration_beside(),
         "summary": asdict(summary),
         "decisions_per_s": per_s,
         "decisions_per_s_sd": per_s_sd,
@@ -139,27 +95,39 @@ def describe(result: Mapping) -> str:
 # Switches: their cost, and what they show
 
 
+class PhaseRow(NamedTuple):
+    """What one phase of a decision takes; shares are of the step (all phases) and of the wall time (times threads)."""
+
+    phase: str
+    us_per_decision: float
+    share_of_step: float
+    share_of_wall: float
+
+
 @dataclass(frozen=True)
 class SideBySide:
     """The same workload with and without a switch, in alternating rounds.
 
-    ratio: time with / time without.  seconds, decisions: of the rounds with it, all environments together.
-    phases: nanoseconds of each phase in these rounds, summed over threads.  simulator: the one with the switch.
+    seconds, decisions, phases: of the rounds with it, all environments together.
     """
 
-    ratio: Estimate
+    ratio: Estimate  # time with / time without
     seconds: float
     decisions: int
     threads: int
-    phases: dict[str, float]
-    simulator: BatchSimulator
+    phases: Mapping[str, float]  # nanoseconds, summed over threads
+    simulator: BatchSimulator  # the one with the switch
+
+    def phase_rows(self) -> tuple[list[PhaseRow], list[str]]:
+        """See ``phase_rows``."""
+        return phase_rows(self.phases, self.decisions, self.seconds * self.threads)
 
     def profile_table(self) -> str:
-        """Mean µs per decision, share of the step (all phases) and of the wall time (times threads), per phase."""
-        rows, left_out = profile_rows(self.phases, self.decisions, self.seconds * self.threads)
+        """The phases as a table."""
+        rows, left_out = self.phase_rows()
         header = ("phase", "µs per decision", "% of step", "% of wall time")
 
-        def percent(share):
+        def percent(share: float) -> str:
             return "" if math.isnan(share) else f"{share:.1%}"
 
         text = table(header, [(name, f"{us:.3f}", percent(step), percent(wall)) for name, us, step, wall in rows])
@@ -168,33 +136,30 @@ class SideBySide:
         return text
 
 
-def side_by_side(workload: Workload, switch: str) -> SideBySide:
-    """Play a workload on two simulators in alternating rounds, one of them with ``switch`` ("profile" or "shadow") on."""
-    settings, phases = workload.settings, {}
-    without, with_it = Player(workload), Player(workload, **{switch: True})
-    without.play(settings.warmup)
-    with_it.play(settings.warmup)
-    times_with, times_without = alternate(
-        lambda: with_it.play(settings.iterations, phases if switch == "profile" else None),
-        lambda: without.play(settings.iterations),
-        settings.rounds,
+def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = False) -> SideBySide:
+    """Play a workload on two simulators in alternating rounds, one of them with profiling or validation on."""
+    settings = workload.settings
+    with_it, without = workload.player(profile=profile, shadow=shadow), workload.player()
+    for player in (with_it, without):
+        player.play(settings.warmup)
+        player.phases.clear()
+    seconds_with, seconds_without = alternate(
+        lambda: with_it.play(settings.iterations), lambda: without.play(settings.iterations), settings.rounds
     )
-    for player in (without, with_it):
-        player.check_end()
+    for player in (with_it, without):
+        workload.check_end(player)
     return SideBySide(
-        mean_of_ratios(times_with, times_without),
-        float(times_with.sum()),
-        settings.iterations * settings.rounds * settings.envs,
-        settings.threads,
-        phases,
-        with_it.simulator,
+        ratio=mean_of_ratios(seconds_with, seconds_without),
+        seconds=sum(seconds_with),
+        decisions=settings.iterations * settings.rounds * settings.envs,
+        threads=settings.threads,
+        phases=dict(with_it.phases),
+        simulator=with_it.simulator,
     )
 
 
-def profile_rows(
-    phases: Mapping[str, float], decisions: int, core_seconds: float
-) -> tuple[list[tuple[str, float, float, float]], list[str]]:
-    """Rows (phase, µs per decision, share of the step, share of the wall time) and the names of phases left out.
+def phase_rows(phases: Mapping[str, float], decisions: int, core_seconds: float) -> tuple[list[PhaseRow], list[str]]:
+    """The rows of a profile, and the names of phases too small to show.
 
     phases: nanoseconds, summed over threads.  core_seconds: wall time times threads.  The last two rows are the whole
     step, and what passed outside of it: Python, and threads that waited (share of the step: NaN).
@@ -203,12 +168,15 @@ def profile_rows(
     step = sum(phases.values())
     if not step > 0:
         raise TimingError("no phase was timed; was the simulator built with profile=True?")
-    rows = [(name, ns / 1e3 / decisions, ns / step, ns / 1e9 / core_seconds) for name, ns in phases.items()]
-    outside = core_seconds - step / 1e9
-    shown = [row for row in rows if row[2] >= SMALLEST_SHARE]
-    shown.append(("the step, all phases", step / 1e3 / decisions, 1.0, step / 1e9 / core_seconds))
-    shown.append(("outside of the step", outside * 1e6 / decisions, math.nan, outside / core_seconds))
-    return shown, [row[0] for row in rows if row[2] < SMALLEST_SHARE]
+
+    def row(name: str, nanoseconds: float, share_of_step: float) -> PhaseRow:
+        return PhaseRow(name, nanoseconds / 1e3 / decisions, share_of_step, nanoseconds / 1e9 / core_seconds)
+
+    rows = [row(name, nanoseconds, nanoseconds / step) for name, nanoseconds in phases.items()]
+    shown = [each for each in rows if each.share_of_step >= SMALLEST_SHARE]
+    shown.append(row("the step, all phases", step, 1.0))
+    shown.append(row("outside of the step", core_seconds * 1e9 - step, math.nan))
+    return shown, [each.phase for each in rows if each.share_of_step < SMALLEST_SHARE]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -277,8 +245,7 @@ def load_result(path: str | Path) -> dict:
         raise TimingError(f"{path}: not a JSON file ({error}); was it cut off?") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise TimingError(f"{path}: not a benchmark result of version {VERSION}; measure again with --output")
-    expected = (*KEY, "phase", "date", "build", "decisions_per_round", "round_s", "calibration", "summary", "stability")
-    if missing := [key for key in expected if key not in data]:
+    if missing := [key for key in NEEDED if key not in data]:
         raise TimingError(f"{path}: {', '.join(missing)} missing; measure again with --output")
     return data
 
@@ -300,34 +267,34 @@ def benchmark_report(folder: str | Path) -> str:
     groups: dict[str, dict[str, dict]] = {}
     for name, result in sorted(results.items(), key=lambda item: item[1]["date"]):
         groups.setdefault(json.dumps([result[part] for part in KEY], sort_keys=True), {})[name] = result
-    text = [f"# {len(results)} results, {len(groups)} {'kinds' if len(groups) > 1 else 'kind'} of measurement"]
-    for group in groups.values():
-        first = next(iter(group.values()))
-        machine, settings = first["machine"], first["settings"]
-        libraries = ", ".join(f"{name} {number}" for name, number in first["versions"].items())
-        shown = ", ".join(
-            f"{name} {value}" for name, value in settings.items() if name not in ("observations", "source")
-        )
-        text += ["", f"## {settings['source']}", ""]
-        text += [f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {libraries}", ""]
-        text += [f"{shown}, observations {' '.join(settings['observations'])}", ""]
-        header = ("file", "label", "date", "commit", "decisions/s", "sd", "CV", "p50, s", "p95, s", "p99, s")
-        rows = []
-        for name, r in group.items():
-            s = r["summary"]
-            figures = [
-                f"{r['decisions_per_s']:,.0f}",
-                f"{r['decisions_per_s_sd']:,.0f}",
-                f"{r['cv']:.1%} {r['stability']}",
-            ]
-            times = [f"{s[key]:.4f}" for key in ("p50", "p95", "p99")]
-            loops = [f"{np.mean(r['calibration'][loop]):,.1f}" for loop in ("python", "numba")]
-            relative = "first" if r is first else str(compare_with_baseline(r, first).speed_up)
-            rows.append((name, r["phase"], r["date"], _commit(r), *figures, *times, *loops, relative))
-        text.append(table((*header, "Python, 10^6/s", "Numba, 10^6/s", "speed-up"), rows))
+    parts = [f"# {len(results)} results, {len(groups)} {'kinds' if len(groups) > 1 else 'kind'} of measurement"]
+    parts += [_group_report(group) for group in groups.values()]
     if skipped:
-        text += ["", f"skipped, {len(skipped)}:", *(f"- {reason}" for reason in skipped)]
-    return "\n".join(text)
+        parts.append("\n".join([f"skipped, {len(skipped)}:", *(f"- {reason}" for reason in skipped)]))
+    return "\n\n".join(parts)
+
+
+def _group_report(group: Mapping[str, Mapping]) -> str:
+    """Results (name -> result) that may be compared, the oldest first: what they share, and a table."""
+    first = next(iter(group.values()))
+    machine, settings = first["machine"], first["settings"]
+    libraries = ", ".join(f"{name} {number}" for name, number in first["versions"].items())
+    shown = ", ".join(f"{name} {value}" for name, value in settings.items() if name not in ("observations", "source"))
+    header = ("file", "label", "date", "commit", "decisions/s", "sd", "CV", "p50, s", "p95, s", "p99, s")
+    rows = []
+    for name, result in group.items():
+        figures = [f"{result[key]:,.0f}" for key in ("decisions_per_s", "decisions_per_s_sd")]
+        figures.append(f"{result['cv']:.1%} {result['stability']}")
+        figures += [f"{result['summary'][key]:.4f}" for key in ("p50", "p95", "p99")]
+        figures += [f"{np.mean(result['calibration'][loop]):,.1f}" for loop in ("python", "numba")]
+        figures.append("first" if result is first else str(compare_with_baseline(result, first).speed_up))
+        rows.append((name, result["phase"], result["date"], _commit(result), *figures))
+    return "\n\n".join([
+        f"## {settings['source']}",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {libraries}",
+        f"{shown}, observations {' '.join(settings['observations'])}",
+        table((*header, "Python, 10^6/s", "Numba, 10^6/s", "speed-up"), rows),
+    ])  # fmt: skip
 
 
 def _commit(result: Mapping) -> str:

@@ -1,18 +1,20 @@
-"""Timing: what the times of repeated rounds say, what they belong to, and how two sets of them compare.
+"""Timing: rounds of repeated work, what their times say, and how two sets of them compare.
 
 Knows nothing about what is timed; every measuring tool of the project uses it.
 
-    summary = summarise(seconds)              # mean, spread, percentiles; summary.stability: "excellent" ... "poor"
+    rounds = measure_rounds(work, 20, units)  # with calibration loops beside every round
+    summary = summarise(rounds.seconds)       # mean, spread, percentiles; summary.stability: "excellent" ... "poor"
     speed_up = ratio_of_means(before, after)  # Estimate: value with a 95 % bootstrap interval
-    on, off = alternate(run_on, run_off, 20)  # A B B A A B B A ..., so that a slow minute hits both
+    on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ..., so that a slow minute hits both
 
-A time belongs to a machine, to library versions and to settings: times are compared only where all of these agree
-(``differences``).  The build, digest and commit of the sources, may differ: it is what one compares.
+A time belongs to a machine, to library versions and to settings: see ``machine``.
 """
 
-import time
+import itertools
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
@@ -20,9 +22,12 @@ from nppsim.errors import UserError
 from nppsim.measure.kernels import spin
 
 POOR = "poor"
+Sample = Sequence[float] | np.ndarray
 _STABILITY = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # below this coefficient of variation
 _RESAMPLES = 4000  # of the bootstrap; an interval's ends are then known to about a tenth of its width
-_LEVELS = (2.5, 97.5)  # percentiles that bound a 95 % interval
+_INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
+_PYTHON_LOOP = 200_000  # iterations of the calibration loops, about 0.05 s in all
+_NUMBA_LOOP = 5_000_000
 
 
 class TimingError(UserError, ValueError):
@@ -62,7 +67,7 @@ class Summary:
         return per_s, per_s * self.cv
 
 
-def summarise(seconds: Sequence[float]) -> Summary:
+def summarise(seconds: Sample) -> Summary:
     """Statistics of the times of rounds.  Raises TimingError for fewer than two, or times that are not above 0."""
     times = np.asarray(seconds, float)
     if times.ndim != 1 or len(times) < 2 or not (np.isfinite(times).all() and (times > 0).all()):
@@ -87,7 +92,7 @@ class Estimate:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sequence[float], paired: bool = False) -> Estimate:
+def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bool = False) -> Estimate:
     """Percentile bootstrap of ``statistic(*samples)``.
 
     statistic: takes arrays [resamples, n], gives [resamples].  paired: all samples are resampled with the same indices.
@@ -105,21 +110,21 @@ def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sequence[float], p
     rows = [rng.integers(len(array), size=(_RESAMPLES, len(array))) for array in arrays]
     if paired:
         rows = rows[:1] * len(arrays)
-    low, high = np.percentile(statistic(*(a[r] for a, r in zip(arrays, rows, strict=True))), _LEVELS).tolist()
+    low, high = np.percentile(statistic(*(a[r] for a, r in zip(arrays, rows, strict=True))), _INTERVAL).tolist()
     return Estimate(value, low, high)
 
 
-def ratio_of_means(numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
+def ratio_of_means(numerator: Sample, denominator: Sample) -> Estimate:
     """mean(numerator) / mean(denominator) of independent samples."""
     return bootstrap(lambda a, b: a.mean(axis=1) / b.mean(axis=1), numerator, denominator)
 
 
-def mean_of_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
+def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
     """Geometric mean of the ratios of pairs that were measured next to each other, or with the same seed."""
     return bootstrap(lambda a, b: np.exp(np.log(a / b).mean(axis=1)), numerator, denominator, paired=True)
 
 
-def mean_difference(minuend: Sequence[float], subtrahend: Sequence[float]) -> Estimate:
+def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
     """Mean of minuend - subtrahend over pairs."""
     return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
 
@@ -135,36 +140,76 @@ def amdahl(share: float, speed_up: float) -> float:
 # The clock
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """Times of repeated rounds of the same work.
+
+    units: of work, in each round.  seconds: of each round.
+    calibration: what ``calibrate`` gave before the first round and after each, so one more than rounds.
+    """
+
+    units: float
+    seconds: list[float]
+    calibration: list[dict[str, float]]
+
+    @property
+    def rates(self) -> list[float]:
+        """Units per second of each round."""
+        return [self.units / seconds for seconds in self.seconds]
+
+    def median_calibration(self) -> dict[str, float]:
+        """The calibration loops over all rounds."""
+        return {name: statistics.median(c[name] for c in self.calibration) for name in self.calibration[0]}
+
+    def calibration_beside(self) -> dict[str, list[float]]:
+        """The calibration loops of each round: the mean of before and after."""
+        pairs = list(itertools.pairwise(self.calibration))
+        return {name: [(a[name] + b[name]) / 2 for a, b in pairs] for name in self.calibration[0]}
+
+
+def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rounds:
+    """Time ``work`` so many times; it has run before (compiled, warm) and does so many units of work."""
+    calibrate()  # compiled
+    calibration, seconds = [calibrate()], []
+    for _ in range(rounds):
+        seconds.append(seconds_of(work))
+        calibration.append(calibrate())
+    return Rounds(units, seconds, calibration)
+
+
 def abba(pairs: int) -> Iterator[tuple[str, str]]:
     """The order of alternating pairs: ("a", "b"), ("b", "a"), ("a", "b"), ..."""
     for k in range(pairs):
         yield ("b", "a") if k % 2 else ("a", "b")
 
 
-def alternate(run_a: Callable[[], float], run_b: Callable[[], float], pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Run both in alternation, in the order of ``abba``; each returns its time.  Two arrays float64[pairs], in step."""
-    runs, times = {"a": run_a, "b": run_b}, {"a": [], "b": []}
+def alternate(a: Callable[[], object], b: Callable[[], object], pairs: int) -> tuple[list[float], list[float]]:
+    """Run both in alternation, in the order of ``abba``; the seconds of each, in step."""
+    work = {"a": a, "b": b}
+    seconds: dict[str, list[float]] = {"a": [], "b": []}
     for pair in abba(pairs):
         for name in pair:
-            times[name].append(runs[name]())
-    return np.array(times["a"]), np.array(times["b"])
+            seconds[name].append(seconds_of(work[name]))
+    return seconds["a"], seconds["b"]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Seconds that one call takes."""
+    begin = perf_counter()
+    work()
+    return perf_counter() - begin
 
 
 def calibrate() -> dict[str, float]:
-    """Million iterations per second of a fixed pure-Python loop and of a fixed Numba loop, about 0.05 s in all."""
-    return {"python": rate_of(lambda: _python_loop(200_000)) / 1e6, "numba": rate_of(lambda: spin(5_000_000)) / 1e6}
+    """Million iterations per second of a fixed pure-Python loop and of a fixed Numba loop."""
+    return {
+        "python": _PYTHON_LOOP / seconds_of(lambda: _python_loop(_PYTHON_LOOP)) / 1e6,
+        "numba": _NUMBA_LOOP / seconds_of(lambda: spin(_NUMBA_LOOP)) / 1e6,
+    }
 
 
-def rate_of(run: Callable[[], int]) -> float:
-    """Units per second of one call; ``run`` returns how many units it did."""
-    begin = time.perf_counter()
-    count = run()
-    return count / (time.perf_counter() - begin)
-
-
-def _python_loop(n: int) -> int:
+def _python_loop(n: int) -> None:
     x = 1
     for _ in range(n):
         x = (x * 1103515245 + 12345) & 0x7FFFFFFF
     assert x
-    return n

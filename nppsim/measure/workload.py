@@ -1,38 +1,45 @@
-"""What the measuring tools play: levels, and every action, made before any clock starts.
+"""What the measuring tools play: levels, and every input or action, made before any clock starts.
 
     settings = Settings(envs=256, rounds=20, iterations=500)
-    workload = random_play(generated_levels("simple", 40, seed=42), settings)
+    workload = random_play(generated_levels("simple", 40, seed=42), settings)     # decisions
     workload = recorded_play("datasets/demonstrations", settings)
+    plays = trace_plays("traces.h5")                                              # inputs, frame by frame
 
 A row of a workload is one decision of every environment.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
-from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
+from nppsim.measure.player import DecisionPlayer
 from nppsim.measure.timing import TimingError
 from nppsim.observe import layout
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import ReplayError
+from nppsim.verify import cases
 
 MAX_BYTES = 2**31  # of a workload's arrays
 BYTES_PER_ACTION = 12  # int64 action, int32 next level
-# Entity types that ``random_levels`` strews; exits and doors with switches come on top, completions are out.
-KINDS = tuple(sorted(set(kinds.CREATING) - {kinds.EXIT, *kinds.SWITCH_OF_DOOR, *kinds.COMPLETIONS}))
+# Entity types that ``random_levels`` strews: all but completions and doors with switches, which come on top.
+STREWN = tuple(sorted(set(kinds.CREATING) - set(kinds.PAIRED) - set(kinds.COMPLETIONS)))
+
+# Random play of ``Play``s.
+RANDOM_FRAMES = 1200  # length, 20 s; then it starts again
 
 
 @dataclass(frozen=True)
@@ -76,19 +83,45 @@ class Settings:
 class Workload:
     """Levels and all that is decided on them.
 
-    start: int32[N], level of each environment at first.  actions: int64[T, N].  next_level: int32[T, N], which level an
-    environment loads if its episode ends in that row.  end: int32[N], levels after the last row, or None if unknown.
-    source: what it is, in words.  notes: what was left out, and why.
+    actions and next_level are for a ``DecisionPlayer``.
     """
 
     bank: LevelBank
     settings: Settings
-    start: np.ndarray
-    actions: np.ndarray
-    next_level: np.ndarray
-    source: str
-    notes: tuple[str, ...] = ()
-    end: np.ndarray | None = None
+    start: np.ndarray  # int32[N]: level of each environment at first
+    actions: np.ndarray  # int64[T, N]
+    next_level: np.ndarray  # int32[T, N]
+    source: str  # what it is, in words
+    notes: tuple[str, ...] = ()  # what was left out, and why
+    end: np.ndarray | None = None  # int32[N]: levels after the last row, where that is known
+
+    def player(self, *, profile: bool = False, shadow: bool = False) -> DecisionPlayer:
+        """A new simulator with that work before it.
+
+        Both switches are given to it, so that the environment variables that would turn them on have no say here.
+        """
+        settings = self.settings
+        simulator = BatchSimulator(
+            self.bank,
+            settings.envs,
+            frame_skip=settings.frame_skip,
+            observations=settings.observations,
+            threads=settings.threads,
+            profile=profile,
+            shadow=shadow,
+        )
+        return DecisionPlayer(simulator, self.actions, self.next_level, self.start)
+
+    def check_end(self, player: DecisionPlayer) -> None:
+        """Raise TimingError if recordings were not played as planned: their episodes ended elsewhere."""
+        if self.end is None:
+            return
+        astray = np.flatnonzero(player.simulator.level != self.end)
+        if astray.size:
+            raise TimingError(
+                f"recorded play went astray in {astray.size} of {len(self.end)} environments, e.g. {astray[0]}: an "
+                "episode did not end where it did before; does the result of a step depend on the batch?"
+            )
 
     @property
     def key(self) -> dict:
@@ -101,8 +134,17 @@ class Workload:
     @property
     def coverage(self) -> dict[str, int]:
         """Entities of each type in all levels together, by name: the mechanics that this workload can meet at all."""
-        counts = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
-        return {ENTITY_NAMES[kind]: count for kind, count in sorted(counts.items()) if kind < len(ENTITY_NAMES)}
+        types = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
+        names = kinds.ENTITY_NAMES
+        return {names[kind]: count for kind, count in sorted(types.items()) if kind < len(names)}
+
+
+@dataclass(frozen=True)
+class Play:
+    """A level and the inputs (uint8[frames]) played on it; at their end, and at death or win, it starts again."""
+
+    level: Level
+    inputs: np.ndarray
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -115,10 +157,10 @@ def generated_levels(category: str, count: int, seed: int) -> list[Level]:
 
 
 def random_levels(count: int, seed: int, *, density: float, entity_density: float) -> list[Level]:
-    """Random tiles and entities, with no thought of a way to the exit.
+    """Random tiles and entities, whether or not there is a way to the exit.
 
     density: share of the tiles that are not open, in random shapes.  entity_density: entities per tile, of random
-    types of ``KINDS``.  An exit, a locked and a trap door with their switches stand in every level.
+    types of ``STREWN``.  An exit, a locked and a trap door with their switches stand in every level.
     """
     if not (0 <= density < 1 and 0 <= entity_density <= 0.2):
         raise TimingError(f"density {density} must be in [0, 1) and entity density {entity_density} in [0, 0.2]")
@@ -134,11 +176,20 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 
         others = [
             (int(kind), *place(), int(rng.integers(8)), int(rng.integers(4)))
-            for kind in rng.choice(KINDS, round(entity_density * tiles.size))
+            for kind in rng.choice(STREWN, round(entity_density * tiles.size))
         ]
-        door = [(place(), place(), int(rng.integers(8))) for _ in range(2)]
-        parts = {"exits": [(place(), place())], "locked_doors": door[:1], "trap_doors": door[1:], "entities": others}
-        levels.append(Level.build(tiles, (86, 50), **parts, name=f"random level {k} of seed {seed}"))
+        locked, trap = [[(place(), place(), int(rng.integers(8)))] for _ in range(2)]
+        levels.append(
+            Level.build(
+                tiles,
+                (86, 50),
+                exits=[(place(), place())],
+                locked_doors=locked,
+                trap_doors=trap,
+                entities=others,
+                name=f"random level {k} of seed {seed}",
+            )
+        )
     return levels
 
 
@@ -168,31 +219,18 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
     does not lie on the grid of ``frame_skip`` or stops before its episode ends.
     Raises TimingError if nothing is left; ReplayError for a folder without replays and for a broken file.
     """
-    usable, left_out = [], Counter()
-    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
-    for replay in replays:
-        try:
-            usable.append((replay.level, replay.to_decisions(settings.frame_skip)))
-        except ReplayError:
-            left_out[f"lie off the grid of frame-skip {settings.frame_skip}"] += 1
-    plays = []
-    for (level, actions), decisions in zip(usable, _episode_lengths(usable, settings.frame_skip), strict=True):
-        if decisions is None:
-            left_out["stop before their episode ends"] += 1
-        else:
-            plays.append((level, actions[:decisions]))
-    notes = tuple(f"left out: {count} of {len(replays)} replays {why}" for why, count in left_out.items())
-    if not plays:
+    recordings, notes = _recordings(folder, settings.frame_skip)
+    if not recordings:
         raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
-    order = np.random.default_rng(settings.seed).permutation(len(plays))
-    lengths = np.array([len(plays[i][1]) for i in order])
-    stream = np.concatenate([plays[i][1] for i in order])
+    order = np.random.default_rng(settings.seed).permutation(len(recordings))
+    lengths = np.array([len(recordings[i][1]) for i in order])
+    stream = np.concatenate([recordings[i][1] for i in order])
     playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # which replay each decision belongs to
     start = np.arange(settings.envs) % len(order)
     begin = (np.cumsum(lengths) - lengths)[start]
     at = (begin + np.arange(settings.rows + 1)[:, None]) % len(stream)
     return Workload(
-        LevelBank([plays[i][0] for i in order]),
+        LevelBank([recordings[i][0] for i in order]),
         settings,
         start.astype(np.int32),
         stream[at[:-1]],
@@ -203,18 +241,77 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
     )
 
 
-def _episode_lengths(plays: Sequence[tuple[Level, np.ndarray]], frame_skip: int) -> list[int | None]:
-    """Decisions after which each play's episode ends; None if it goes on beyond its actions."""
-    if not plays:
+def _recordings(folder: str | Path, frame_skip: int) -> tuple[list[tuple[Level, np.ndarray]], tuple[str, ...]]:
+    """(level, actions up to the end of the episode) of each replay that can be used, and notes on the others."""
+    usable, left_out = [], Counter[str]()
+    replays = [replay for file in find_files([folder]) for replay in read_file(file)]
+    for replay in replays:
+        try:
+            usable.append((replay.level, replay.to_decisions(frame_skip)))
+        except ReplayError:
+            left_out[f"lie off the grid of frame-skip {frame_skip}"] += 1
+    recordings = []
+    for (level, actions), decisions in zip(usable, _episode_lengths(usable, frame_skip), strict=True):
+        if decisions is None:
+            left_out["stop before their episode ends"] += 1
+        else:
+            recordings.append((level, actions[:decisions]))
+    return recordings, tuple(f"left out: {n} of {len(replays)} replays {why}" for why, n in left_out.items())
+
+
+def _episode_lengths(recordings: Sequence[tuple[Level, np.ndarray]], frame_skip: int) -> list[int | None]:
+    """Decisions after which each recording's episode ends; None if it goes on beyond its actions."""
+    if not recordings:
         return []
-    simulator = BatchSimulator(
-        [level for level, _ in plays], len(plays), frame_skip=frame_skip, observations=("state",), threads=1
-    )
-    simulator.reset()
-    ended: list[int | None] = [None] * len(plays)
-    for t in range(max(len(actions) for _, actions in plays)):
-        simulator.step(np.array([actions[t] if t < len(actions) else 0 for _, actions in plays]))
+    longest = max(len(actions) for _, actions in recordings)
+    padded = np.stack([np.pad(actions, (0, longest - len(actions))) for _, actions in recordings], axis=1)
+    levels = [level for level, _ in recordings]
+    simulator = BatchSimulator(levels, len(levels), frame_skip=frame_skip, observations=("state",), threads=1)
+    player = DecisionPlayer(simulator, padded)
+    ended: list[int | None] = [None] * len(levels)
+    for t in range(longest):
+        player.play(1)
         for i in simulator.finished.tolist():
-            if ended[i] is None and t < len(plays[i][1]):
+            if ended[i] is None and t < len(recordings[i][1]):
                 ended[i] = t + 1
     return ended
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Inputs
+
+
+def generated_plays(categories: Sequence[str], levels_per_category: int) -> list[Play]:
+    """Random play on generated levels."""
+    return _random_plays(
+        level for category in categories for level in generated_levels(category, levels_per_category, 0)
+    )
+
+
+def folder_plays(path: str | Path) -> list[Play]:
+    """Random play on the levels of a folder; LevelSetError if it is none."""
+    return _random_plays(LevelSet.open(path))
+
+
+def trace_plays(path: str | Path, themes: Sequence[str] = ()) -> list[Play]:
+    """The recorded play of a trace file, of some themes only if they are named.
+
+    Raises TraceError if it is no trace file, ConfigError if it lacks a theme.
+    """
+    plays, found = [], set()
+    for theme, case, trace in cases(path):
+        found.add(theme)
+        if not themes or theme in themes:
+            plays.append(Play(Level.from_bytes(trace["map"].tobytes(), f"{theme}/{case}"), trace["inputs"]))
+    if missing := sorted(set(themes) - found):
+        raise ConfigError(f"{path}: no theme {missing[0]!r}; it has {', '.join(sorted(found))}")
+    return plays
+
+
+def _random_plays(levels: Iterable[Level]) -> list[Play]:
+    rng = np.random.default_rng(0)
+    plays = []
+    for level in levels:
+        actions = rng.integers(NUM_ACTIONS, size=RANDOM_FRAMES // FRAME_SKIP)
+        plays.append(Play(level, np.repeat(ACTION_INPUT[actions], FRAME_SKIP)))
+    return plays

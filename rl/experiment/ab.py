@@ -1,9 +1,9 @@
 """A/B of training: two sets of flags, the same seeds, alternating runs, and one comparison of speed and learning.
 
-    plan = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
-    run_all(plan, folder, script)   # scripts/train_and_compare.py; finished runs are kept, so calling it again resumes
-    comparison = compare_arms(plan, folder)
-    write(comparison, folder)       # comparison.json, comparison.txt, success.png, return.png
+    settings = ABSettings(a=("--frame-skip", "4"), b=("--frame-skip", "2"), common=("--skip-final-eval",), seeds=(1, 2, 3))
+    run_all(settings, folder, script)  # scripts/train_and_compare.py; finished runs are kept, so calling it again resumes
+    comparison = compare_arms(settings, folder)
+    write(comparison, folder)          # comparison.json, comparison.txt, success.png, return.png
 
 ``a`` is the baseline.  Runs go A B, B A, A B, ..., one seed after the other, so that slow hours hit both.
 """
@@ -12,14 +12,15 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from nppsim.files import table, write_json
+from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.measure import machine, timing
 from nppsim.measure.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.report.charts import band_chart
@@ -29,10 +30,24 @@ from rl.judge.results import ALL, ResultsError, load_results
 
 PLAN = "plan.json"
 RESERVED = ("--experiment-name", "--output-dir", "--seed", "--seeds", "--resume-from")  # the comparison sets these
-CURVES = {"success": "rollout/success_rate", "return": "rollout/ep_rew_mean"}
 GRID = 100  # points of a curve
 LAST_SHARE = 0.1  # of training: what counts as its end
 STOP_SECONDS = 120  # given to a run to write its checkpoint after Ctrl-C
+
+
+class Curve(NamedTuple):
+    """A learning curve that is compared."""
+
+    tag: str  # of the run's scalars
+    title: str  # of its picture
+    unit: str
+    factor: float  # from the scalar to the unit
+
+
+CURVES = {
+    "success": Curve("rollout/success_rate", "Success in training", "%", 100.0),
+    "return": Curve("rollout/ep_rew_mean", "Return per episode", "", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -74,35 +89,37 @@ def runs_folder(folder: Path) -> Path:
     return folder / "runs"
 
 
-def run_all(plan: ABSettings, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
+def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str], None] = print) -> None:
     """Run what has not been finished yet, each as a process of its own whose output goes to ``<folder>/logs``.
 
     Raises ConfigError if ``folder`` holds another comparison, or runs of another machine, other versions or sources;
     ResultsError if a run fails; KeyboardInterrupt passes through, once the run has written its checkpoint.
     """
-    plan.check(folder)
-    _settle(plan, folder)
+    settings.check(folder)
+    _settle(settings, folder)
     (folder / "logs").mkdir(exist_ok=True)
-    for seed, pair in zip(plan.seeds, timing.abba(len(plan.seeds)), strict=True):
+    for seed, pair in zip(settings.seeds, timing.abba(len(settings.seeds)), strict=True):
         for arm in pair:
-            name = f"{arm}_seed{seed}"
             if done := finished(folder, arm, seed):
-                log(f"{name}: finished already, in {done}")
-                continue
-            log_file = folder / "logs" / f"{name}_{datetime.now():%Y%m%d_%H%M%S}.log"
-            log(f"{name}: running, output in {log_file}")
-            status = _run([sys.executable, "-u", str(script), *plan.flags(arm, seed, folder)], log_file)
-            if status or not finished(folder, arm, seed):
-                last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
-                raise ResultsError(
-                    f"{name}: ended with status {status}: {last[0]}; see {log_file}, mend it, and repeat"
-                )
+                log(f"{arm}_seed{seed}: finished already, in {done}")
+            else:
+                _run_one(settings, folder, script, arm, seed, log)
 
 
-def _settle(plan: ABSettings, folder: Path) -> None:
+def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: int, log: Callable[[str], None]) -> None:
+    name = f"{arm}_seed{seed}"
+    log_file = folder / "logs" / f"{name}_{datetime.now():%Y%m%d_%H%M%S}.log"
+    log(f"{name}: running, output in {log_file}")
+    status = _run([sys.executable, "-u", str(script), *settings.flags(arm, seed, folder)], log_file)
+    if status or not finished(folder, arm, seed):
+        last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
+        raise ResultsError(f"{name}: ended with status {status}: {last[0]}; see {log_file}, mend it, and repeat")
+
+
+def _settle(settings: ABSettings, folder: Path) -> None:
     """Write what is compared, or check that it is what was begun here; seeds may be added or left out."""
-    record = {
-        "plan": {name: list(getattr(plan, name)) for name in ("a", "b", "common")},
+    record: dict[str, dict] = {
+        "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")},
         "machine": machine.machine(),
         "versions": machine.versions(),
         "build": {"sources": _sources()},
@@ -115,7 +132,9 @@ def _settle(plan: ABSettings, folder: Path) -> None:
         return
     different = machine.differences(record, json.loads(file.read_text(encoding="utf-8")))
     if different:
-        raise ConfigError(f"--out {folder} was begun otherwise: {'; '.join(different)}. Choose another folder")
+        raise ConfigError(
+            f"--out {folder} was begun with other settings: {'; '.join(different)}. Choose another folder"
+        )
 
 
 def _sources() -> str:
@@ -145,15 +164,15 @@ def _run(command: list[str], log_file: Path) -> int:
 def finished(folder: Path, arm: str, seed: int) -> Path | None:
     """The newest finished run of an arm and seed; a run is finished when its results.json names the seed."""
     for run in sorted(runs_folder(folder).glob(f"{arm}_seed{seed}_*"), reverse=True):
-        if (run / "results.json").is_file() and _entry(run, seed) is not None:
+        if (run / "results.json").is_file() and str(seed) in _entries(load_results(run / "results.json")):
             return run
     return None
 
 
-def _entry(run: Path, seed: int) -> dict | None:
-    """The entry of a seed in a run's results, which hold one architecture."""
-    (architecture,) = load_results(run / "results.json")["architectures"].values()
-    return architecture["seeds"].get(str(seed))
+def _entries(results: dict) -> dict[str, dict]:
+    """Seed -> entry of a run's results, which hold one architecture."""
+    (architecture,) = results["architectures"].values()
+    return architecture["seeds"]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -162,20 +181,19 @@ def _entry(run: Path, seed: int) -> dict | None:
 
 @dataclass(frozen=True)
 class ABRun:
-    """One finished run.  frames_per_s: game frames, at most, since episodes end inside decisions.  share: of the time of
-    training, by phase.  held_out: success of the final evaluation, None if there was none."""
+    """One finished run."""
 
-    arm: str
+    arm: str  # "a" or "b"
     seed: int
     folder: str
     decisions_per_s: float
-    frames_per_s: float
-    share: dict[str, float]
-    held_out: float | None
+    frames_per_s: float  # game frames; at most, since episodes end inside decisions
+    share: dict[str, float]  # of the time of training, by phase
+    held_out: float | None  # success of the final evaluation; None if there was none
 
 
 @dataclass(frozen=True)
-class Band:
+class ABBand:
     """A learning curve of one arm: mean over seeds with 95 % bootstrap bounds, at the same decisions for both arms."""
 
     mean: list[float]
@@ -184,8 +202,8 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One quantity: the mean of each arm, and how B relates to A over pairs of equal seed (a ratio or a difference)."""
+class ABRow:
+    """One quantity: the mean of each arm, and how B relates to A over pairs of equal seed."""
 
     quantity: str
     a: float
@@ -195,73 +213,88 @@ class Row:
 
 
 @dataclass(frozen=True)
+class ChangedPart:
+    """What B makes faster, for the line of Amdahl's law.  Raises TimingError for values out of range."""
+
+    share: float  # of A's time, 0 to 1
+    speed_up: float  # how many times as fast the part was measured to be
+
+    def __post_init__(self):
+        timing.amdahl(self.share, self.speed_up)
+
+    @property
+    def expected(self) -> float:
+        """Speed-up of the whole."""
+        return timing.amdahl(self.share, self.speed_up)
+
+
+@dataclass(frozen=True)
 class ABComparison:
-    """runs: all of them.  rows: what the table shows.  decisions: where the curves have values.  bands: curve -> arm ->
-    Band.  expected: overall speed-up by Amdahl's law from ``share`` and ``speed_up``, or None."""
+    """All that is known of a comparison."""
 
-    plan: ABSettings
+    settings: ABSettings
     runs: list[ABRun]
-    rows: list[Row]
-    decisions: list[float]
-    bands: dict[str, dict[str, Band]]
-    share: float | None = None
-    speed_up: float | None = None
-    expected: float | None = None
+    rows: list[ABRow]  # what the table shows
+    decisions: list[float]  # where the curves have values
+    bands: dict[str, dict[str, ABBand]]  # curve -> arm -> band
+    part: ChangedPart | None = None
+
+    def to_dict(self) -> dict:
+        """Plain values for comparison.json."""
+        values = asdict(self)
+        part = values.pop("part") or {"share": None, "speed_up": None}
+        return {"plan": values.pop("settings"), **values, **part, "expected": self.part and self.part.expected}
 
 
-def compare_arms(
-    plan: ABSettings, folder: Path, *, share: float | None = None, speed_up: float | None = None
-) -> ABComparison:
-    """Compare the finished runs.  share, speed_up: of the part that B changes, for the line of Amdahl's law.
-
-    Raises ResultsError if a run is missing or has no learning curve.
-    """
-    runs, curves = [], []
-    for arm in ("a", "b"):
-        for seed in plan.seeds:
-            found = finished(folder, arm, seed)
-            if found is None:
-                raise ResultsError(f"{folder}: no finished run {arm}_seed{seed}; run the comparison again to make it")
-            runs.append(_read(arm, seed, found))
-            curves.append(read_scalars(found))
-    number = len(plan.seeds)
-
-    def row(quantity, values, relation="B - A"):
-        estimate = mean_of_ratios if relation == "B / A" else mean_difference
-        a, b = values[:number], values[number:]
-        return Row(quantity, float(np.mean(a)), float(np.mean(b)), relation, estimate(b, a))
-
-    rows = [
-        row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
-    ]
-    rows += [row(f"share of time: {phase}", [run.share.get(phase, 0.0) for run in runs]) for phase in runs[0].share]
-    decisions, values = _on_one_grid(curves)
-    last = max(round(LAST_SHARE * GRID), 1)
-    for name, curve in values.items():
-        rows.append(row(f"{name}, mean over training", curve.mean(axis=1)))
-        rows.append(row(f"{name}, last {LAST_SHARE:.0%} of training", curve[:, -last:].mean(axis=1)))
-    if all(run.held_out is not None for run in runs):
-        rows.append(row("success on held-out levels", [run.held_out for run in runs]))
-    bands = {name: {"A": _band(curve[:number]), "B": _band(curve[number:])} for name, curve in values.items()}
-    expected = None if share is None else timing.amdahl(share, speed_up)
-    return ABComparison(plan, runs, rows, decisions.tolist(), bands, share, speed_up, expected)
+def compare_arms(settings: ABSettings, folder: Path, part: ChangedPart | None = None) -> ABComparison:
+    """Compare the finished runs.  Raises ResultsError if a run is missing or has no learning curve."""
+    runs = [_read(folder, arm, seed) for arm in ("a", "b") for seed in settings.seeds]
+    decisions, curves = _on_one_grid([read_scalars(run.folder) for run in runs])
+    bands = {name: dict(zip("AB", map(_band, np.split(curve, 2)), strict=True)) for name, curve in curves.items()}
+    return ABComparison(settings, runs, _rows(runs, curves), decisions.tolist(), bands, part)
 
 
-def _read(arm: str, seed: int, folder: Path) -> ABRun:
-    entry = _entry(folder, seed)
+def _read(folder: Path, arm: str, seed: int) -> ABRun:
+    run = finished(folder, arm, seed)
+    if run is None:
+        raise ResultsError(f"{folder}: no finished run {arm}_seed{seed}; run the comparison again to make it")
+    results = load_results(run / "results.json")
+    entry = _entries(results)[str(seed)]
     speed = entry["speed"]["decisions_per_s"]
-    frame_skip = load_results(folder / "results.json")["config"]["frame_skip"]
     held_out = entry["suites"]["test"].get(ALL, {}).get("success")
-    return ABRun(arm, seed, str(folder), speed, speed * frame_skip, entry["speed"]["share"], held_out)
+    return ABRun(arm, seed, str(run), speed, speed * results["config"]["frame_skip"], entry["speed"]["share"], held_out)
 
 
-def _on_one_grid(curves: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
+    """The table: speed, shares of time, learning curves and, where all runs have it, success on held-out levels."""
+    rows = [
+        _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
+    ]
+    rows += [_row(f"share of time: {phase}", [run.share.get(phase, 0.0) for run in runs]) for phase in runs[0].share]
+    last = max(round(LAST_SHARE * GRID), 1)
+    for name, curve in curves.items():
+        rows.append(_row(f"{name}, mean over training", curve.mean(axis=1)))
+        rows.append(_row(f"{name}, last {LAST_SHARE:.0%} of training", curve[:, -last:].mean(axis=1)))
+    held_out = [run.held_out for run in runs if run.held_out is not None]
+    if len(held_out) == len(runs):
+        rows.append(_row("success on held-out levels", held_out))
+    return rows
+
+
+def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
+    """values: of all runs, those of A first."""
+    a, b = np.split(np.asarray(values, float), 2)
+    estimate = mean_of_ratios(b, a) if relation == "B / A" else mean_difference(b, a)
+    return ABRow(quantity, float(a.mean()), float(b.mean()), relation, estimate)
+
+
+def _on_one_grid(runs: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Decisions float64[GRID] that all runs have reached, and each curve float64[runs, GRID] there, linear in between."""
-    for scalars in curves:
-        for tag in CURVES.values():
-            if tag not in scalars:
-                raise ResultsError(f"a run has no {tag}: no episode ended in it; give more --total-timesteps")
-    needed = [scalars[tag] for scalars in curves for tag in CURVES.values()]
+    tags = {name: curve.tag for name, curve in CURVES.items()}
+    for tag in tags.values():
+        if not all(tag in scalars for scalars in runs):
+            raise ResultsError(f"a run has no {tag}: no episode ended in it; give more --total-timesteps")
+    needed = [scalars[tag] for scalars in runs for tag in tags.values()]
     first, end = max(s.steps[0] for s in needed), min(s.steps[-1] for s in needed)
     if first > end:
         raise ResultsError(
@@ -269,37 +302,37 @@ def _on_one_grid(curves: Sequence[dict[str, Scalars]]) -> tuple[np.ndarray, dict
         )
     grid = np.linspace(first, end, GRID)
     return grid, {
-        name: np.array([np.interp(grid, scalars[tag].steps, scalars[tag].values) for scalars in curves])
-        for name, tag in CURVES.items()
+        name: np.array([np.interp(grid, scalars[tag].steps, scalars[tag].values) for scalars in runs])
+        for name, tag in tags.items()
     }
 
 
-def _band(curve: np.ndarray) -> Band:
+def _band(curve: np.ndarray) -> ABBand:
     """curve: float64[seeds, GRID]."""
     points = [bootstrap(lambda values: values.mean(axis=1), column) for column in curve.T]
     mean = [point.value for point in points]
-    if points[0].low is None:
-        return Band(mean, mean, mean)
-    return Band(mean, [point.low for point in points], [point.high for point in points])
+    low = [point.value if point.low is None else point.low for point in points]  # a single seed has no interval
+    high = [point.value if point.high is None else point.high for point in points]
+    return ABBand(mean, low, high)
 
 
-def text(comparison: ABComparison) -> str:
+def comparison_text(comparison: ABComparison) -> str:
     """The comparison as a table, with the line of Amdahl's law where it was asked for."""
-    plan = comparison.plan
+    settings, part = comparison.settings, comparison.part
     header = ("quantity", "A", "B", "relation", "95 % over seeds")
     rows = [(r.quantity, _number(r.a), _number(r.b), r.relation, r.estimate) for r in comparison.rows]
     lines = [
-        f"A: {' '.join(plan.a) or '(nothing)'}",
-        f"B: {' '.join(plan.b) or '(nothing)'}",
-        f"both: {' '.join(plan.common)}; seeds {' '.join(map(str, plan.seeds))}",
+        f"A: {' '.join(settings.a) or '(nothing)'}",
+        f"B: {' '.join(settings.b) or '(nothing)'}",
+        f"both: {' '.join(settings.common)}; seeds {' '.join(map(str, settings.seeds))}",
         "",
         table(header, rows),
     ]
-    if comparison.expected is not None:
+    if part is not None:
         lines += [
             "",
-            f"Amdahl: {comparison.share:.0%} of the time made {comparison.speed_up:g} times as fast lets expect "
-            f"{comparison.expected:.3f}; measured {comparison.rows[0].estimate}",
+            f"Amdahl: {part.share:.0%} of the time made {part.speed_up:g} times as fast lets expect "
+            f"{part.expected:.3f}; measured {comparison.rows[0].estimate}",
         ]
     return "\n".join(lines)
 
@@ -311,17 +344,15 @@ def _number(value: float) -> str:
 def write(comparison: ABComparison, folder: Path) -> list[Path]:
     """Write comparison.json, comparison.txt and a picture of each curve; returns the files."""
     facts = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-    write_json(folder / "comparison.json", facts | asdict(comparison))
-    (folder / "comparison.txt").write_text(text(comparison) + "\n", encoding="utf-8")
     files = [folder / "comparison.json", folder / "comparison.txt"]
+    write_json(files[0], facts | comparison.to_dict())
+    write_text(files[1], comparison_text(comparison) + "\n")
     for name, bands in comparison.bands.items():
-        percent = 100.0 if name == "success" else 1.0
+        curve = CURVES[name]
         lines = {
-            arm: tuple(percent * np.array(values) for values in (band.mean, band.low, band.high))
+            arm: tuple(curve.factor * np.array(values) for values in (band.mean, band.low, band.high))
             for arm, band in bands.items()
         }
-        title = {"success": "Success in training", "return": "Return per episode"}[name]
-        picture = band_chart(title, "%" if name == "success" else "", comparison.decisions, lines, "decisions")
         files.append(folder / f"{name}.png")
-        files[-1].write_bytes(picture)
+        write_bytes(files[-1], band_chart(curve.title, curve.unit, comparison.decisions, lines, "decisions"))
     return files

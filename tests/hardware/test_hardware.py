@@ -317,8 +317,8 @@ def test_the_command_prints_a_table_with_sources(capsys):
     )
     assert status == 0
     assert "described, 4 cores" in printed.out
-    assert [line.split()[:3] for line in printed.out.splitlines() if line.startswith("num_envs")] == [
-        ["num_envs", "96", "flag"]
+    assert [line.split()[:6] for line in printed.out.splitlines() if line.startswith("| num_envs")] == [
+        ["|", "num_envs", "|", "96", "|", "flag"]
     ]
     assert "12.80 GB" in printed.out
 

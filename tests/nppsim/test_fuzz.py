@@ -56,32 +56,14 @@ def test_a_message_of_two_lines_or_without_the_name_is_a_failure(loader, error, 
 
 
 def test_a_position_that_is_no_number_is_a_failure(monkeypatch):
-    def play(ninjas, entities, movers, world, inputs):
-        return 1
+    class Lost(fuzzing.FramePlayer):
+        def lost(self):
+            return np.array([1])
 
-    monkeypatch.setattr(fuzzing, "_play", play)
+    monkeypatch.setattr(fuzzing, "FramePlayer", Lost)
     report = fuzz(64)
     assert len(report.failures) == 1
     assert "a position or velocity is no finite number" in report.failures[0]
-
-
-def test_the_kernel_names_the_environment_that_is_nowhere():
-    _, (ninjas, entities, movers), bank, inputs = played_alone()
-    assert fuzzing._play(ninjas, entities, movers, bank.world, inputs) == -1
-    bank.world.level["spawn_x"][1] = np.nan
-    assert fuzzing._play(ninjas, entities, movers, bank.world, inputs) == 1
-
-
-def played_alone():
-    """Rows, views, bank and inputs for two plain levels."""
-    levels = [Level(np.zeros((23, 42), int), np.array([[0, 80, 50, 0, 0]])) for _ in range(2)]
-    bank = fuzzing.LevelBank(levels)
-    parts = [
-        (fuzzing.NINJA_DTYPE, ()),
-        (fuzzing.ENTITY_DTYPE, (bank.max_entities,)),
-        (fuzzing.MOVER_DTYPE, (bank.max_movers,)),
-    ]
-    return *fuzzing.allocate(2, parts), bank, np.zeros((2, 3), np.uint8)
 
 
 def test_an_observation_that_is_no_number_is_a_failure(monkeypatch):

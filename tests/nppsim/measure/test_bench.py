@@ -2,10 +2,8 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from nppsim import simulate
 from nppsim.__main__ import main
 from nppsim.measure import bench
 from nppsim.observe import layout
@@ -38,29 +36,16 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch):
 
 
 def test_per_core_is_the_total_shared_among_threads():
-    result = bench._measured(lambda: 10, "frames", (), threads=2, rounds=1, seconds=1e-6)
+    result = bench._measured(bench.Job("frames", lambda: 10), threads=2, rounds=1, seconds=1e-6)
     assert result["per_s_per_core"] == result["per_s"] / 2 == result["frames_per_s_per_core"]
 
 
-def test_the_physics_kernel_plays_what_was_recorded():
-    """After n frames every environment is where the simulator says, or has started again."""
-    plays = bench.trace_plays(EXCERPT)[:3]
-    bank = bench.LevelBank([play.level for play in plays])
-    ninjas, entities = np.zeros(3, bench.NINJA_DTYPE), np.zeros((3, bank.max_entities), bench.ENTITY_DTYPE)
-    movers = np.zeros((3, bank.max_movers), bench.MOVER_DTYPE)
-    lengths = np.array([len(play.inputs) for play in plays])
-    inputs = np.zeros((3, lengths.max() + 1), np.uint8)
-    for row, play in zip(inputs, plays, strict=True):
-        row[: len(play.inputs)] = play.inputs
-    bench.start_all(ninjas, entities, movers, bank.world, np.arange(3))
-    frames = int(lengths.max()) + 30
-    bench.advance(0, 3, ninjas, entities, movers, bank.world, inputs, lengths, frames)
-    for ninja, play in zip(ninjas, plays, strict=True):
-        lasted = simulate(play.level, play.inputs).frames
-        left = frames % lasted
-        run = simulate(play.level, play.inputs[:left])
-        expected = run.position[-1] if left else play.level.spawn
-        assert (ninja["x"], ninja["y"]) == tuple(expected)
+def test_results_are_a_table_of_figures(monkeypatch, capsys):
+    result = bench._measured(bench.Job("levels", lambda: 10), threads=1, rounds=1, seconds=1e-6)
+    monkeypatch.setattr(bench, "benchmark", lambda plays, **settings: iter([("level_compile/1", result)]))
+    assert main(["bench", "--traces", str(EXCERPT)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"| level_compile/1 | levels | {result['per_s']:,.0f} |")
 
 
 def test_settings_out_of_range_are_errors(capsys):

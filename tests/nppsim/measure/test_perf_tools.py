@@ -16,8 +16,8 @@ from nppsim.files import write_json
 from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
-from nppsim.measure import throughput, timing
-from nppsim.measure.workload import KINDS, Settings, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure import throughput, timing, workload
+from nppsim.measure.workload import STREWN, Settings, generated_levels, random_levels, random_play, recorded_play
 from nppsim.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
@@ -77,17 +77,17 @@ class Switched(BatchSimulator):
 
     def __init__(self, *arguments, profile=False, shadow=False, **keywords):
         super().__init__(*arguments, profile=False, shadow=False, **keywords)
-        self.profiled = profile
+        self.profile = profile
         self.shadow = Checks(comparisons=0, mismatches=0, each=self.each, wrong=self.mismatches) if shadow else None
 
-    step_timing = property(lambda self: {"ninja": 3000.0, "rewards": 1000.0, "events": 10.0} if self.profiled else {})
+    step_timing = property(lambda self: {"ninja": 3000.0, "rewards": 1000.0, "events": 10.0} if self.profile else {})
 
 
 @pytest.fixture
 def steady(monkeypatch):
     """Every round takes one second on a machine that never changes."""
-    monkeypatch.setattr(throughput, "perf_counter", Clock(1.0))
-    monkeypatch.setattr(throughput, "calibrate", lambda: {"python": 10.0, "numba": 500.0})
+    monkeypatch.setattr(timing, "perf_counter", Clock(1.0))
+    monkeypatch.setattr(timing, "calibrate", lambda: {"python": 10.0, "numba": 500.0})
 
 
 def altered(path, out, **changes):
@@ -162,11 +162,12 @@ def test_amdahl():
         timing.amdahl(1.2, 2)
 
 
-def test_alternation_goes_a_b_b_a():
+def test_alternation_goes_a_b_b_a(monkeypatch):
     order = []
-    a, b = timing.alternate(lambda: order.append("a") or 1.0, lambda: order.append("b") or 2.0, 3)
+    monkeypatch.setattr(timing, "perf_counter", Clock(1.0, 2.0, 2.0, 1.0, 1.0, 2.0))
+    a, b = timing.alternate(lambda: order.append("a"), lambda: order.append("b"), 3)
     assert "".join(order) == "abbaab"
-    assert (a.tolist(), b.tolist()) == ([1.0] * 3, [2.0] * 3)
+    assert (a, b) == ([1.0] * 3, [2.0] * 3)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -177,23 +178,24 @@ def test_recorded_play_is_the_recordings_one_after_another():
     replays = ROOT / "datasets" / "demonstrations" / "simplest.h5"
     settings = replace(TINY, envs=70, iterations=30)
     work = recorded_play(replays, settings)
-    player = throughput.Player(work)
+    player = work.player()
     wins = 0
     for _ in range(settings.rows):
         player.play(1)
         finished = player.simulator.finished
         wins += len(finished)
         assert (player.simulator.episode[finished]["outcome"] == WON).all()
-    player.check_end()
+    work.check_end(player)
     assert wins > 70
 
 
 def test_recorded_play_that_goes_astray_is_an_error():
     work = recorded_play(ROOT / "datasets" / "demonstrations" / "simplest.h5", TINY)
-    player = throughput.Player(replace(work, actions=np.zeros_like(work.actions)))
+    work = replace(work, actions=np.zeros_like(work.actions))
+    player = work.player()
     player.play(TINY.rows)
     with pytest.raises(timing.TimingError, match="astray"):
-        player.check_end()
+        work.check_end(player)
 
 
 def test_recordings_that_cannot_be_used_are_counted(tmp_path):
@@ -230,7 +232,7 @@ def test_random_levels_have_the_wanted_densities():
     assert np.mean([level.tiles > 0 for level in levels]) == pytest.approx(0.2, abs=0.01)
     assert {len(level.records) - 1 - 6 for level in levels} == {round(0.05 * 23 * 42)}  # beside exit and two doors
     work = random_play(levels, TINY, "x")
-    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in KINDS} | {"locked door", "trap door"}
+    assert set(work.coverage) >= {ENTITY_NAMES[kind] for kind in STREWN} | {"locked door", "trap door"}
 
 
 def test_the_key_tells_equal_work_from_other_work():
@@ -273,18 +275,18 @@ def test_a_good_run_is_stored_with_all_that_it_belongs_to(stored):
 
 
 def test_an_unstable_run_ends_with_1_and_is_not_stored(steady, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(throughput, "perf_counter", Clock(1.0, 2.0))
+    monkeypatch.setattr(timing, "perf_counter", Clock(1.0, 2.0))
     flags = [*SMALL, "--output", str(tmp_path / "x.json")]
     assert perf_benchmark.main(flags) == 1
     assert "poor" in capsys.readouterr().out
-    monkeypatch.setattr(throughput, "BatchSimulator", type("Checked", (Switched,), {"mismatches": 1}))
+    monkeypatch.setattr(workload, "BatchSimulator", type("Checked", (Switched,), {"mismatches": 1}))
     assert perf_benchmark.main([*flags, "--shadow"]) == 2
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("mismatches", "status"), [(0, 0), (1, 2)])
 def test_validation_is_counted_and_a_mismatch_ends_with_2(steady, monkeypatch, capsys, mismatches, status):
-    monkeypatch.setattr(throughput, "BatchSimulator", type("Checked", (Switched,), {"mismatches": mismatches}))
+    monkeypatch.setattr(workload, "BatchSimulator", type("Checked", (Switched,), {"mismatches": mismatches}))
     assert perf_benchmark.main([*SMALL, "--shadow"]) == status
     printed = capsys.readouterr().out
     steps = TINY.rows
@@ -293,7 +295,7 @@ def test_validation_is_counted_and_a_mismatch_ends_with_2(steady, monkeypatch, c
 
 
 def test_a_validation_that_compared_nothing_ends_with_2(steady, monkeypatch, capsys):
-    monkeypatch.setattr(throughput, "BatchSimulator", type("Idle", (Switched,), {"each": 0}))
+    monkeypatch.setattr(workload, "BatchSimulator", type("Idle", (Switched,), {"each": 0}))
     assert perf_benchmark.main([*SMALL, "--shadow"]) == 2
     assert "nothing was compared" in capsys.readouterr().out
 
@@ -387,21 +389,21 @@ def test_the_report_groups_what_may_be_compared(stored, capsys):
 # Profiles
 
 
-def test_profile_rows_by_hand():
+def test_rows_of_a_profile_by_hand():
     """1000 decisions in 10 ms of wall time, 8 ms of them inside the step."""
     phases = {"ninja": 6e6, "path": 1.96e6, "events": 0.04e6}
-    rows, left_out = throughput.profile_rows(phases, 1000, 0.01)
+    rows, left_out = throughput.phase_rows(phases, 1000, 0.01)
     assert left_out == ["events"]
     named = {name: figures for name, *figures in rows}
     assert named["ninja"] == pytest.approx([6.0, 0.75, 0.6])
     assert named["the step, all phases"] == pytest.approx([8.0, 1.0, 0.8])
     assert named["outside of the step"] == pytest.approx([2.0, float("nan"), 0.2], nan_ok=True)
     with pytest.raises(timing.TimingError, match="profile=True"):
-        throughput.profile_rows({}, 1000, 0.01)
+        throughput.phase_rows({}, 1000, 0.01)
 
 
 def test_the_profile_is_of_extra_rounds(steady, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    monkeypatch.setattr(workload, "BatchSimulator", Switched)
     assert perf_benchmark.main([*SMALL, "--profile", "--output", str(tmp_path / "x.json")]) == 0
     printed = capsys.readouterr().out
     assert "| ninja " in printed and "74.8%" in printed  # 3000 of 4010 ns
@@ -410,7 +412,7 @@ def test_the_profile_is_of_extra_rounds(steady, monkeypatch, capsys, tmp_path):
 
 
 def test_several_configurations_are_profiled(steady, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    monkeypatch.setattr(workload, "BatchSimulator", Switched)
     out = tmp_path / "profile.json"
     assert profile_multi_config.main(["--envs", "2", "--warmup", "2", "--steps", "10", "--json", str(out)]) == 0
     printed = capsys.readouterr().out
@@ -428,7 +430,7 @@ def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, c
     def no_levels(_seed, _count):
         raise LevelError("random: no room")
 
-    monkeypatch.setattr(throughput, "BatchSimulator", Switched)
+    monkeypatch.setattr(workload, "BatchSimulator", Switched)
     configurations = (profile_multi_config.CONFIGURATIONS[0], profile_multi_config.Configuration("none", no_levels))
     monkeypatch.setattr(profile_multi_config, "CONFIGURATIONS", configurations)
     flags = ["--envs", "2", "--warmup", "0", "--steps", "10"]
@@ -503,7 +505,7 @@ def quiet(line):
 def test_runs_alternate_and_are_compared(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
     assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
-    found = ab.compare_arms(PLAN, runs.folder, share=0.3, speed_up=2.0)
+    found = ab.compare_arms(PLAN, runs.folder, ab.ChangedPart(share=0.3, speed_up=2.0))
     rows = {row.quantity: row for row in found.rows}
     speed = rows["decisions/s"]
     assert (speed.a, speed.b) == (2000.0, 2400.0)
@@ -513,10 +515,19 @@ def test_runs_alternate_and_are_compared(runs):
     assert rows["return, mean over training"].estimate.value == pytest.approx(0.5)
     assert found.bands["success"]["A"].mean[-1] == pytest.approx(0.82)
     assert found.bands["success"]["A"].low[-1] == pytest.approx(0.81)
-    assert found.expected == pytest.approx(1 / 0.85)
+    assert found.part.expected == pytest.approx(1 / 0.85)
     files = ab.write(found, runs.folder)
     assert [file.name for file in files] == ["comparison.json", "comparison.txt", "success.png", "return.png"]
-    assert json.loads(files[0].read_text())["expected"] == pytest.approx(1 / 0.85)
+    stored = json.loads(files[0].read_text())
+    assert stored["expected"] == pytest.approx(1 / 0.85)
+    assert stored["plan"] == {
+        "a": ["--frame-skip", "4"],
+        "b": ["--frame-skip", "2"],
+        "common": [*COMMON],
+        "seeds": [1, 2, 3],
+    }
+    assert (stored["share"], stored["speed_up"]) == (0.3, 2.0)
+    assert {"machine", "versions", "build", "runs", "rows", "decisions", "bands"} <= set(stored)
     assert "lets expect 1.176; measured 1.200" in files[1].read_text()
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files[2:])
 
@@ -533,7 +544,7 @@ def test_an_interrupted_comparison_repeats_nothing(runs):
 
 def test_another_comparison_in_the_same_folder_is_refused(runs):
     ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    with pytest.raises(ConfigError, match=r"was begun otherwise: plan: b is .*'3'.* here"):
+    with pytest.raises(ConfigError, match=r"was begun with other settings: plan: b is .*'3'.* here"):
         ab.run_all(replace(PLAN, b=("--frame-skip", "3")), runs.folder, Path("unused"), quiet)
     altered(runs.folder / ab.PLAN, runs.folder / ab.PLAN, machine__cpu="another")
     with pytest.raises(ConfigError, match="machine: cpu"):
@@ -568,6 +579,13 @@ def test_bad_plans_are_errors_before_anything_starts(changes, told, runs):
 def test_share_and_speed_up_belong_together(capsys):
     assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "0.3"]) == 2
     assert "belong together" in capsys.readouterr().err
+    assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "3", "--speedup", "2"]) == 2
+    assert "must be within 0 and 1" in capsys.readouterr().err
+
+
+def test_flags_that_no_shell_would_understand_are_refused(capsys):
+    assert ab_compare.main(["--a", "--experiment-name 'x"]) == 2
+    assert "No closing quotation" in capsys.readouterr().err
 
 
 def test_two_real_runs(tmp_path, capsys, monkeypatch):

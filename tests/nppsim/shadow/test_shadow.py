@@ -346,8 +346,8 @@ def test_the_validation_script_passes_on_flags_and_keeps_a_log_and_a_summary(tmp
         ("smoke", {"comparisons": 9999, "status": 2}, "trained with shadow=1"),
         ("smoke", {}, "there is no summary"),
         ("soak", {"comparisons": 20000}, "of 128 environments; 10,000 were promised"),
-        ("smok", {}, "the first argument is 'smok'; needed is smoke, soak or a number"),
-        ("31", {}, "use at least 32"),
+        ("smok", {}, "the first argument is 'smok'; give smoke, soak or a number"),
+        ("31", {}, "give at least 32"),
     ],
 )
 def test_the_validation_script_fails_unless_everything_promised_was_compared(tmp_path, mode, outcome, words):
