@@ -372,6 +372,16 @@ def test_bad_input_ends_with_4(flags, told, capsys):
     assert error.startswith("error: ") and told in error
 
 
+def test_an_interrupted_benchmark_stores_nothing(monkeypatch, tmp_path, capsys):
+    def interrupted(work, phase):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(throughput, "measure", interrupted)
+    assert perf_benchmark.main([*SMALL, "--output", str(tmp_path / "x.json")]) == 130
+    assert "interrupted: nothing was stored" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_report_groups_what_may_be_compared(stored, capsys):
     altered(stored, stored.with_name("after.json"), phase="after", date="2999-01-01 00:00:00", round_s=faster)
     altered(stored, stored.with_name("elsewhere.json"), machine__cpu="another")
