@@ -96,4 +96,4 @@ def test_the_command_prints_the_numbers_and_fails_if_anything_did(monkeypatch, c
 @pytest.mark.parametrize("wrong", [("--count", "0"), ("--first", "-1")])
 def test_impossible_counts_are_refused(wrong, capsys):
     assert main(["fuzz", *wrong]) == 2
-    assert "give at least one case, from 0 on" in capsys.readouterr().err
+    assert "give a whole number of at least" in capsys.readouterr().err
