@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
     check.add_argument("replays", metavar="REPLAYS", help="folder of *.replay and *.h5 files, or one of them")
     check.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
-    check.add_argument("--mirror", action="store_true", help="their mirror images, too")
+    check.add_argument("--mirror", "--mirror-demonstrations", action="store_true", help="their mirror images, too")
     report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
     report.set_defaults(run=_report)
     report.add_argument("folder", metavar="REPLAYS")

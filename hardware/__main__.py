@@ -27,9 +27,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hardware", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("plan", help="print a plan with the source of each number")
-    command.add_argument("--architecture", required=True, metavar="NAME", help="as in scripts/train_and_compare.py")
+    command.add_argument(
+        "--architecture", "--architectures", required=True, metavar="NAME", help="as in scripts/train_and_compare.py"
+    )
     command.add_argument("--total-timesteps", type=int, help="decisions of the whole run")
-    command.add_argument("--profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES))
+    command.add_argument(
+        "--profile", "--hardware-profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES)
+    )
     command.add_argument("--num-envs", type=int)
     command.add_argument("--rollout-length", type=int, help="decisions per environment and update")
     command.add_argument("--minibatch-size", type=int)

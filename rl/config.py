@@ -584,6 +584,42 @@ Explicit flags win over hardware profiles and automatic choices. A *decision* is
 `--frame-skip` frames of 1/60 s.
 """
 
+_OTHER_NAMES = """
+## Other command lines, other names
+
+Flags that mean the same are called the same in all command lines. Where one had another name, both are understood:
+
+| flag | also | where |
+|---|---|---|
+"""
+_SEED_LINES = "ab_compare.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py"
+_SYNONYMS = (  # flag, its other name, the command lines that have both
+    ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
+    ("seeds", "seed", ["nppsim generate", "nppsim plan", "nppsim fuzz"]),
+    ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("output-dir", "out", ["ab_compare.py", "generate_levels.py", "make_demonstrations.py"]),
+    ("out", "output", ["perf_benchmark.py"]),
+    ("out", "json", ["profile_multi_config.py"]),
+    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
+    ("categories", "category", ["generate_levels.py"]),
+    ("test-dataset", "levels", ["evaluate.py"]),
+    ("replay-data-dir", "replays", ["perf_benchmark.py"]),
+    ("mirror-demonstrations", "mirror", ["bc check"]),
+    ("bc-epochs", "epochs", ["pretrain_bc.py"]),
+    ("bc-batch-size", "batch-size", ["pretrain_bc.py"]),
+    ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
+    ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),
+    ("hardware-profile", "profile", ["hardware plan"]),
+    ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
+)
+_OTHER_NOTES = """
+Only `train_and_compare.py` and `ab_compare.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
+`pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
+`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
+`pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
+"""
+
 
 def flags_document() -> str:
     """The text of docs/flags.md."""
@@ -593,7 +629,10 @@ def flags_document() -> str:
         lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for _, flag in flags]
     lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
     lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
-    return "\n".join(lines) + "\n"
+    rows = [
+        f"| `--{flag}` | `--{other}` | {', '.join(f'`{one}`' for one in where)} |" for flag, other, where in _SYNONYMS
+    ]
+    return "\n".join([*lines, _OTHER_NAMES.rstrip("\n"), *rows, _OTHER_NOTES])
 
 
 def _meaning(flag: Setting) -> str:

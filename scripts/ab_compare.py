@@ -52,8 +52,22 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--a", default="", metavar="FLAGS", help='flags of A, the baseline, in one text, e.g. --a "--frame-skip 4"')
     add("--b", default="", metavar="FLAGS", help="flags of B, what is tried")
-    add("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="SEED", help="a run of each arm (default: 1 2 3)")
-    add("--out", type=Path, metavar="DIR", help="folder of the comparison (default: experiments/ab_TIME)")
+    add(
+        "--seeds",
+        "--seed",
+        type=int,
+        nargs="+",
+        default=[1, 2, 3],
+        metavar="SEED",
+        help="a run of each arm (default: 1 2 3)",
+    )
+    add(
+        "--out",
+        "--output-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the comparison (default: experiments/ab_TIME)",
+    )
     add("--share", type=float, metavar="X", help="share of A's time that the changed part takes, 0 to 1")
     add("--speedup", type=float, metavar="X", help="how many times as fast that part was measured to be")
     arguments = parser.parse_args(own)

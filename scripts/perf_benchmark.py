@@ -171,7 +171,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--profile", action="store_true", default=None, help="add a table of phases, of extra rounds")
     add("--shadow", action="store_true", default=None, help="validate every step of extra rounds, and count")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
-    add("--output", type=Path, metavar="FILE.json", help="store the result")
+    add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
     add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
     add("--threshold", type=float, metavar="X", help=f"slow-down that counts as regression (default: {THRESHOLD})")
     add("--report", type=Path, metavar="DIR", help="summary of the results in a folder, and nothing else")
@@ -185,7 +185,13 @@ def _add_workload_flags(parser: argparse.ArgumentParser) -> None:
     usual = Settings()
     add = parser.add_argument
     add("--actions", choices=("random", "recorded"), help="default: random")
-    add("--replays", type=Path, metavar="DIR", help=f"replays for recorded actions (default: {REPLAYS})")
+    add(
+        "--replays",
+        "--replay-data-dir",
+        type=Path,
+        metavar="DIR",
+        help=f"replays for recorded actions (default: {REPLAYS})",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--levels", type=Path, metavar="DIR", help="random actions on the levels of a folder")
     source.add_argument(
@@ -204,8 +210,8 @@ def _add_workload_flags(parser: argparse.ArgumentParser) -> None:
         "warmup": "decisions of each environment before the first round",
         "seed": "of levels and actions",
     }.items():
-        option = f"--{name.replace('_', '-')}"
-        add(option, type=int, metavar="N", help=f"{text} (default: {getattr(usual, name):,})")
+        option, other = f"--{name.replace('_', '-')}", {"envs": ["--num-envs"], "seed": ["--seeds"]}.get(name, [])
+        add(option, *other, type=int, metavar="N", help=f"{text} (default: {getattr(usual, name):,})")
     add("--observations", nargs="+", metavar="NAME", help=f"default: {' '.join(usual.observations)}")
 
 

@@ -118,15 +118,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    for option, default, text in (
-        ("--envs", 64, "environments stepped together"),
-        ("--threads", 1, "threads of the simulator"),
-        ("--warmup", 5_000, "steps before the first round"),
-        ("--steps", 15_000, "steps with profiling, and as many without"),
-        ("--seed", 42, "of levels and actions"),
+    for options, default, text in (
+        (("--envs", "--num-envs"), 64, "environments stepped together"),
+        (("--threads",), 1, "threads of the simulator"),
+        (("--warmup",), 5_000, "steps before the first round"),
+        (("--steps",), 15_000, "steps with profiling, and as many without"),
+        (("--seed", "--seeds"), 42, "of levels and actions"),
     ):
-        parser.add_argument(option, type=int, default=default, metavar="N", help=f"{text} (default: {default:,})")
-    parser.add_argument("--json", type=Path, metavar="FILE.json", help="store the figures")
+        parser.add_argument(*options, type=int, default=default, metavar="N", help=f"{text} (default: {default:,})")
+    parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the figures")
     parser.add_argument("--strict", action="store_true", help="fail if a configuration was skipped")
     return parser.parse_args(argv)
 

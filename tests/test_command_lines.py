@@ -1,0 +1,70 @@
+"""All command lines together: one name for one thing, and nothing a user can cause ends in a traceback."""
+
+import importlib.util
+import re
+
+import pytest
+
+import bc.__main__
+import hardware.__main__
+import nppsim.__main__
+import nppsim.shadow.__main__
+
+from places import ROOT
+
+SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py"))
+MODULES = {
+    "nppsim": nppsim.__main__,
+    "bc": bc.__main__,
+    "hardware": hardware.__main__,
+    "nppsim.shadow": nppsim.shadow.__main__,
+}
+
+
+def load(name):
+    """A script of ``scripts/`` as a module."""
+    spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), ROOT / "scripts" / name)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def main_of(command):
+    """The function behind "evaluate.py" or "nppsim plan", and the arguments that choose the command."""
+    name, *rest = command.split()
+    return (load(name) if name.endswith(".py") else MODULES[name]).main, rest
+
+
+def option_lines(command, capsys):
+    """The names of each flag, from the help."""
+    main, chosen = main_of(command)
+    with pytest.raises(SystemExit) as stop:
+        main([*chosen, "--help"])
+    assert stop.value.code == 0
+    lines = [line for line in capsys.readouterr().out.split("\n") if re.match(r" +-", line)]
+    return [set(re.findall(r"--[a-z0-9-]+", line.split("   ")[0])) for line in lines]
+
+
+def other_names():
+    """(flag, its other name, command line) of each entry of the table in docs/flags.md."""
+    text = (ROOT / "docs" / "flags.md").read_text().split("## Other command lines")[1]
+    for flag, other, where in re.findall(r"^\| `(--[\w-]+)` \| `(--[\w-]+)` \| (.*) \|$", text, re.MULTILINE):
+        for command in re.findall(r"`([\w.]+(?: \w+)?)`", where):
+            yield flag, other, command
+
+
+@pytest.mark.parametrize(("flag", "other", "command"), list(other_names()))
+def test_both_names_of_a_flag_are_understood_where_the_documentation_says_so(flag, other, command, capsys):
+    lines = option_lines(command, capsys)
+    assert any({flag, other} <= line for line in lines), lines
+
+
+@pytest.mark.parametrize("command", [*SCRIPTS, *MODULES])
+def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
+    main, _ = main_of(command)
+    try:
+        status = main(["--no-such-flag"])
+    except SystemExit as stop:
+        status = stop.code
+    assert status in (1, 2, 3)
+    assert "Traceback" not in capsys.readouterr().err
