@@ -13,8 +13,10 @@ HEADROOM = 3  # tiles between the highest hill and the ceiling, at least
 def hills(seed: int, *, width: Span, height: Span, hills: Span, step: Span, mines: Span = (0, 0)) -> Level:
     """Hills one after the other, each ``step`` tiles up and down again, with spawn, switch and exit on level ground.
 
-    width, height: tiles; the width grows where the hills need more.  hills: how many.  step: tiles, at most 3 (a jump
-    rises 3.2).  mines: how many, on level ground.
+    width, height: tiles; the width grows where the hills need more.
+    hills: how many.
+    step: tiles, at most 3 (a jump rises 3.2).
+    mines: how many, on level ground.
     """
     rng = generator("hills", seed)
     columns, rows = draw(rng, width), draw(rng, height)

@@ -35,9 +35,10 @@ def horizontal(
 ) -> Level:
     """A corridor with spawn, switch and exit in any order.
 
-    width, height: tiles; width at least 4.  bumps, steps, mines: how many; fewer where they do not fit.  Bumps need a
-    height of 2, steps and mines one of 3: lower corridors get none.  hanging: mines on the ceiling, where two tiles are
-    free below them.
+    width, height: tiles; width at least 4.
+    bumps, steps, mines: how many; fewer where they do not fit.  Bumps need a height of 2, steps and mines one of 3: lower
+        corridors get none.
+    hanging: mines on the ceiling, where two tiles are free below them.
     """
     rng = generator("horizontal", seed)
     columns, rows = draw(rng, width), draw(rng, height)

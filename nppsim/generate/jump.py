@@ -15,8 +15,11 @@ def jump(
 ) -> Level:
     """Two platforms (three if there is room) of different heights, the spawn on an outer one, goals on the others.
 
-    width, height: tiles.  pit: columns.  depth: tiles from the lowest platform to the bottom of the pits.  mines: per
-    platform.  deadly: share of levels with mines all over the bottom of their pits; other pits can be climbed out of.
+    width, height: tiles.
+    pit: columns.
+    depth: tiles from the lowest platform to the bottom of the pits.
+    mines: per platform.
+    deadly: share of levels with mines all over the bottom of their pits; other pits can be climbed out of.
     """
     rng = generator("jump", seed)
     columns, rows = draw(rng, width), draw(rng, height)

@@ -13,7 +13,8 @@ LOOPS = 0.1  # chance that a wall between two cells is broken although both were
 def maze(seed: int, *, width: Span, height: Span, cell: Span = (1, 1), mines: Span = (0, 0)) -> Level:
     """A maze on a grid of cells, walls one tile thick; spawn, switch and exit stand on floors.
 
-    width, height: tiles, rounded up to full cells; at least 5 x 3.  cell: width of the passages in tiles.
+    width, height: tiles, rounded up to full cells; at least 5 x 3.
+    cell: width of the passages in tiles.
     mines: how many, on floors, ceilings and walls, with room to pass them; none in passages of one tile.
     """
     rng = generator("maze", seed)

@@ -17,8 +17,10 @@ def mine_maze(
 ) -> Level:
     """A corridor with spawn, switch and exit in any order, between columns of mines.
 
-    width, height: tiles; height at least 4.  spacing: columns from one column of mines to the next, at least 3.
-    mines: per column, fewer where the gap needs the room.  bumps: of ground and ceiling, between the mines.
+    width, height: tiles; height at least 4.
+    spacing: columns from one column of mines to the next, at least 3.
+    mines: per column, fewer where the gap needs the room.
+    bumps: of ground and ceiling, between the mines.
     block: how far, in half-tiles, the ceiling comes down in the sections between the mines.
     """
     rng = generator("mine_maze", seed)

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from nppsim.errors import UserError
 from nppsim.levels import kinds
@@ -155,7 +156,8 @@ class Level:
         """Make a level from its parts, with the records in the order that N++ writes and pairs them.
 
         All positions are (x, y) bytes: steps of 6 px from the outer corner of the border.
-        exits: (switch, door) positions.  locked_doors, trap_doors: (switch, door, door orientation 0..7).
+        exits: (switch, door) positions.
+        locked_doors, trap_doors: (switch, door, door orientation 0..7).
         entities: (type, x, y), (type, x, y, orientation) or (type, x, y, orientation, mode) of all other types.
         """
         exits = list(exits)
@@ -258,7 +260,7 @@ def _offset(record: int) -> int:
     return RECORDS_OFFSET + RECORD_SIZE * record
 
 
-def _byte_array(values, what: str, name: str) -> np.ndarray:
+def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
     """A private uint8 copy of ``values``; LevelError unless they are whole numbers 0..255."""
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() > 255)):

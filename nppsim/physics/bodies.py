@@ -16,8 +16,8 @@ from nppsim.physics.state import ITEM_ENTITY, ITEM_X, ITEM_Y
 # One-way platforms (section 7.6).
 ONE_WAY_HALF_LENGTH = 12.0  # px
 ONE_WAY_DEPTH = 1.1  # px that the ninja may have been behind the line at the start of the frame
-ONE_WAY_SHARE_INWARDS = 0.90  # of the ninja's radius, that counts beside the line while it moves towards the middle ...
-ONE_WAY_SHARE = 0.51  # ... and otherwise
+ONE_WAY_SHARE = 0.51  # of the ninja's radius, that may reach past the ends of the line
+ONE_WAY_SHARE_INWARDS = 0.90  # likewise, while the ninja moves towards the middle of the line
 
 # Half-sides of squares, px.
 BLOCK_HALF = 9.0

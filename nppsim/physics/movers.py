@@ -109,6 +109,25 @@ def _set_along(body, axis, value):
 
 
 @kernel
+def _advance(ninja, mover, axis, sign, step, face, half, entities, world, level):
+    """Move a thwump by ``step`` along an axis unless an edge of the half-cell grid stops it; returns whether it moved.
+
+    sign: of the step.
+    face: px along the axis from the centre to what meets edges.
+    half: half of its width across.
+    """
+    along, across = _along(mover, axis), _along(mover, 1 - axis)
+    cell = half_cell(along + face)
+    if cell != half_cell(along + step + face):
+        low, high = half_cell(across - half), half_cell(across + half)
+        if not step_free(axis, cell, low, high, sign, entities, world, level):
+            return False
+    _set_along(mover, axis, along + step)
+    _reregister(ninja, mover)
+    return True
+
+
+@kernel
 def move_all(ninja, entities, movers, world, level):
     """The move pass."""
     record = world.level[level]
@@ -299,22 +318,14 @@ def _move_block(ninja, mover, home):
 @kernel
 def _move_thwump(ninja, mover, home, entities, world, level):
     axis = 0 if mover["mode"] == 1 else 1
-    along, across, start = _along(mover, axis), _along(mover, 1 - axis), _along(home, axis)
+    along, start = _along(mover, axis), _along(home, axis)
     sign = mover["direction"] * mover["state"]
-    speed = THWUMP_CHARGE if mover["state"] == CHARGING else THWUMP_RETREAT
-    moved = along + speed * sign
-    if mover["state"] == RETREATING and (moved - start) * (along - start) < 0.0:
+    step = (THWUMP_CHARGE if mover["state"] == CHARGING else THWUMP_RETREAT) * sign
+    if mover["state"] == RETREATING and (along + step - start) * (along - start) < 0.0:
         _set_along(mover, axis, start)
         mover["state"] = WAITING
-        return
-    cell = half_cell(along + THWUMP_REACH * sign)
-    if cell != half_cell(moved + THWUMP_REACH * sign):
-        low, high = half_cell(across - THWUMP_REACH), half_cell(across + THWUMP_REACH)
-        if not step_free(axis, cell, low, high, sign, entities, world, level):
-            mover["state"] = RETREATING
-            return
-    _set_along(mover, axis, moved)
-    _reregister(ninja, mover)
+    elif not _advance(ninja, mover, axis, sign, step, THWUMP_REACH * sign, THWUMP_REACH, entities, world, level):
+        mover["state"] = RETREATING
 
 
 @kernel
@@ -486,14 +497,6 @@ def _think_shove(ninja, mover, home, entities, world, level):
 def _travel(ninja, mover, sense, speed, entities, world, level):
     """Move along the push (sense 1) or against it (sense -1), or turn back where the way is not free."""
     axis = 0 if mover["push_y"] == 0 else 1
-    step = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
-    along, across = _along(mover, axis), _along(mover, 1 - axis)
-    moved = along + step * speed
-    cell = half_cell(along)
-    if cell != half_cell(moved):
-        low, high = half_cell(across - SHOVE_CORE), half_cell(across + SHOVE_CORE)
-        if not step_free(axis, cell, low, high, step, entities, world, level):
-            mover["state"] = RETURNING
-            return
-    _set_along(mover, axis, moved)
-    _reregister(ninja, mover)
+    sign = sense * np.int64(mover["push_y"] if axis else mover["push_x"])
+    if not _advance(ninja, mover, axis, sign, sign * speed, 0.0, SHOVE_CORE, entities, world, level):
+        mover["state"] = RETURNING

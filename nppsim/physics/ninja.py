@@ -11,6 +11,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import BODY_MARGIN, add_crush, bodies_near, count_contact, touch_bodies
 from nppsim.physics.segments import (
+    BOX_MARGIN,
     cell_at,
     cell_range,
     clamped_cell,
@@ -210,10 +211,10 @@ def wall_beside(ninja, segments, cell_start, first, near, entities):
                 continue
             ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
             if (
-                ay + SHAPES[shape, MIN_Y] > y + 0.01
-                or ay + SHAPES[shape, MAX_Y] < y - 0.01
-                or ax + SHAPES[shape, MIN_X] > x + WALL_REACH + 0.01
-                or ax + SHAPES[shape, MAX_X] < x - WALL_REACH - 0.01
+                ay + SHAPES[shape, MIN_Y] > y + BOX_MARGIN
+                or ay + SHAPES[shape, MAX_Y] < y - BOX_MARGIN
+                or ax + SHAPES[shape, MIN_X] > x + WALL_REACH + BOX_MARGIN
+                or ax + SHAPES[shape, MAX_X] < x - WALL_REACH - BOX_MARGIN
             ):
                 continue  # its bounding box is not level with the centre, or out of reach
             point_x, point_y, _side = closest_point(x, y, ax, ay, shape)

@@ -33,6 +33,14 @@ from nppsim.physics.shapes import (
 )
 
 FAR = 9999999.0  # px^2, more than any squared distance
+FRONT_BONUS = 0.1  # px^2 by which front faces count as nearer
+CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS: a bounding box farther by that holds no nearest point
+SWEEP_MARGIN = 1.0  # px around a swept circle in which cells are looked at
+LEAST_WAY = 0.0001  # px^2: a shorter way meets nothing
+
+# Of shortcuts: far above any rounding.
+BOX_MARGIN = 0.01  # px around bounding boxes
+SURE = 1e-3  # px or px^2
 
 
 @kernel
@@ -82,10 +90,10 @@ def closest_point(px, py, x, y, shape):
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """Nearest surface point: (result, x, y, side, best, others, k); result 1 front-facing, -1 back-facing, 0 nothing there.
 
-    side: as of ``closest_point``.  best: squared distance, less 0.1 for a front face; others: a lower bound of that of all
+    side: as of ``closest_point``.  best: squared distance, less FRONT_BONUS for a front face; others: a lower bound of that of all
     other segments looked at.  k: the segment, -1 if there is none.
 
-    radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by 0.1 px^2; ties go to the
+    radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
     segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
@@ -100,13 +108,13 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
             gap_x = max(max(ax + SHAPES[shape, MIN_X] - px, px - (ax + SHAPES[shape, MAX_X])), 0.0)
             gap_y = max(max(ay + SHAPES[shape, MIN_Y] - py, py - (ay + SHAPES[shape, MAX_Y])), 0.0)
             gap = gap_x * gap_x + gap_y * gap_y
-            if gap - 0.2 > best:
-                others = min(others, gap - 0.2)
+            if gap - CLEARLY_FARTHER > best:
+                others = min(others, gap - CLEARLY_FARTHER)
                 continue
             x, y, side = closest_point(px, py, ax, ay, shape)
             distance = (px - x) * (px - x) + (py - y) * (py - y)
             if side >= 0.0:
-                distance -= 0.1
+                distance -= FRONT_BONUS
             if distance < best:
                 others = best
                 best, best_x, best_y, best_side, found = distance, x, y, side, k
@@ -116,8 +124,7 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     return result, best_x, best_y, best_side, best, others, found
 
 
-# What ``nearest_surface`` has found makes most other queries of a frame superfluous.  The margins are far above any
-# rounding.
+# What ``nearest_surface`` has found makes most other queries of a frame superfluous.
 @inlined
 def cell_range(x, y, radius):
     """The cells that a query looks at, as one number."""
@@ -133,17 +140,19 @@ def settles(radius, depth, result, side, best, others):
     """
     if result == 0:
         return True
-    clear = radius + max(depth, 0.0) + 1e-3
-    return result == 1 and side > 1e-3 and others > clear * clear and others > best + 1e-3
+    clear = radius + max(depth, 0.0) + SURE
+    return result == 1 and side > SURE and others > clear * clear and others > best + SURE
 
 
 @inlined
 def way_is_free(wx, wy, query_radius, radius, best, others):
     """Whether a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
-    reach = query_radius - radius - 1.01  # the sweep then looks at no cell that the query did not look at
+    reach = (
+        query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
+    )  # the sweep then looks at no cell that the query did not look at
     if not (abs(wx) < reach and abs(wy) < reach):
         return False
-    clear = radius + math.sqrt(wx * wx + wy * wy) + 0.01
+    clear = radius + math.sqrt(wx * wx + wy * wy) + BOX_MARGIN
     return min(min(best, others), query_radius * query_radius) > clear * clear
 
 
@@ -156,7 +165,7 @@ def impact_point(x, y, wx, wy, ax, ay, radius):
     k = ex * ex + ey * ey - radius * radius
     if k <= 0.0:
         return 0.0
-    if vv > 0.0001 and b < 0.0:
+    if vv > LEAST_WAY and b < 0.0:
         root = b * b - vv * k
         if root >= 0.0:
             return (-b - math.sqrt(root)) / vv
@@ -191,12 +200,12 @@ def _impact_arc(x, y, wx, wy, ax, ay, shape, radius):
     outer, inner = ARC_RADIUS + radius, ARC_RADIUS - radius
     t = 1.0
     if ee > outer * outer:
-        if vv > 0.0001 and b < 0.0:
+        if vv > LEAST_WAY and b < 0.0:
             root = b * b - vv * (ee - outer * outer)
             if root >= 0.0:
                 t = (-b - math.sqrt(root)) / vv
     elif ee < inner * inner:
-        if vv > 0.0001:
+        if vv > LEAST_WAY:
             t = min((-b + math.sqrt(b * b - vv * (ee - inner * inner))) / vv, 1.0)
     else:
         t = 0.0
@@ -228,9 +237,15 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
     """
     low_x, high_x = min(x, x + wx), max(x, x + wx)
     low_y, high_y = min(y, y + wy), max(y, y + wy)
-    cy1, cy2 = clamped_cell(low_y - (radius + 1.0), CELLS_Y), clamped_cell(high_y + (radius + 1.0), CELLS_Y)
-    cx1, cx2 = clamped_cell(low_x - (radius + 1.0), CELLS_X), clamped_cell(high_x + (radius + 1.0), CELLS_X)
-    reach = radius + 0.01
+    cy1, cy2 = (
+        clamped_cell(low_y - (radius + SWEEP_MARGIN), CELLS_Y),
+        clamped_cell(high_y + (radius + SWEEP_MARGIN), CELLS_Y),
+    )
+    cx1, cx2 = (
+        clamped_cell(low_x - (radius + SWEEP_MARGIN), CELLS_X),
+        clamped_cell(high_x + (radius + SWEEP_MARGIN), CELLS_X),
+    )
+    reach = radius + BOX_MARGIN
     t = 1.0
     for cx in range(cx1, cx2 + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
