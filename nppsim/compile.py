@@ -233,7 +233,11 @@ def cell_of(x: float, y: float) -> int:
 class _Entity:
     """An entity of the level at the start.
 
-    order: place in the file.  x, y: px; of doors with a switch, of the switch.  door_x, door_y: px.
+    kind, number: type, and index within it.
+    order: place in the file.
+    x, y: px; of doors with a switch, of the switch.
+    door_x, door_y: px, of doors.
+    index: place in type order.
     """
 
     kind: int

@@ -90,8 +90,10 @@ def closest_point(px, py, x, y, shape):
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """Nearest surface point: (result, x, y, side, best, others, k); result 1 front-facing, -1 back-facing, 0 nothing there.
 
-    side: as of ``closest_point``.  best: squared distance, less FRONT_BONUS for a front face; others: a lower bound of that of all
-    other segments looked at.  k: the segment, -1 if there is none.
+    side: as of ``closest_point``.
+    best: squared distance, less FRONT_BONUS for a front face.
+    others: a lower bound of that of all other segments looked at.
+    k: the segment, -1 if there is none.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
