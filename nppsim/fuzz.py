@@ -19,6 +19,7 @@ from nppsim.generate import CATEGORIES, generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import Level, LevelError
 from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import NUM_TILE_SHAPES
 from nppsim.measure.player import DecisionPlayer, FramePlayer
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay, ReplayError
@@ -67,7 +68,7 @@ def case(seed: int, index: int) -> tuple[str, bytes]:
 def _random_level(rng: np.random.Generator) -> Level:
     """Any tiles, any records: also types, orientations and places that no editor lets one make."""
     density = rng.random() * 0.6
-    high = 38 if rng.random() < 0.8 else 256
+    high = NUM_TILE_SHAPES if rng.random() < 0.8 else 256
     tiles = np.where(rng.random((ROWS, COLUMNS)) < density, rng.integers(0, high, (ROWS, COLUMNS)), 0)
     count = int(rng.integers(120))
     common = rng.random() < 0.5  # few types, so that entities of one type meet each other
