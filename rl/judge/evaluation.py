@@ -18,11 +18,12 @@ from nppsim import outcomes
 from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
-from rl.config import ConfigError, EvaluationConfig
+from rl.config import EvaluationConfig
 from rl.judge.results import EpisodeRecord
 
 
@@ -36,14 +37,16 @@ class Policy(Protocol):
 class RandomPolicy:
     """Every action equally likely, deterministic or not: what any trained agent has to beat."""
 
-    def act(self, obs, *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N]; see ``Policy``."""
         return torch.randint(NUM_ACTIONS, (_rows(obs),), generator=rng).numpy()
 
 
 class NoOpPolicy:
     """Presses nothing."""
 
-    def act(self, obs, *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N], all 0; see ``Policy``."""
         return np.zeros(_rows(obs), np.int64)
 
 
@@ -52,9 +55,13 @@ class EvaluationSuite:
 
     levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
     episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
-    that ``seed`` fixes; None: every level ``episodes_per_level`` times.  frame_skip, observations: as in training.
-    reward: for the recorded returns.  num_envs: environments stepped together; like ``seed`` it is part of what makes
-    runs comparable, since sampled actions are drawn for the whole batch at once.
+        that ``seed`` fixes; None: every level ``episodes_per_level`` times.
+    seed: of the order, and of sampled actions.
+    frame_skip, observations: as in training.
+    reward: for the recorded returns.
+    num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since sampled
+        actions are drawn for the whole batch at once.
+    threads: of the simulator.
     Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
     """
 
@@ -71,11 +78,9 @@ class EvaluationSuite:
         num_envs: int = 64,
         threads: int | None = None,
     ):
-        if isinstance(levels, LevelSet):
-            categories = [entry.category for entry in levels.entries]
-        else:
-            levels, categories = [*zip(*levels, strict=True)] or ([], [])
-        if not len(levels):
+        levels = levels if isinstance(levels, LevelSet) else list(levels)
+        categories = _categories(levels)
+        if not categories:
             raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
@@ -85,7 +90,7 @@ class EvaluationSuite:
         chosen, rows = np.unique(self.level_index, return_inverse=True)
         self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
-        self.bank = LevelBank([levels[int(i)] for i in chosen])
+        self.bank = LevelBank([_level(levels, int(i)) for i in chosen])
         self._sim = BatchSimulator(
             self.bank,
             min(num_envs, len(self.level_index)),
@@ -167,40 +172,14 @@ class EvaluationSuite:
         )
 
 
-def evaluate(
-    policy: Policy,
-    levels: LevelSet | Iterable[tuple[Level, str]],
-    *,
-    episodes_per_category: int | None,
-    seed: int,
-    deterministic: bool,
-    frame_skip: int,
-    observations: Sequence[str] = layout.VISION_FREE,
-    reward: str | RewardConfig = "default",
-    num_envs: int = 64,
-    threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> list[EpisodeRecord]:
-    """One run of an ``EvaluationSuite``, for those who need no second."""
-    suite = EvaluationSuite(
-        levels,
-        episodes_per_category=episodes_per_category,
-        seed=seed,
-        frame_skip=frame_skip,
-        observations=observations,
-        reward=reward,
-        num_envs=num_envs,
-        threads=threads,
-    )
-    return suite.run(policy, deterministic=deterministic, progress=progress)
-
-
 class EarlyStopping:
     """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
 
     def __init__(self, config: EvaluationConfig):
         self.config = config
-        self.best, self.evaluations, self.without_improvement = -np.inf, 0, 0
+        self.best = -np.inf
+        self.evaluations = 0
+        self.without_improvement = 0  # evaluations since the best one
 
     def update(self, success: float) -> bool:
         """Take note of an evaluation's success, 0 to 1; True if training should stop."""
@@ -228,6 +207,17 @@ def _schedule(
         own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
         parts.append(np.resize(own, episodes_per_category))
     return np.concatenate(parts)
+
+
+def _categories(levels: LevelSet | Sequence[tuple[Level, str]]) -> list[str]:
+    """Category of each level."""
+    if isinstance(levels, LevelSet):
+        return [entry.category for entry in levels.entries]
+    return [category for _, category in levels]
+
+
+def _level(levels: LevelSet | Sequence[tuple[Level, str]], index: int) -> Level:
+    return levels[index] if isinstance(levels, LevelSet) else levels[index][0]
 
 
 def _rows(obs: dict[str, np.ndarray]) -> int:

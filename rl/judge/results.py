@@ -30,7 +30,8 @@ _TOP_KEYS = ("architectures", "config", "machine", "versions")
 class Stats(TypedDict):
     """What is counted of one category's episodes.
 
-    success: share of wins, 0 to 1; ci95: Wilson's interval of it, two numbers.
+    success: share of wins, 0 to 1.
+    ci95: Wilson's interval of it, two numbers.
     median_frames: of the episodes won, None if there are none.
     mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
     """
@@ -55,9 +56,12 @@ class ResultsError(UserError, ValueError):
 class EpisodeRecord:
     """One finished episode, complete: (level, inputs) reproduces it exactly.
 
-    level_index: in its level set.  inputs: uint8[frames], N++ input bytes from the spawn.  outcome: "won", "died" or
-    "timeout".  frames, decisions: its length.  ret: undiscounted sum of rewards.  path_length: px from spawn over the
-    switch to the exit.
+    level_index: in its level set.
+    inputs: uint8[frames], N++ input bytes from the spawn.
+    outcome: "won", "died" or "timeout".
+    frames, decisions: its length.
+    ret: undiscounted sum of rewards.
+    path_length: px from the spawn by way of the switch to the exit.
     """
 
     level_index: int

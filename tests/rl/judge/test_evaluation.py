@@ -15,7 +15,7 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ConfigError, EvaluationConfig
-from rl.judge.evaluation import EarlyStopping, EvaluationSuite, NoOpPolicy, RandomPolicy, evaluate
+from rl.judge.evaluation import EarlyStopping, EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -40,19 +40,17 @@ LEVELS = [
 ]
 
 
-def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, **options):
-    return evaluate(
-        policy,
+def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, progress=None, frame_skip=4):
+    suite = EvaluationSuite(
         levels,
         episodes_per_category=episodes,
         seed=seed,
-        deterministic=False,
-        frame_skip=options.pop("frame_skip", 4),
+        frame_skip=frame_skip,
         observations=STATE,
         num_envs=num_envs,
         threads=1,
-        **options,
     )
+    return suite.run(policy, deterministic=False, progress=progress)
 
 
 def test_each_category_gets_its_episodes_and_each_level_its_share():
@@ -205,7 +203,7 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
     command = [untrained / "a.pt", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
     assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"^simplest +3 .*%.*\[", text, re.MULTILINE)
+    assert re.search(r"^\| simplest +\| +3 \|.*%.*\[", text, re.MULTILINE)
     assert re.search(r"^category +episodes +a.pt +random play +doing nothing", text)
     folder = next((untrained / "out").iterdir())
     results = json.loads((folder / "results.json").read_text())
