@@ -17,6 +17,7 @@ from bc.minari import About, export_minari, import_minari, observation_keys
 from bc.report import render_report, summary
 from nppsim import errors
 from nppsim.errors import needed
+from nppsim.files import check_output_file
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.report.pages import check_packages, write_page
@@ -78,8 +79,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     check_packages()  # before minutes are spent on playing back
-    if Path(arguments.out).suffix != ".html":
-        raise DemonstrationError(f"--out {arguments.out}: the report is a web page; give a name that ends in .html")
+    check_output_file(arguments.out, "--out", ".html")
     levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
     analysis = analyse(
         find_replays(arguments.folder),
@@ -90,11 +90,7 @@ def _report(arguments: argparse.Namespace) -> int:
         progress=_bar,
     )
     print(summary(analysis))
-    try:
-        path = write_page(render_report(analysis), arguments.out)
-    except OSError as error:
-        raise DemonstrationError(f"--out {arguments.out}: cannot be written ({error.strerror})") from error
-    print(f"report: {path}")
+    print(f"report: {write_page(render_report(analysis), arguments.out)}")
     return int(any(finding.problem for finding in analysis.findings))
 
 
