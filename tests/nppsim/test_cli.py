@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 
@@ -114,6 +115,96 @@ def test_failures_are_one_line(files, capsys, arguments, told):
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
     assert told in printed.err
+
+
+@pytest.fixture
+def bad_files(files, monkeypatch):
+    """Files that are not what they should be, and a folder; beside a good level and a good replay."""
+    monkeypatch.chdir(files)
+    (files / "folder").mkdir()
+    (files / "zero").touch()
+    (files / "text.h5").write_text("no HDF5")
+    (files / "cut.map").write_bytes((files / "level.map").read_bytes()[:500])
+    (files / "cut.replay").write_bytes((files / "play.replay").read_bytes()[:300])
+    with h5py.File("other.h5", "w") as file:
+        file["numbers"] = np.arange(3)
+    with h5py.File("case.h5", "w") as file:
+        file["theme/case/map"] = np.arange(3)
+
+
+@pytest.mark.parametrize("bad", ["absent", "folder", "zero", "text.h5", "cut.map", "cut.replay", "other.h5", "case.h5"])
+def test_files_of_every_wrong_kind_are_refused_in_one_line(bad_files, bad, capsys):
+    commands = [
+        ["verify", bad],
+        ["simulate", bad],
+        ["simulate", bad, "--replay", "play.replay"],
+        ["simulate", "level.map", "--replay", bad],
+        ["diff", bad, "play.replay"],
+        ["diff", "play.replay", "play.replay", "--out", bad],
+        ["render", bad, "out.png"],
+        ["render", "level.map", bad],
+        ["render", "level.map", "out.png", "--replay", bad],
+        ["render", "--sheet", bad, "out.png"],
+        ["plan", bad, "out.replay", "--budget", "1000"],
+        ["bench", "--traces", bad],
+        ["bench", "--levels", bad],
+    ]
+    for command in commands:
+        assert main(command) == 2, command
+        printed = capsys.readouterr()
+        assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["generate", "simple", "zero/x.map"],
+        ["generate", "simple", "zero", "--count", "1"],
+        ["plan", "level.map", "folder", "--budget", "1000"],
+        ["plan", "level.map", "zero/x.replay", "--budget", "1000"],
+        ["render", "level.map", "zero/x.png"],
+        ["render", "--rulebook", "zero"],
+        ["render", "--rulebook", "folder", "more"],
+        ["diff", "play.replay", "play.replay", "--out", "zero/x.png"],
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(bad_files, command, capsys):
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["render", "level.map", "out.png"], ["diff", "play.replay", "play.replay", "--out", "out.png"]],
+)
+def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert main(command) == 2
+    assert "pip install 'nppsim[video]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["fuzz", "--count", "0"], "--count 0: give a whole number of at least 1"),
+        (["fuzz", "--first", "-1"], "--first -1: give a whole number of at least 0"),
+        (["bench", "--seconds", "0"], "--seconds 0.0: give a number above 0"),
+        (["bench", "--threads", "0"], "--threads 0: give whole numbers of at least 1"),
+        (["bench", "--themes", "x"], "give --traces FILE.h5 too"),
+        (["bench", "--start", "--levels", "x"], "--start measures the start alone"),
+        (["render", "level.map", "out.png", "--scale", "nan"], "--scale nan: give a number above 0"),
+        (["diff", "a", "b", "--sections", "0"], "--sections 0: give a whole number of at least 1"),
+        (["simulate", "level.map", "--jason"], "unknown flag --jason; did you mean '--json'?"),
+        (["simulte", "level.map"], "invalid choice: 'simulte'"),
+        ([], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_flags_that_mean_nothing_are_refused_in_one_line(command, told, capsys):
+    assert main(command) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and told in printed and printed.count("\n") == 1
 
 
 def test_the_module_runs_and_lists_its_commands():

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -240,3 +241,14 @@ def test_the_evaluation_script_says_what_is_wrong_in_one_line(
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
     assert script.main(["a.pt", "--levels", "levels", "--video-fps", "0"]) == 2
     assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["av", "PIL"])
+def test_the_evaluation_script_looks_for_what_makes_films_before_it_plays(
+    script, untrained, monkeypatch, capsys, package
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(untrained)
+    assert script.main(["a.pt", "--levels", "levels", "--record-eval-videos"]) == 2
+    assert "pip install 'nppsim[video]'" in capsys.readouterr().err
+    assert not (untrained / "experiments").exists()

@@ -1,0 +1,69 @@
+"""How command lines end."""
+
+import pickle
+import sys
+
+import pytest
+
+from nppsim import errors
+from nppsim.errors import ConfigError, MissingPackageError, UserError
+
+
+def raising(error):
+    def job():
+        raise error
+
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "status", "told"),
+    [
+        (lambda: None, 0, ""),
+        (lambda: 1, 1, ""),
+        (raising(UserError("mend this")), 2, "error: mend this\n"),
+        (raising(UserError("two\n  lines")), 2, "error: two lines\n"),
+        (raising(FileNotFoundError(2, "No such file", "a.map")), 2, "error: a.map: No such file; check the path\n"),
+        (raising(OSError("the disk")), 2, "error: the disk\n"),
+        (raising(KeyboardInterrupt), 130, "\ninterrupted\n"),
+        (raising(KeyboardInterrupt("what was made is kept")), 130, "\ninterrupted: what was made is kept\n"),
+    ],
+)
+def test_the_exit_status_and_one_line_on_stderr(job, status, told, capsys):
+    assert errors.run(job) == status
+    assert capsys.readouterr().err == told
+
+
+def test_a_bug_of_ours_keeps_its_traceback_and_debug_shows_the_users_too():
+    with pytest.raises(ZeroDivisionError):
+        errors.run(raising(ZeroDivisionError()))
+    with pytest.raises(UserError):
+        errors.run(raising(UserError("x")), debug=True)
+    assert errors.run(raising(UserError("x")), refused=4) == 4
+
+
+def test_no_secret_reaches_the_screen(monkeypatch, capsys):
+    monkeypatch.setenv("SERVICE_TOKEN", "abcdefgh12345")
+    errors.run(raising(UserError("sent abcdefgh12345 to https://me:word@host")))
+    assert capsys.readouterr().err == "error: sent [redacted] to https://[redacted]@host\n"
+
+
+def test_a_configuration_error_is_its_parts():
+    error = ConfigError("choose less", "cups", 12)
+    assert (error.advice, error.field, error.value, str(error)) == ("choose less", "cups", 12, "cups 12: choose less")
+    assert str(error.named("--cups")) == "--cups 12: choose less"
+    assert str(ConfigError("choose less", "cups", (1, 2))) == "cups 1 2: choose less"
+    assert str(ConfigError("--cups and --mugs contradict")) == "--cups and --mugs contradict"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_missing_package_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingPackageError, match=r"PIL is needed .* pip install 'nppsim\[video\]'"):
+        errors.needed("PIL", "video")
+    assert errors.needed("json", "video").dumps(1) == "1"
+
+
+def test_the_nearest_known_name_is_offered():
+    assert errors.did_you_mean("simpel", ["simple", "medium"]) == "; did you mean 'simple'?"
+    assert errors.did_you_mean("xyz", ["simple", "medium"]) == ""

@@ -1,0 +1,83 @@
+"""Files appear whole or not at all, and what cannot be written is told before the work."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_file, check_output_folder, replacing, table, write_bytes, write_json
+
+
+def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
+    path = tmp_path / "new" / "folder" / "a.txt"
+    write_bytes(path, b"old")
+
+    def interrupted():
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"old"
+    write_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_json_takes_numpy_and_paths_and_has_no_nan(tmp_path):
+    write_json(tmp_path / "a.json", {"array": np.arange(2), "number": np.float32(0.5), "nan": np.nan, "path": tmp_path})
+    assert json.loads((tmp_path / "a.json").read_text()) == {
+        "array": [0, 1],
+        "number": 0.5,
+        "nan": None,
+        "path": str(tmp_path),
+    }
+    with pytest.raises(TypeError, match="has no place in a JSON file"):
+        write_json(tmp_path / "b.json", {"set": {1}})
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_an_output_folder_may_be_new_or_there(tmp_path):
+    check_output_folder(tmp_path, "--out")
+    check_output_folder(tmp_path / "new" / "deep", "--out")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_output_folder_that_cannot_be_is_told_with_its_flag(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ConfigError, match=rf"--out {file}/x: cannot be written \({file} is a file\); choose another"):
+        check_output_folder(file / "x", "--out")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("nppsim.files.shutil.disk_usage", lambda path: usage._replace(free=10**9))
+    check_output_folder(tmp_path, "--out", 10**9)
+    with pytest.raises(ConfigError, match=r"too full: 2\.5 GB may be needed, 1\.0 GB are free; make room"):
+        check_output_folder(tmp_path, "--out", 2_500_000_000)
+    monkeypatch.setattr("nppsim.files.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=r"--out .*: cannot be written \(no permission for"):
+        check_output_folder(tmp_path, "--out")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a.gif", "give a name that ends in .png"), ("", "is a folder; give"), ("file.png/b.png", "is a file")],
+)
+def test_an_output_file_that_cannot_be_is_told_with_its_flag(tmp_path, name, message):
+    (tmp_path / "file.png").touch()
+    check_output_file(tmp_path / "new" / "A.PNG", "--out", ".png")
+    check_output_file(tmp_path / "file.png", "--out", ".png")
+    with pytest.raises(ConfigError, match=f"--out {tmp_path}.*: .*{message}"):
+        check_output_file(tmp_path / name, "--out", ".png" if name else "")
+
+
+def test_a_table_is_aligned_markdown():
+    assert table(["name", "n"], [["a", 1], ["bc", 10]]).split("\n") == [
+        "| name |  n |",
+        "|------|---:|",
+        "| a    |  1 |",
+        "| bc   | 10 |",
+    ]
