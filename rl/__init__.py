@@ -2,6 +2,6 @@
 
 import os
 
-# Before torch loads OpenMP: its waiting threads shall sleep, not spin.  Alone on the machine that costs 4 %; with another
+# Before torch loads OpenMP: its waiting threads sleep and do not spin.  Alone on the machine that costs 4 %; with another
 # busy process on one of two cores, spinning costs a factor of 3.5.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -205,7 +205,7 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
     assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^\| simplest +\| +3 \|.*%.*\[", text, re.MULTILINE)
-    assert re.search(r"^category +episodes +a.pt +random play +doing nothing", text)
+    assert re.search(r"^\| category \| episodes \| +a.pt \| +random play \| +doing nothing \|", text)
     folder = next((untrained / "out").iterdir())
     results = json.loads((folder / "results.json").read_text())
     assert len(results["episodes"]) == 4
