@@ -58,7 +58,7 @@ def test_aggregation_counts_per_category_and_over_all():
 
 
 def test_records_that_contradict_themselves_are_refused():
-    with pytest.raises(ResultsError, match="outcome 'lost' is none of won, died, timeout"):
+    with pytest.raises(ResultsError, match="outcome 'lost' is none of timeout, won, died"):
         episode(outcome="lost")
     with pytest.raises(ResultsError, match="0 inputs for 7 frames"):
         EpisodeRecord(0, "l", "c", None, np.zeros(0, np.uint8), "won", 7, 2, 0.0, 0, 0.0)
