@@ -4,7 +4,6 @@ Levels that nobody could finish are kept apart, in a second level set in the fol
 """
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from nppsim.errors import UserError
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
-from nppsim.workers import worker_pool
+from nppsim.workers import usable_cores, worker_pool
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
@@ -81,7 +80,7 @@ def make_level_set(
     taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
     missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
     if workers is None:
-        workers = (os.cpu_count() or 1) if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
+        workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
     for category in dict.fromkeys(categories):
         made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
         seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
