@@ -73,16 +73,15 @@ def _verify_flags(parser: Parser) -> None:
 
 @_command("verify", "replay recorded traces and compare every number, bit for bit", _verify_flags)
 def _verify(arguments: argparse.Namespace) -> int:
-    judged = passed = 0
-    all_results = [nppsim.verify(file) for file in arguments.files]
-    print(f"{'theme':<16} {'cases':>6} {'exact':>6} {'refused':>8} {'frames':>8}")
-    for results in all_results:
-        for theme, result in results.items():
-            judged, passed = judged + result.cases, passed + result.exact
-            counts = f"{result.cases:>6} {result.exact:>6} {len(result.refused):>8} {result.frames:>8}"
-            notes = [f"diverges: {result.first_divergence}"] if result.first_divergence else []
-            notes += [f"refused: {refusal}" for refusal in result.refused]
-            print(f"{theme:<16} {counts}  {'; '.join(notes)}".rstrip())
+    themes = [item for file in arguments.files for item in nppsim.verify(file).items()]
+    rows = [(theme, r.cases, r.exact, len(r.refused), r.frames) for theme, r in themes]
+    print(table(("theme", "cases", "exact", "refused", "frames"), rows))
+    for theme, result in themes:
+        if result.first_divergence:
+            print(f"{theme} diverges: {result.first_divergence}")
+        for refusal in result.refused:
+            print(f"{theme} refused: {refusal}")
+    judged, passed = sum(r.cases for _, r in themes), sum(r.exact for _, r in themes)
     print(f"{passed} of {judged} cases are bit-exact")
     return 0 if passed == judged > 0 else 1
 

@@ -69,7 +69,7 @@ class BatchSimulator:
         frame_skip: int = FRAME_SKIP,
         observations: Sequence[str] = layout.VISION_FREE,
         reward: str | rewards.RewardConfig = "default",
-        gamma: float = 0.995,
+        gamma: float = rewards.GAMMA,
         threads: int | None = None,
         profile: bool | None = None,
         shadow: bool | None = None,

@@ -164,7 +164,7 @@ class NppEnv(gymnasium.Env):
         observations: Sequence[str] = layout.VISION_FREE,
         frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
-        gamma: float = 0.995,
+        gamma: float = rewards.GAMMA,
         render_mode: str | None = None,
         profile: bool | None = None,
     ):
@@ -268,7 +268,7 @@ class NppVectorEnv(VectorEnv):
         observations: Sequence[str] = layout.VISION_FREE,
         frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
-        gamma: float = 0.995,
+        gamma: float = rewards.GAMMA,
         threads: int | None = None,
         copy: bool = True,
         profile: bool | None = None,

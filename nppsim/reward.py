@@ -14,6 +14,7 @@ import numpy as np
 from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
+GAMMA = 0.995  # discount per decision; looks about 200 decisions ahead
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
 MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
 DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px, of the stage

@@ -24,6 +24,7 @@ from nppsim.errors import ConfigError, did_you_mean, needed, redact
 from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.replays.playback import SUFFIXES
+from nppsim.reward import GAMMA
 from nppsim.reward import PRESETS as REWARD_PRESETS
 from nppsim.settings import Parser, Setting, check_settings, same_setting, setting, settings_of
 from rl.policy.architectures import ArchitectureError, get_architecture
@@ -53,7 +54,7 @@ class PPOConfig:
     time_budget_minutes: float | None = setting(
         None, "end PPO after this wall time at the latest", flag="time-budget-minutes", above=0
     )
-    gamma: float = setting(0.995, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
+    gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
     pbrs_gamma: float | None = setting(
         None, "discount of the reward shaping: PPO's own; another value is refused", flag="pbrs-gamma"
     )
