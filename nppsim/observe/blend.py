@@ -1,13 +1,17 @@
 """Blending of rows of bytes, sixteen at a time: what LLVM's own vectoriser does not find, as it cannot rule out overlaps."""
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
+
+from nppsim._kernel import intrinsic
 
 LANES = 16
+Row = np.ndarray  # of bytes
 
 
-def blend(above, below, out, w00, w01, w10, w11):
+def blend(above: Row, below: Row, out: Row, w00: int, w01: int, w10: int, w11: int) -> None:
     """out[k] = (w00 above[k] + w01 above[k + 1] + w10 below[k] + w11 below[k + 1]) // 256 for k = 0..15.
 
     above, below: uint8[17], out: uint8[16], all contiguous; w: whole numbers that add up to 256.
@@ -46,7 +50,6 @@ def _blend(typing_context, above, below, out, w00, w01, w10, w11):
 @overload(blend)
 def _compiled_blend(above, below, out, w00, w01, w10, w11):
     def compiled(above, below, out, w00, w01, w10, w11):
-        # Numba passes the typing context itself.
-        _blend(above.ctypes.data, below.ctypes.data, out.ctypes.data, w00, w01, w10, w11)  # type: ignore[call-arg]
+        _blend(above.ctypes.data, below.ctypes.data, out.ctypes.data, w00, w01, w10, w11)
 
     return compiled

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nppsim.actions import ACTION_INPUT
+from nppsim.batch import BatchSimulator
 from nppsim.decision import State
 from nppsim.observe import layout
 from nppsim.outcomes import DIED, TIMEOUT, WON
@@ -50,7 +51,7 @@ class Shadow:
     A mismatch raises nothing: the first one of each kind is printed to stderr.
     """
 
-    def __init__(self, simulator, every: int = 1):
+    def __init__(self, simulator: BatchSimulator, every: int = 1):
         if every < 1:
             raise ValueError(f"every must be at least 1; got {every}")
         self._simulator = weakref.proxy(simulator)  # which owns this shadow
@@ -70,7 +71,7 @@ class Shadow:
         self._steps = self._timed = 0
         self._slow_s = self._fast_s = 0.0
         self._twins: OrderedDict[int, LevelTwin] = OrderedDict()
-        report.register(self)
+        report.register(self.summary)
 
     @property
     def mismatches(self) -> int:

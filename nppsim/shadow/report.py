@@ -3,31 +3,32 @@
 import atexit
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import write_json
 
 VARIABLE = "NPPSIM_SHADOW_REPORT"  # path of the file; read when a Shadow is made
-_shadows: list = []
+_summaries: list[Callable[[], dict]] = []
 
 
 class ReportError(UserError, ValueError):
     """A summary that is missing, or that does not show what was promised."""
 
 
-def register(shadow) -> None:
-    """Make a Shadow part of the summary that is written at the end of the process, if the environment asks for one."""
+def register(summary: Callable[[], dict]) -> None:
+    """Make a Shadow's summary part of the one that is written at the end of the process, if the environment asks for it."""
     path = os.environ.get(VARIABLE)
     if path:
-        if not _shadows:
+        if not _summaries:
             atexit.register(write, Path(path))
-        _shadows.append(shadow)
+        _summaries.append(summary)
 
 
 def write(path: Path) -> None:
     """Write the summary of all registered Shadows; the file appears whole or not at all."""
-    simulators = [shadow.summary() for shadow in _shadows]
+    simulators = [summary() for summary in _summaries]
     totals = {name: sum(part[name] for part in simulators) for name in ("comparisons", "mismatches")}
     write_json(path, totals | {"simulators": simulators})
 

@@ -7,16 +7,17 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE_SHAPING, RewardConfig
-from nppsim.shadow.geometry import StateTwin, clamped_cell, position
+from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE_SHAPING, RewardConfig, Terms
+from nppsim.shadow.geometry import HEIGHT, WIDTH, StateTwin, clamped_cell, position
 from nppsim.shadow.level_twin import LevelTwin
 
 # Cells and blocks of 4, 8 and 16 cells as (size, column, row), in the order of the simulator's ``visited``.
+BLOCK_SIZES = (1, 4, 8, 16)
 BLOCKS = [
     (size, column, row)
-    for size, columns, rows in ((1, 44, 25), (4, 11, 7), (8, 6, 4), (16, 3, 2))
-    for column in range(columns)
-    for row in range(rows)
+    for size in BLOCK_SIZES
+    for column in range(math.ceil(WIDTH / size))
+    for row in range(math.ceil(HEIGHT / size))
 ]
 
 
@@ -31,10 +32,17 @@ def sum_in_order(values: Sequence[float]) -> float:
 class Ledger:
     """The rewards of one running episode.
 
-    config, gamma: as the simulator's.  twin: the level.  now: the StateTwin at the start.
-    potential: phi of the present state.  path_start: px, length of the level's way.  best: px, smallest straight distance
-    to the objective so far.  given: phases (switch taken) whose proximity was rewarded.  visited: set of BLOCKS.
-    decisions: so far.  terms: list of the sums of ``reward.TERMS``.
+    config, gamma: as the simulator's.
+    twin: the level.
+    now: the StateTwin at the start.
+
+    potential: phi of the present state.
+    path_start: px, length of the level's way.
+    best: px, smallest straight distance to the objective so far.
+    given: phases (switch taken) whose proximity was rewarded.
+    visited: set of BLOCKS.
+    decisions: so far.
+    terms: list of the sums of ``reward.TERMS``.
     """
 
     def __init__(self, config: RewardConfig, gamma: float, twin: LevelTwin, now: StateTwin):
@@ -70,11 +78,11 @@ class Ledger:
         return np.array([block in self.visited for block in BLOCKS[:size]], np.uint8)
 
     @staticmethod
-    def _blocks(now):
+    def _blocks(now: StateTwin) -> list[tuple[int, int, int]]:
         cx, cy = clamped_cell(now.ninja["x"], now.ninja["y"])
-        return [(size, cx // size, cy // size) for size in (1, 4, 8, 16)]
+        return [(size, cx // size, cy // size) for size in BLOCK_SIZES]
 
-    def _straight(self, now):
+    def _straight(self, now: StateTwin) -> float:
         """px to the nearest open exit once a switch is taken, to the nearest switch before; the diagonal at most."""
         if now.ninja["switch_taken"]:
             goals = [e for e in self.twin.exits if now.states[e.index].clock]
@@ -84,7 +92,7 @@ class Ledger:
         # Not math.hypot, which rounds otherwise than the root of the sum of squares.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [DIAGONAL])
 
-    def _potential(self, now):
+    def _potential(self, now: StateTwin) -> float:
         c = self.config
         if not c.shaping or now.ninja["state"] in (CELEBRATING, DEAD):
             return 0.0
@@ -93,8 +101,8 @@ class Ledger:
         way, _ = self.twin.way(now)
         return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 
-    def decide(self, frames: Sequence[StateTwin]) -> list[float]:
-        """The terms of one decision, in the order of ``reward.TERMS``; frames: the StateTwin after each of its frames."""
+    def decide(self, frames: Sequence[StateTwin]) -> Terms:
+        """The reward of one decision; frames: the StateTwin after each of its frames."""
         c, now = self.config, frames[-1]
         first_touch = bool(now.ninja["switch_taken"]) and not self.taken
         self.taken |= first_touch
@@ -111,16 +119,16 @@ class Ledger:
         for frame in frames if c.exploration else ():
             self.visited.update(self._blocks(frame))
         elapsed, self.frame = now.ninja["frame"] - self.frame, now.ninja["frame"]
-        values = [
-            c.win if now.ninja["state"] == CELEBRATING else 0.0,
-            c.death if now.ninja["state"] == DEAD else 0.0,
-            c.switch if first_touch else 0.0,
-            c.time * elapsed,
-            self.gamma * self.potential - before,
-            c.closest * gained,
-            c.proximity if near else 0.0,
-            c.exploration * (len(self.visited) - known),
-        ]
+        values = Terms(
+            win=c.win if now.ninja["state"] == CELEBRATING else 0.0,
+            death=c.death if now.ninja["state"] == DEAD else 0.0,
+            switch=c.switch if first_touch else 0.0,
+            time=c.time * elapsed,
+            shaping=self.gamma * self.potential - before,
+            closest=c.closest * gained,
+            proximity=c.proximity if near else 0.0,
+            exploration=c.exploration * (len(self.visited) - known),
+        )
         self.terms = [term + value for term, value in zip(self.terms, values, strict=True)]
         self.decisions += 1
         return values
