@@ -28,17 +28,17 @@ LEVEL_DTYPE = np.dtype(
         ("segment_first", "i8"),
         ("entity_first", "i8"), ("entity_end", "i8"),
         ("items_first", "i8"),  # entities registered in cells
-        ("exits_first", "i8"), ("exits_end", "i8"),  # types 3 and 4
-        ("doors_first", "i8"), ("doors_end", "i8"),  # type 5
-        ("switches_first", "i8"), ("switches_end", "i8"),  # types 6 and 8: doors with a switch
-        ("boosts_first", "i8"), ("boosts_end", "i8"),  # type 24
+        ("exits_first", "i8"), ("exits_end", "i8"),  # exits and their switches
+        ("doors_first", "i8"), ("doors_end", "i8"),  # regular doors
+        ("switches_first", "i8"), ("switches_end", "i8"),  # doors with a switch: locked and trap doors
+        ("boosts_first", "i8"), ("boosts_end", "i8"),  # boost pads
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and what moves
         ("first_moving", "i8"),  # number of exits: they come first among the movers
         ("moves", "u1"),  # there are other movers, or boost pads
         ("grid", "i8"),  # row of the half-cell grid, if anything moves on it
         ("registrations", "i4"),  # number of entities registered in cells at the start
         ("ball_count", "i4"),  # death balls, as the file states it
-        ("toggle_mines", "u1"),  # there are mines of type 21
+        ("toggle_mines", "u1"),  # there are toggle mines
         ("one_ways", "u1"), ("blocks", "u1"),  # there are one-ways; bounce blocks, thwumps or shove thwumps
     ],
     align=True,
@@ -62,7 +62,7 @@ PLACED_DTYPE = np.dtype(
 World = namedtuple(
     "World",
     "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (as at the start)
-    "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``geometry``
+    "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``LevelGeometry``
     "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )
@@ -77,9 +77,7 @@ class LevelPaths(NamedTuple):
     nodes: np.ndarray  # uint8[L, 4539]
     distance: np.ndarray  # uint16[L, 2, 4539]
     hop: np.ndarray  # uint8[L, 2, 4539]
-    switch_to_exit: (
-        np.ndarray
-    )  # int64[L], least length of the way from an exit switch to its exit, in units of ``paths``
+    switch_to_exit: np.ndarray  # int64[L], units of way from an exit switch to its exit, the least of any exit
     length: np.ndarray  # float32[L], px from spawn over the switch to the exit; MAX_PATH where there is no way
     time_limit: np.ndarray  # int32[L], frames after which an episode is truncated
 
@@ -91,7 +89,8 @@ class LevelBank:
     completions: create chaser drones and lasers too, which the reference simulator leaves out.
     known: levels that were compiled before, with the same ``completions``, need not be compiled again.
 
-    compiled: LevelGeometry of each level.  world: the physics kernels' arrays.
+    compiled: LevelGeometry of each level.
+    world: the physics kernels' arrays.
     stage: uint8[L, 44, 25], tile ids, x first.
     max_entities, max_movers: the largest number of any level.
     paths: path fields, path lengths and time limits, searched at their first use: playing back a recording needs none.

@@ -1,6 +1,6 @@
 """One decision of an environment: frames, reward terms, end and restart of the episode, observations.
 
-``advance`` does it for a range of environments, each of which is a row of bytes; ``nppsim.batch`` owns the rows.
+``advance`` takes a range of environments through it.  Each environment is a row of bytes, owned by ``nppsim.batch``.
 """
 
 from collections import namedtuple
@@ -20,8 +20,8 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
 
-# With profiling, one environment of so many is timed, another one in each call: reading the clock costs as much as the
-# shorter phases.
+# With profiling, one environment in PROFILE_EVERY is timed, a different one in each call: reading the clock costs as much
+# as the shorter phases.
 PROFILE_EVERY = 64
 BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit ``exploration`` rewards
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
@@ -51,13 +51,13 @@ EPISODE_DTYPE = np.dtype(
     align=True,
 )
 
-# Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 the present ones, then the last ones of episodes;
-# those not wanted have length 0.  gaps: float64[2 N, 8], room to work in.
+# Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 hold the present ones, the other N the last ones
+# of episodes; what nobody wants has length 0.  gaps: float64[2 N, 8], room to work in.
 _VIEWS = (*layout.SPECS, "gaps")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers visited")
-# Path fields: of each level with its doors as at the start, and of environments whose doors are otherwise (a cache:
+# Path fields: of each level with its doors as at the start, and of each environment whose doors have changed (a cache:
 # recomputed when the key differs).
 Fields = namedtuple("Fields", "nodes distance hop switch_to_exit key own_distance own_hop own_switch_to_exit")
 # What does not change: arrays of each level, and ``reward``, the weights (WEIGHTS_DTYPE[1]).
@@ -119,7 +119,7 @@ def has_own_fields(i, state, world, fields):
         for k in range(exits, exits_end):
             is_open = state.entities[i, k - base]["clock"] > 0
             changed |= is_open
-            key = key * 3 + is_open  # an odd factor: no bit of an earlier one is ever lost
+            key = key * 3 + is_open  # an odd factor, so that no earlier bit is lost
     key = (key << 22) + level  # levels differ in their number of doors: the level goes into bits of its own
     if changed and fields.key[i] != key:
         _compute_own_fields(i, state, world, fields)
@@ -129,7 +129,7 @@ def has_own_fields(i, state, world, fields):
 
 @inlined
 def way(i, state, world, fields):
-    """(length in px of the way that is left to environment i, the lattice point it leads over or -1)."""
+    """(px of way that environment i has left, the lattice point that it leads over, or -1)."""
     ninja = state.ninja[i]
     phase = 1 if ninja["switch_taken"] else 0
     if has_own_fields(i, state, world, fields):

@@ -132,7 +132,7 @@ class NppEnv(gymnasium.Env):
     win, death, switch, time and, with the same ``gamma`` as the learner's, potential-based shaping along the path.
 
     ## Start of an episode
-    The ninja stands at the spawn of a level: ``options={"level": index}`` chooses it, otherwise it is drawn uniformly
+    The ninja stands at the spawn of a level: ``options={"level": index}`` chooses it; without, it is drawn uniformly
     with the environment's own generator (``reset(seed=...)``).  ``info``: ``level``, ``level_name``.
 
     ## End of an episode

@@ -1,11 +1,12 @@
 """Geodesic path distances for a body of the ninja's size, on a lattice of 12 px.
 
 A lattice point is free if a circle of radius ``BODY`` around it meets nothing solid.  For each level, and for each state
-of its doors, two fields are computed: the length of the way that is left to the exit before an exit switch is taken
-(through the switch) and after.  Gravity is ignored; armed mines make a way longer, they do not block it.
+of its doors, two fields are computed: the length of the way to the exit before an exit switch is taken (over the
+switch) and after.  Gravity is ignored; mines make a way longer, they do not block it.
 
 Where doors close the way, it leads to the switch of a locked door, and from there on as if all locked doors were open.
-So does the way from an exit switch to its exit where doors part them: who takes the switch has opened doors before.
+The same holds for the way from an exit switch to its exit where doors separate them: a ninja that has reached the switch
+has opened doors on the way there.
 """
 
 import math
@@ -23,8 +24,8 @@ SPACING = 12.0  # px between lattice points
 NODES_X, NODES_Y = LINES_X, LINES_Y  # lattice points: the corners of half-cells
 NUM_NODES = NODES_X * NODES_Y
 BODY = 9.4  # px; a little below the ninja's radius, as the lattice is coarse
-MINE_REACH = 14.5  # px around a mine's centre where the way counts more
-MINE_WEIGHT = 6  # namely so many times as much
+MINE_REACH = 14.5  # px around a mine's centre where a step counts more
+MINE_WEIGHT = 6  # times its length there
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
 UNREACHABLE = 65535  # distance of a free lattice point that no way leads from

@@ -24,7 +24,7 @@ class ObservationStatistics:
     ``update`` as often as you like, then read ``mean``, ``std`` and ``divisor``.  uint8 keys have no statistics (the
     network scales them by 1/255) but belong to the fingerprint.
 
-    keys: observation keys or short names (``layout.resolve``).
+    keys: observation keys or short names (``layout.observation_keys``).
     Attributes: ``keys`` all keys, ``float_keys`` those with statistics, ``fingerprint`` of the layout, ``count``
     observations seen.
     """

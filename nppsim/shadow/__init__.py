@@ -34,7 +34,7 @@ from nppsim.shadow.views import VIEWS
 
 KEPT_LEVELS = 2048  # level twins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # comparisons after which a line is printed,
-_REPORT_EVERY = 100_000  # and then again after so many more
+_REPORT_EVERY = 100_000  # and after each multiple of this
 _NO_HOPS = np.empty(0, np.uint8)
 
 

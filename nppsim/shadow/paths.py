@@ -21,8 +21,8 @@ SPACING = 12  # px between them
 STRAIGHT, DIAGONAL = 10, 14  # units of a step
 UNIT = 1.2  # px
 BODY = 9.4  # px, radius of what must fit through
-MINE_REACH = 14.5  # px around a mine where entering a point costs more,
-MINE_PRICE = 6  # namely so many times as much
+MINE_REACH = 14.5  # px around a mine where entering a point costs more
+MINE_PRICE = 6  # times as much
 EXIT_REACH = 22.0  # px, touching distances
 SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
@@ -51,7 +51,7 @@ def _points_near(tile: int) -> list[Point]:
 
 
 def _gap(point: Point, x: float, y: float) -> float:
-    """px; not by math.hypot, which rounds otherwise than the root of the sum of squares."""
+    """px; not by math.hypot, which rounds differently from the root of the sum of squares."""
     dx, dy = SPACING * point[0] - x, SPACING * point[1] - y
     return math.sqrt(dx * dx + dy * dy)
 

@@ -89,7 +89,7 @@ class Ledger:
         else:
             goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
-        # Not math.hypot, which rounds otherwise than the root of the sum of squares.
+        # Not math.hypot, which rounds differently from the root of the sum of squares.
         return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [DIAGONAL])
 
     def _potential(self, now: StateTwin) -> float:

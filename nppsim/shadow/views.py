@@ -108,7 +108,7 @@ def _is_mine(e: EntityTwin) -> bool:
 def _line(e: EntityTwin, x: float, y: float) -> tuple[float, float, float, float] | None:
     """(x1, y1, x2, y2) of a one-way or of a thwump's deadly face, given where the entity is; None for other entities.
 
-    Relative to the ninja if (x, y) is: to move the line afterwards would round otherwise.
+    Relative to the ninja if (x, y) is: moving the line afterwards would round differently.
     """
     fx, fy = e.facing or (0, 0)
     if e.kind == kinds.ONE_WAY:

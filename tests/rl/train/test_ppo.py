@@ -128,7 +128,7 @@ def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
     ended = int(ours.rollout_buffer.episode_ends.sum())
     assert row["sim/episodes"] == row["curriculum/episodes"] == ended > 0
     assert len(ours.ep_info_buffer) == len(ours.ep_success_buffer) == min(ended, 100)
-    assert sum(row[f"actions/frequency/{name}"] for name in ppo_module.ACTION_NAMES) == pytest.approx(1)
+    assert sum(row[f"actions/frequency/{name}"] for name in ppo_module.ACTION_TAGS) == pytest.approx(1)
     terms = [value for tag, value in row.items() if tag.startswith("reward/") and tag != "reward/return"]
     assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
 
