@@ -85,7 +85,7 @@ def test_every_package_is_installed():
 def test_compiled_code_is_kept_while_generators_and_twins_change():
     package = Path(_cache.__file__).parent
     parts = {path.relative_to(package).parts[0] for path in _cache.compiled_sources()}
-    assert {"physics", "observe", "batch.py", "measure"} <= parts
+    assert {"physics", "observe", "decision.py", "measure"} <= parts
     assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 
 
