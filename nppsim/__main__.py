@@ -13,7 +13,7 @@ import nppsim
 from nppsim import errors
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import check_output_file, check_output_folder, replacing, table, write_bytes
+from nppsim.files import check_output_file, check_output_folder, replacing, table
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
@@ -356,7 +356,7 @@ def _generate(arguments: argparse.Namespace) -> None:
     if arguments.count is None:
         check_output_file(arguments.out, "OUT")
         level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)
-        write_bytes(arguments.out, level.to_bytes())
+        level.save(arguments.out)
     else:
         check_output_folder(arguments.out, "OUT")
         seeds = range(arguments.seed, arguments.seed + arguments.count)

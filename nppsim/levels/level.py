@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nppsim.errors import UserError
+from nppsim.files import write_bytes
 from nppsim.levels import kinds
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.stage import CELLS_X, CELLS_Y, COLUMNS, ROWS, TILE
@@ -194,7 +195,7 @@ class Level:
 
     def save(self, path: str | Path) -> None:
         """Write the level in the N++ map layout."""
-        Path(path).write_bytes(self.to_bytes())
+        write_bytes(path, self.to_bytes())
 
     @property
     def spawn(self) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
 from rl.judge.evaluation import Policy, RandomPolicy
-from rl.judge.results import EpisodeRecord, Stats, aggregate
+from rl.judge.results import ALL, EpisodeRecord, Stats, aggregate
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -245,7 +245,12 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     board, table = str(job.folder / "tensorboard"), str(job.folder / "progress.csv")
     ppo.set_logger(Logger(str(job.folder), [TensorBoardOutputFormat(board), CSVOutputFormat(table)]))
     periodic = job.suites.periodic(job.observations)
-    monitor = TrainingMonitor(job.config, job.root, job.folder, periodic, job.uploader, job.log)
+
+    def play_periodic(policy: NppPolicy) -> tuple[float, dict[str, float]]:
+        stats = aggregate(periodic.run(policy, deterministic=job.config.evaluation.deterministic))
+        return stats[ALL]["success"], {category: row["success"] for category, row in stats.items()}
+
+    monitor = TrainingMonitor(job.config, job.root, job.folder, play_periodic, job.uploader, job.log)
     resumed = job.config.resume_from is not None
     if resumed:
         monitor.resume(ppo)

@@ -23,7 +23,6 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
-from rl.config import EvaluationConfig
 from rl.judge.results import EpisodeRecord
 
 
@@ -169,29 +168,6 @@ class EvaluationSuite:
             ret=float(episode["ret"]),
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
-        )
-
-
-class EarlyStopping:
-    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
-
-    def __init__(self, config: EvaluationConfig):
-        self.config = config
-        self.best = -np.inf
-        self.evaluations = 0
-        self.without_improvement = 0  # evaluations since the best one
-
-    def update(self, success: float) -> bool:
-        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
-        self.evaluations += 1
-        if success >= self.best + self.config.early_stopping_improvement:
-            self.best, self.without_improvement = success, 0
-        else:
-            self.without_improvement += 1
-        return (
-            self.config.early_stopping
-            and self.evaluations >= self.config.early_stopping_min_evaluations
-            and self.without_improvement >= self.config.early_stopping_patience
         )
 
 

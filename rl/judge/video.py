@@ -127,8 +127,8 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
     run = _played(episode)
     title, outcome = episode.level_name, episode.outcome
     picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
-    (out_dir / route).parent.mkdir(parents=True, exist_ok=True)
-    picture.save(out_dir / route)
+    with replacing(out_dir / route) as temporary:
+        picture.save(temporary, format="PNG")
     record(
         out_dir / video,
         episode.level,

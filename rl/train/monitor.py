@@ -10,10 +10,8 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
-from rl.config import ExperimentConfig
+from rl.config import EvaluationConfig, ExperimentConfig
 from rl.events import require_tags
-from rl.judge.evaluation import EarlyStopping, EvaluationSuite
-from rl.judge.results import ALL, aggregate
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.train.ppo import BatchPPO, DivergedError
@@ -30,13 +28,18 @@ MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard de
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 
 
+Evaluate = Callable[
+    [NppPolicy], tuple[float, dict[str, float]]
+]  # success, 0 to 1: of all episodes, and by row of a table
+
+
 class TrainingMonitor(BaseCallback):
     """Watches one training run.
 
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    suite: what is played every ``eval_freq`` decisions.
+    evaluate: plays an evaluation, every ``eval_freq`` decisions.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     events: what happened, in words and numbers.
@@ -51,7 +54,7 @@ class TrainingMonitor(BaseCallback):
         config: ExperimentConfig,
         root: Path,
         folder: Path,
-        suite: EvaluationSuite,
+        evaluate: Evaluate,
         uploader: Uploader | None,
         log: Callable[[str], None],
     ):
@@ -59,7 +62,7 @@ class TrainingMonitor(BaseCallback):
         self.config = config
         self.root = root
         self.folder = folder
-        self.suite = suite
+        self.evaluate = evaluate
         self.uploader = uploader
         self.log = log
         self.events: list[dict] = []
@@ -135,18 +138,14 @@ class TrainingMonitor(BaseCallback):
     def _evaluate(self) -> None:
         ppo = self.model
         began = time.monotonic()
-        stats = aggregate(self.suite.run(ppo.policy, deterministic=self.config.evaluation.deterministic))
-        for category, row in stats.items():
-            ppo.logger.record(f"eval/{category}_success", row["success"])
+        overall, success = self.evaluate(ppo.policy)
+        for category, share in success.items():
+            ppo.logger.record(f"eval/{category}_success", share)
         ppo.logger.record("eval/seconds", time.monotonic() - began)
-        self.events.append(
-            {"at": self.num_timesteps, "evaluation": {name: row["success"] for name, row in stats.items()}}
-        )
-        self.log(
-            f"evaluation at {self.num_timesteps:,}: "
-            + ", ".join(f"{name} {row['success']:.0%}" for name, row in stats.items())
-        )
-        if self.early.update(stats[ALL]["success"]):
+        self.events.append({"at": self.num_timesteps, "evaluation": success})
+        shares = ", ".join(f"{category} {share:.0%}" for category, share in success.items())
+        self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
+        if self.early.update(overall):
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self._stop = True
 
@@ -178,6 +177,29 @@ class TrainingMonitor(BaseCallback):
         data = checkpoint.load(found[-1])
         ppo.load_training_state(data["policy"], data["training"])
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
+
+
+class EarlyStopping:
+    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
+
+    def __init__(self, config: EvaluationConfig):
+        self.config = config
+        self.best = -np.inf
+        self.evaluations = 0
+        self.without_improvement = 0  # evaluations since the best one
+
+    def update(self, success: float) -> bool:
+        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
+        self.evaluations += 1
+        if success >= self.best + self.config.early_stopping_improvement:
+            self.best, self.without_improvement = success, 0
+        else:
+            self.without_improvement += 1
+        return (
+            self.config.early_stopping
+            and self.evaluations >= self.config.early_stopping_min_evaluations
+            and self.without_improvement >= self.config.early_stopping_patience
+        )
 
 
 def check_gradients(policy: NppPolicy) -> None:

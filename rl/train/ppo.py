@@ -25,6 +25,7 @@ from hardware import Plan
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import UserError
+from nppsim.files import replacing
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.config import PPOConfig
@@ -336,7 +337,8 @@ class BatchPPO(PPO):
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
         ours = ("config", "speed", "updates", "decisions_played", "seconds", "_rng")
-        self.save(path, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            self.save(file, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
 
     def training_state(self) -> dict[str, Any]:
         """Everything beside the weights that training needs to go on, as tensors, numbers, texts and dictionaries."""

@@ -15,8 +15,8 @@ from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from rl.config import ConfigError, EvaluationConfig
-from rl.judge.evaluation import EarlyStopping, EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.config import ConfigError
+from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
@@ -161,16 +161,6 @@ def test_random_play_is_uniform_and_seeded():
     assert actions.dtype == np.int64
     assert np.bincount(actions, minlength=6) == pytest.approx(np.full(6, 1000), abs=150)
     assert (actions == RandomPolicy().act(rows, deterministic=True, rng=torch.Generator().manual_seed(0))).all()
-
-
-def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
-    config = EvaluationConfig(early_stopping=True, early_stopping_patience=3)
-    stopping = EarlyStopping(config)
-    assert [stopping.update(success) for success in (0.5, 0.505, 0.5, 0.5, 0.5)] == [False] * 4 + [True]
-    improving = EarlyStopping(config)
-    assert not any(improving.update(n / 20) for n in range(20))
-    off = EarlyStopping(EvaluationConfig())
-    assert not any(off.update(0.0) for _ in range(50))
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ import torch
 from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
-from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
-from rl.train.monitor import TrainingMonitor, check_gradients, check_inputs
+from rl.train.monitor import EarlyStopping, TrainingMonitor, check_gradients, check_inputs
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
 
-from learners import CATEGORIES, LEVELS, OBSERVATIONS, make_ppo, roll_out
+from learners import CATEGORIES, make_ppo, roll_out
 
 ROLLOUT = 128  # decisions of an update
 
@@ -28,13 +27,12 @@ class Store:
             raise UploadError("the network is down")
 
 
-@pytest.fixture
-def suite():
-    pairs = list(zip(LEVELS, CATEGORIES, strict=True))
-    return EvaluationSuite(pairs, episodes_per_category=1, seed=0, frame_skip=16, observations=OBSERVATIONS, threads=1)
+def half_won(policy):
+    """Stands for an evaluation: what it finds does not change."""
+    return 0.5, {**dict.fromkeys(CATEGORIES, 0.5), "all": 0.5}
 
 
-def train(root, suite, updates=3, **evaluation):
+def train(root, updates=3, **evaluation):
     """(monitor, PPO, log lines, store) after some updates."""
     ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT)
     folder = root / "vision_free"
@@ -48,13 +46,13 @@ def train(root, suite, updates=3, **evaluation):
         upload=UploadConfig(bucket="somewhere", sync_freq=ROLLOUT),
     )
     lines, store = [], Store()
-    monitor = TrainingMonitor(config, root, folder, suite, store, lines.append)
+    monitor = TrainingMonitor(config, root, folder, half_won, store, lines.append)
     ppo.learn(updates * ROLLOUT, callback=monitor)
     return monitor, ppo, lines, store
 
 
-def test_between_updates_it_evaluates_saves_and_uploads(tmp_path, suite):
-    monitor, ppo, lines, store = train(tmp_path, suite)
+def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
+    monitor, ppo, lines, store = train(tmp_path)
     assert ppo.updates == 3
     assert [event["at"] for event in monitor.events] == [ROLLOUT, 2 * ROLLOUT]
     assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
@@ -66,8 +64,8 @@ def test_between_updates_it_evaluates_saves_and_uploads(tmp_path, suite):
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
-def test_training_goes_on_from_the_newest_checkpoint(tmp_path, suite):
-    monitor, ppo, lines, _ = train(tmp_path, suite)
+def test_training_goes_on_from_the_newest_checkpoint(tmp_path):
+    monitor, ppo, lines, _ = train(tmp_path)
     path = monitor.save(ppo, "final")
     assert checkpoint.load(path)["training"]["updates"] == 3
     fresh, _ = make_ppo(seed=1)
@@ -78,19 +76,29 @@ def test_training_goes_on_from_the_newest_checkpoint(tmp_path, suite):
         assert torch.equal(ours, theirs)
 
 
-def test_nothing_to_resume_from_is_said(tmp_path, suite):
-    monitor, ppo, _, _ = train(tmp_path, suite, updates=1)
+def test_nothing_to_resume_from_is_said(tmp_path):
+    monitor, ppo, _, _ = train(tmp_path, updates=1)
     with pytest.raises(checkpoint.CheckpointError, match="no checkpoint to resume from"):
         monitor.resume(ppo)
 
 
-def test_training_ends_where_evaluations_no_longer_improve(tmp_path, suite):
+def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
     monitor, ppo, _, _ = train(
-        tmp_path, suite, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,
+        tmp_path, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,
         early_stopping_improvement=2.0,
     )  # fmt: skip
     assert ppo.updates == 2, "the first evaluation is the best so far, the second is no better"
     assert monitor.events[-1] == {"at": 2 * ROLLOUT, "stopped": "no improvement"}
+
+
+def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
+    config = EvaluationConfig(early_stopping=True, early_stopping_patience=3)
+    stopping = EarlyStopping(config)
+    assert [stopping.update(success) for success in (0.5, 0.505, 0.5, 0.5, 0.5)] == [False] * 4 + [True]
+    improving = EarlyStopping(config)
+    assert not any(improving.update(n / 20) for n in range(20))
+    off = EarlyStopping(EvaluationConfig())
+    assert not any(off.update(0.0) for _ in range(50))
 
 
 def test_a_tensor_that_no_gradient_reaches_is_named():
