@@ -15,7 +15,7 @@ from nppsim._kernel import kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.ninja import kill
-from nppsim.physics.segments import impact_segment, is_beside, nearest_surface, surface_normal
+from nppsim.physics.segments import impact_segment, is_beside, nearest_segment, surface_normal
 from nppsim.physics.shapes import SEG_SHAPE, SEG_X, SEG_Y
 from nppsim.physics.state import RADIUS
 
@@ -121,9 +121,9 @@ def beam_length(x, y, ux, uy, world, level):
 
 @kernel
 def _nearest_segment(x, y, entities, world, level):
-    """(segment, result, x, y of its closest point) by the rule of ``nearest_surface``; result 0: none near."""
+    """(segment, result, x, y of its closest point) by the rule of ``nearest_segment``; result 0: none near."""
     cell_start, first = world.cell_start[level], world.level[level]["segment_first"]
-    result, near_x, near_y, _side, _best, _others, k = nearest_surface(
+    result, near_x, near_y, _side, _best, _others, k = nearest_segment(
         x, y, SURFACE_REACH, world.segments, cell_start, first, entities
     )
     return k, result, near_x, near_y

@@ -169,7 +169,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
     for _ in range(MAX_PUSHES):
         if pushes > 0:
             found = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
-        result, point_x, point_y, side, best, others, _segment = found
+        result, point_x, point_y, side, best, others = found
         looked_at = cell_range(x, y, s.RADIUS)
         if result == 0:
             settled = True

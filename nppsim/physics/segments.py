@@ -86,10 +86,11 @@ def closest_point(px, py, x, y, shape):
     return x, y + ARC_RADIUS * dy, 1.0
 
 
-@kernel
-def nearest_surface(px, py, radius, segments, cell_start, first, entities):
-    """Nearest surface point: (result, x, y, side, best, others, k); result 1 front-facing, -1 back-facing, 0 nothing there.
+@inlined
+def nearest_segment(px, py, radius, segments, cell_start, first, entities):
+    """Nearest surface point and its segment: (result, x, y, side, best, others, k).
 
+    result: 1 front-facing, -1 back-facing, 0 nothing there.
     side: as of ``closest_point``.
     best: squared distance, less FRONT_BONUS for a front face.
     others: a lower bound of that of all other segments looked at.
@@ -126,6 +127,13 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     return result, best_x, best_y, best_side, best, others, found
 
 
+@kernel
+def nearest_surface(px, py, radius, segments, cell_start, first, entities):
+    """What ``nearest_segment`` says, without the segment: most callers need none, and to keep it takes time."""
+    result, x, y, side, best, others, _k = nearest_segment(px, py, radius, segments, cell_start, first, entities)
+    return result, x, y, side, best, others
+
+
 # What ``nearest_surface`` has found makes most other queries of a frame superfluous.
 @inlined
 def cell_range(x, y, radius):
@@ -149,9 +157,8 @@ def settles(radius, depth, result, side, best, others):
 @inlined
 def way_is_free(wx, wy, query_radius, radius, best, others):
     """Whether a sweep by (wx, wy) to where a query was made finds nothing: no segment comes as near as ``radius``."""
-    reach = (
-        query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
-    )  # the sweep then looks at no cell that the query did not look at
+    # Within it the sweep looks at no cell that the query did not look at.
+    reach = query_radius - radius - SWEEP_MARGIN - BOX_MARGIN
     if not (abs(wx) < reach and abs(wy) < reach):
         return False
     clear = radius + math.sqrt(wx * wx + wy * wy) + BOX_MARGIN

@@ -141,6 +141,9 @@ class Both:
     def nearest_surface(self, x, y, radius=10.0):
         return kernels.nearest_surface(x, y, radius, *self.tables)
 
+    def nearest_segment(self, x, y, radius=10.0):
+        return kernels.nearest_segment(x, y, radius, *self.tables)
+
     def sweep(self, x, y, wx, wy, radius=5.0):
         return kernels.sweep(x, y, wx, wy, radius, *self.tables)
 
@@ -164,7 +167,8 @@ def test_the_nearest_surface_is_the_twins_to_the_bit(seed):
     rng = np.random.default_rng(seed)
     both = Both(random_level(seed, 0.4), rng)
     for x, y in random_points(rng, 60):
-        result, found_x, found_y, *_, k = both.nearest_surface(x, y)
+        result, found_x, found_y, *more, k = both.nearest_segment(x, y)
+        assert both.nearest_surface(x, y) == (result, found_x, found_y, *more)
         *wanted, segment = both.stage.nearest(x, y, 10.0)
         assert [result, found_x, found_y] == wanted
         if segment is None:
