@@ -24,8 +24,7 @@ from nppsim.levels.kinds import DOORS, HAZARDS
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
-from nppsim.observe.layout import MAX_PATH
-from nppsim.paths import NODES_X, NODES_Y, WALL
+from nppsim.paths import MAX_PATH, NODES_X, NODES_Y, WALL
 from nppsim.pictures.region import STAGE, TILE
 
 STATE = "game_state"

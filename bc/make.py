@@ -65,11 +65,11 @@ def make_demonstrations(
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
-    job = _job(level_set, out, settings)
-    frames, duplicates, failed = dict(job.earlier), (len(level_set) - len(job.entries)) * settings.runs, 0
+    agenda = _agenda(level_set, out, settings)
+    frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
     plan_it = partial(_plan_level, level_set.path, settings)
-    with _results(plan_it, job.todo, workers or usable_cores()) as results, _Files(out, settings) as files:
-        for entry, (runs, again) in zip(job.todo, progress(results, len(job.todo)), strict=True):
+    with _results(plan_it, agenda.todo, workers or usable_cores()) as results, _Files(out, settings) as files:
+        for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
             for seed, run in runs:
                 if (entry.fingerprint, seed) not in frames:
                     files.append(entry, seed, run)
@@ -78,14 +78,14 @@ def make_demonstrations(
             failed += settings.runs - len(runs) - again if runs else 0
             files.save_now_and_then()
     finished = {fingerprint for fingerprint, _ in frames}
-    unfinished = tuple(entry.file for fingerprint, entry in job.entries.items() if fingerprint not in finished)
-    compared, differing = _compare_with_par(job.entries, frames, settings)
-    written, found = len(frames) - len(job.earlier), len(job.earlier)
+    unfinished = tuple(entry.file for fingerprint, entry in agenda.entries.items() if fingerprint not in finished)
+    compared, differing = _compare_with_par(agenda.entries, frames, settings)
+    written, found = len(frames) - len(agenda.earlier), len(agenda.earlier)
     return MadeDemonstrations(written, found, duplicates, failed, unfinished, compared, differing)
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Agenda:
     """What is to be planned.
 
     entries: the distinct levels, by fingerprint.
@@ -98,7 +98,7 @@ class _Job:
     todo: Sequence[LevelEntry]
 
 
-def _job(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Job:
+def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agenda:
     entries: dict[str, LevelEntry] = {}
     for i, entry in enumerate(level_set.entries):
         fingerprint = level_set.fingerprint(i)
@@ -114,7 +114,7 @@ def _job(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Job:
             done -= 1  # an interruption may have cut off some runs of the last one
         behind.update(ours[:done])
         frames |= earlier
-    return _Job(entries, frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind])
+    return _Agenda(entries, frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind])
 
 
 class _Files:

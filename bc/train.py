@@ -137,10 +137,10 @@ def pretrain(
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
     start = time.monotonic()
-    job = _job(policy, dataset, config, device)
-    baselines = trivial_baselines(dataset, job.validation)
+    setup = _setup(policy, dataset, config, device)
+    baselines = trivial_baselines(dataset, setup.validation)
     _write_constants(writer, dataset, baselines)
-    best, history = _fit(job, writer, on_improvement, log)
+    best, history = _fit(setup, writer, on_improvement, log)
     policy.load_state_dict(best.weights, strict=True)
     closed_loop = dict(simulate_closed_loop(policy)) if simulate_closed_loop else None
     _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best.epoch)
@@ -148,11 +148,11 @@ def pretrain(
         epochs_run=len(history),
         best_epoch=best.epoch,
         stopped_early=len(history) < config.epochs,
-        training=evaluate(policy, dataset, job.training),
-        validation=evaluate(policy, dataset, job.validation),
+        training=evaluate(policy, dataset, setup.training),
+        validation=evaluate(policy, dataset, setup.validation),
         baselines=baselines,
-        training_decisions=len(job.training),
-        validation_decisions=len(job.validation),
+        training_decisions=len(setup.training),
+        validation_decisions=len(setup.validation),
         action_histogram=tuple(dataset.action_histogram().tolist()),
         history=tuple(history),
         closed_loop=closed_loop,
@@ -161,7 +161,7 @@ def pretrain(
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class _Setup:
     """What an epoch needs.
 
     training, validation: rows of the dataset.
@@ -179,7 +179,7 @@ class _Job:
     schedule: torch.optim.lr_scheduler.LRScheduler
 
 
-def _job(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device) -> _Job:
+def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device) -> _Setup:
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
@@ -187,7 +187,7 @@ def _job(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | tor
     )
     updates = config.epochs * math.ceil(len(training) / config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    return _Job(policy, dataset, config, device, training, validation, weights, optimizer, schedule)
+    return _Setup(policy, dataset, config, device, training, validation, weights, optimizer, schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,18 +200,18 @@ class _Best:
 
 
 def _fit(
-    job: _Job,
+    setup: _Setup,
     writer: ScalarWriter | None,
     on_improvement: Callable[[Any, int], None] | None,
     log: Callable[[str], None],
 ) -> tuple[_Best, list[dict[str, float]]]:
     """Train until the epochs are over, or the patience is; the best epoch, and the scalars of each."""
-    epochs, order = job.config.epochs, np.random.default_rng(job.config.seed)
+    epochs, order = setup.config.epochs, np.random.default_rng(setup.config.seed)
     best, history = _Best(0, math.inf, {}), []
     with tqdm(range(1, epochs + 1), desc="imitation", unit="epoch", disable=not sys.stderr.isatty()) as bar:
         for epoch in bar:
-            scalars = _train_epoch(job, order.permutation(job.training), epoch)
-            metrics = evaluate(job.policy, job.dataset, job.validation)
+            scalars = _train_epoch(setup, order.permutation(setup.training), epoch)
+            metrics = evaluate(setup.policy, setup.dataset, setup.validation)
             loss = metrics.loss
             if loss is None or not math.isfinite(loss):
                 raise TrainingError(f"validation loss is {loss} after epoch {epoch}; {_NOT_FINITE}")
@@ -219,15 +219,15 @@ def _fit(
             history.append(scalars)
             _write(writer, scalars, epoch)
             if loss < best.loss:
-                weights = {name: value.detach().clone() for name, value in job.policy.state_dict().items()}
+                weights = {name: value.detach().clone() for name, value in setup.policy.state_dict().items()}
                 best = _Best(epoch, loss, weights)
                 if on_improvement:
-                    on_improvement(job.policy, epoch)
+                    on_improvement(setup.policy, epoch)
             line = f"loss {scalars['train_loss']:.3f}, validation {loss:.3f}, accuracy {metrics.accuracy:.1%}"
             bar.set_postfix_str(line)
             if bar.disable and (epoch == 1 or epoch % max(1, epochs // 10) == 0):
                 log(f"imitation, epoch {epoch} of {epochs}: {line}")
-            if epoch - best.epoch >= job.config.patience:
+            if epoch - best.epoch >= setup.config.patience:
                 break
     return best, history
 
@@ -265,38 +265,38 @@ def _logits(
     return logits.float(), torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
 
 
-def _train_epoch(job: _Job, rows: np.ndarray, epoch: int) -> dict[str, float]:
+def _train_epoch(setup: _Setup, rows: np.ndarray, epoch: int) -> dict[str, float]:
     """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
-    scalars = {"learning_rate": float(job.schedule.get_last_lr()[0])}
-    job.policy.train()
+    scalars = {"learning_rate": float(setup.schedule.get_last_lr()[0])}
+    setup.policy.train()
     total, right = 0.0, 0
-    for start in range(0, len(rows), job.config.batch_size):
-        part = rows[start : start + job.config.batch_size]
-        logits, actions = _logits(job.policy, job.dataset, part, job.device)
+    for start in range(0, len(rows), setup.config.batch_size):
+        part = rows[start : start + setup.config.batch_size]
+        logits, actions = _logits(setup.policy, setup.dataset, part, setup.device)
         # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
-        losses = torch.nn.functional.cross_entropy(logits, actions, weight=job.weights, reduction="none")
+        losses = torch.nn.functional.cross_entropy(logits, actions, weight=setup.weights, reduction="none")
         loss = losses.mean()
         if not torch.isfinite(loss):
-            batch = start // job.config.batch_size + 1
+            batch = start // setup.config.batch_size + 1
             raise TrainingError(f"imitation loss is {loss.item()} in epoch {epoch}, batch {batch}; {_NOT_FINITE}")
-        _step(job, loss, epoch)
+        _step(setup, loss, epoch)
         total += loss.item() * len(part)
         right += int((logits.argmax(dim=1) == actions).sum())
     return scalars | {"train_loss": total / len(rows), "train_accuracy": right / len(rows)}
 
 
-def _step(job: _Job, loss: torch.Tensor, epoch: int) -> None:
+def _step(setup: _Setup, loss: torch.Tensor, epoch: int) -> None:
     """One step of gradient descent; TrainingError if there is no gradient."""
-    job.optimizer.zero_grad(set_to_none=True)
+    setup.optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(job.policy.parameters(), job.config.max_grad_norm)
+    norm = torch.nn.utils.clip_grad_norm_(setup.policy.parameters(), setup.config.max_grad_norm)
     if not (norm > 0 and torch.isfinite(norm)):
         raise TrainingError(
             f"imitation gradient has norm {norm.item()} in epoch {epoch}; the policy's logits do not depend on its "
             "parameters, or the values overflow: check that nothing is frozen and the statistics fit the data"
         )
-    job.optimizer.step()
-    job.schedule.step()
+    setup.optimizer.step()
+    setup.schedule.step()
 
 
 def _scalars(metrics: Metrics) -> dict[str, float]:

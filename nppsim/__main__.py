@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import nppsim
 from nppsim import errors
+from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table
@@ -24,9 +25,9 @@ from nppsim.workers import usable_cores
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Job = Callable[[argparse.Namespace], int | None]
+Command = Callable[[argparse.Namespace], int | None]
 Flags = Callable[[Parser], None]
-_COMMANDS: dict[str, tuple[Job, Flags, str]] = {}  # name -> job, what adds its flags, what it does
+_COMMANDS: dict[str, tuple[Command, Flags, str]] = {}  # name -> function, what adds its flags, what it does
 
 
 class CommandError(UserError, ValueError):
@@ -43,10 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return errors.run(job)
 
 
-def _command(name: str, text: str, flags: Flags) -> Callable[[Job], Job]:
+def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]:
     """Make a function the command of this name."""
 
-    def register(job: Job) -> Job:
+    def register(job: Command) -> Command:
         _COMMANDS[name] = (job, flags, text)
         return job
 
@@ -122,7 +123,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
         print(json.dumps(facts, indent=2))
         return
     print(f"outcome       {run.outcome}")
-    print(f"frames        {run.frames} of {replay.frames} inputs ({run.frames / 60:.2f} s)")
+    print(f"frames        {run.frames} of {replay.frames} inputs ({run.frames / FRAMES_PER_SECOND:.2f} s)")
     print(f"position      {x!r}, {y!r}")
     print(f"gold          {gold}")
     print(f"win fraction  {run.win_fraction!r}")
@@ -151,7 +152,7 @@ def _replays(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([asdict(one) for one in gathered()], indent=2))
     else:
-        for line in playback.table(gathered()):
+        for line in playback.lines(gathered()):
             print(line, flush=True)
     return 1 if any(one.ending == playback.UNREADABLE for one in played) else 0
 
@@ -224,7 +225,7 @@ def _bench(arguments: argparse.Namespace) -> None:
     elif arguments.levels:
         plays = workload.folder_plays(arguments.levels)
     else:
-        plays = workload.generated_plays(bench.CATEGORIES, bench.LEVELS_PER_CATEGORY)
+        plays = workload.generated_plays(bench.BENCH_CATEGORIES, bench.LEVELS_PER_CATEGORY)
     threads = arguments.threads or range(1, min(usable_cores(), 2) + 1)
     workloads = {}
     for name, result in bench.benchmark(plays, rounds=arguments.rounds, seconds=arguments.seconds, threads=threads):
@@ -250,7 +251,7 @@ def _fuzz_flags(parser: Parser) -> None:
 
 @_command("fuzz", "load and play random and damaged levels and replays", _fuzz_flags)
 def _fuzz(arguments: argparse.Namespace) -> int:
-    from nppsim._kernel import settings
+    from nppsim._kernel import numba_config
     from nppsim.fuzz import GROUP, fuzz
 
     def progress(done: int) -> None:
@@ -268,7 +269,7 @@ def _fuzz(arguments: argparse.Namespace) -> int:
     print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
     for failure in report.failures:
         print(f"FAILED: {failure}")
-    print(f"{len(report.failures)} failures; bounds check {'on' if settings.BOUNDSCHECK else 'off'}")
+    print(f"{len(report.failures)} failures; bounds check {'on' if numba_config.BOUNDSCHECK else 'off'}")
     return 1 if report.failures else 0
 
 

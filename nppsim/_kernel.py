@@ -24,6 +24,6 @@ kernel = _compiled(_nrt=False)
 inlined = _compiled(_nrt=False, forceinline=True)
 allocating = _compiled(_nrt=True)  # said explicitly: a callee inherits what its caller has
 
-# What Numba's annotations do not tell: an intrinsic is called without its typing context, and settings have names.
+# What Numba's annotations do not tell: an intrinsic is called without its typing context, and its settings have names.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
-settings: Any = numba.config
+numba_config: Any = numba.config

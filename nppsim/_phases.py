@@ -10,7 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from nppsim._kernel import inlined, intrinsic, settings
+from nppsim._kernel import inlined, intrinsic, numba_config
+from nppsim.observe.layout import slots
 
 PHASES = (
     "reset",
@@ -31,10 +32,8 @@ PHASES = (
     "truncation",
 )
 NUM_PHASES = len(PHASES)
-(
-    RESET, EVENTS, ACTIONS, MOVE, THINK, NINJA, PATH, GAME_STATE, REACHABILITY, ENTITY_POSITIONS, SWITCH_STATES, HAZARDS,
-    PLAYER_FRAME, GLOBAL_VIEW, REWARDS, TRUNCATION,
-) = range(NUM_PHASES)  # fmt: skip
+PHASE = slots(PHASES)  # their numbers by name
+MOVE, THINK, NINJA = PHASE.movers_move, PHASE.movers_think, PHASE.ninja  # those of a tick
 
 _CLOCK_MONOTONIC = 1  # number of the clock, for the operating system
 _NS_PER_S = 1_000_000_000
@@ -58,7 +57,7 @@ def clock_ns(typing_context):
     return types.int64(), codegen
 
 
-if settings.DISABLE_JIT:  # plain Python cannot call an intrinsic
+if numba_config.DISABLE_JIT:  # plain Python cannot call an intrinsic
     clock_ns = time.monotonic_ns
 
 

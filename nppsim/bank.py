@@ -13,7 +13,7 @@ from nppsim._kernel import allocating
 from nppsim.compile import LevelGeometry, compile_level
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.observe.layout import MAX_PATH
+from nppsim.paths import MAX_PATH
 from nppsim.physics.grid import GRID_SIZE
 from nppsim.physics.lasers import place_lasers
 

@@ -11,6 +11,7 @@ from nppsim import _phases as clock
 from nppsim import outcomes, paths
 from nppsim import reward as rewards
 from nppsim._kernel import allocating, inlined, kernel
+from nppsim._phases import PHASE
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
@@ -142,7 +143,7 @@ def _straight_distance(ninja, entities, world, level):
     """Straight distance in px to the current objective: the nearest switch left, or the nearest open exit."""
     base = world.level[level]["entity_first"]
     wanted = kinds.EXIT if ninja["switch_taken"] else kinds.EXIT_SWITCH
-    shortest = rewards.DIAGONAL
+    shortest = rewards.STAGE_DIAGONAL
     for k in range(world.level[level]["exits_first"], world.level[level]["exits_end"]):
         if world.entity[k]["type"] == wanted and (wanted == kinds.EXIT_SWITCH or entities[k - base]["clock"] > 0):
             dx, dy = world.entity[k]["x"] - ninja["x"], world.entity[k]["y"] - ninja["y"]
@@ -158,7 +159,7 @@ def _potential(i, state, world, fields, weights):
         return 0.0
     if weights["potential"] == rewards.STRAIGHT_LINE_SHAPING:
         distance = _straight_distance(ninja, state.entities[i], world, ninja["level"])
-        return weights["shaping"] * (1.0 - distance / rewards.DIAGONAL)
+        return weights["shaping"] * (1.0 - distance / rewards.STAGE_DIAGONAL)
     length, _node = way(i, state, world, fields)
     reach = state.progress[i]["path_start"]
     return weights["shaping"] * (reach - min(length, 2.0 * reach)) / max(reach, rewards.MIN_PATH)
@@ -241,18 +242,18 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
     since = clock.begin(laps)
     ninja, progress, weights = state.ninja[i], state.progress[i], static.reward[0]
     had_switch, first_frame = ninja["switch_taken"], ninja["frame"]
-    since = clock.stamp(laps, clock.ACTIONS, since)
+    since = clock.stamp(laps, PHASE.actions, since)
     new_blocks = _play(i, input_byte, frame_skip, state, world, weights, laps)
     since = clock.begin(laps)
     progress["decisions"] += 1
     won, died = ninja["state"] == CELEBRATING, ninja["state"] == DEAD
     terminal = won or died
     switched = ninja["switch_taken"] != had_switch
-    since = clock.stamp(laps, clock.EVENTS, since)
+    since = clock.stamp(laps, PHASE.events, since)
     truncated = not terminal and ninja["frame"] >= static.time_limit[ninja["level"]]
-    since = clock.stamp(laps, clock.TRUNCATION, since)
+    since = clock.stamp(laps, PHASE.truncation, since)
     potential = 0.0 if terminal else _potential(i, state, world, fields, weights)
-    since = clock.stamp(laps, clock.PATH, since)
+    since = clock.stamp(laps, PHASE.path, since)
     gained = rewards.Terms(
         win=weights["win"] if won else 0.0,
         death=weights["death"] if died else 0.0,
@@ -268,13 +269,13 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
     for term in range(len(gained)):
         state.terms[i, term] += gained[term]
         total += gained[term]
-    since = clock.stamp(laps, clock.REWARDS, since)
+    since = clock.stamp(laps, PHASE.rewards, since)
     out.rewards[i] = total
     out.terminated[i] = terminal
     out.truncated[i] = truncated
     if terminal or truncated:
         _record_end(i, outcomes.WON if won else (outcomes.DIED if died else outcomes.TIMEOUT), state, out)
-    clock.stamp(laps, clock.EVENTS, since)
+    clock.stamp(laps, PHASE.events, since)
 
 
 @inlined
@@ -299,16 +300,16 @@ def _observe_way(i, row, state, world, fields, views, laps):
     ninja, out = state.ninja[i], views.reachability_features[row]
     level = ninja["level"]
     if has_own_fields(i, state, world, fields):
-        since = clock.stamp(laps, clock.PATH, since)
+        since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
             ninja, fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i], out
         )
     else:
-        since = clock.stamp(laps, clock.PATH, since)
+        since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
             ninja, fields.distance[level], fields.hop[level], fields.switch_to_exit[level], out
         )
-    clock.stamp(laps, clock.REACHABILITY, since)
+    clock.stamp(laps, PHASE.reachability_features, since)
 
 
 @inlined
@@ -319,10 +320,10 @@ def _draw(i, row, state, world, static, views, laps):
     level = ninja["level"]
     if len(views.player_frame):
         images.player_frame(ninja, entities, movers, world, level, static.stage[level], views.player_frame[row])
-        since = clock.stamp(laps, clock.PLAYER_FRAME, since)
+        since = clock.stamp(laps, PHASE.player_frame, since)
     if len(views.global_view):
         images.global_view(ninja, entities, movers, world, level, static.background[level], views.global_view[row])
-        clock.stamp(laps, clock.GLOBAL_VIEW, since)
+        clock.stamp(laps, PHASE.global_view, since)
 
 
 @inlined
@@ -333,21 +334,21 @@ def _observe(i, row, state, world, fields, static, views, laps):
     since = clock.begin(laps)
     if len(views.game_state):
         vectors.game_state(ninja, views.game_state[row])
-        clock.stamp(laps, clock.GAME_STATE, since)
+        clock.stamp(laps, PHASE.game_state, since)
     if len(views.reachability_features):
         _observe_way(i, row, state, world, fields, views, laps)
     since = clock.begin(laps)
     if len(views.entity_positions):
         vectors.entity_positions(ninja, entities, world, level, views.entity_positions[row])
-        since = clock.stamp(laps, clock.ENTITY_POSITIONS, since)
+        since = clock.stamp(laps, PHASE.entity_positions, since)
     if len(views.switch_states):
         vectors.switch_states(entities, world, level, views.switch_states[row])
-        since = clock.stamp(laps, clock.SWITCH_STATES, since)
+        since = clock.stamp(laps, PHASE.switch_states, since)
     if len(views.hazards):
         solid, gaps = static.solid[level], views.gaps[row]
         hazards, surroundings = views.hazards[row], views.surroundings[row]
         vectors.hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings)
-        clock.stamp(laps, clock.HAZARDS, since)
+        clock.stamp(laps, PHASE.hazards_and_surroundings, since)
     _draw(i, row, state, world, static, views, laps)
 
 
@@ -383,7 +384,7 @@ def advance(
             if row == i and restart:
                 since = clock.begin(laps)
                 _restart(i, next_level[i], state, world, fields, static)
-                clock.stamp(laps, clock.RESET, since)
+                clock.stamp(laps, PHASE.reset, since)
             if row == i or final:
                 _observe(i, row, state, world, fields, static, views, laps)
 

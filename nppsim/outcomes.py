@@ -4,4 +4,6 @@ TIMEOUT = 0  # the level's time limit is over: a truncation, not an end of the g
 WON = 1  # the exit was reached
 DIED = 2
 NAMES = ("timeout", "won", "died")  # by number
-RUNNING = "running"  # of a run whose inputs were over before the level was (``nppsim.simulate``); episodes never end so
+UNFINISHED = (
+    "running"  # of a run whose inputs were over before the level was (``nppsim.simulate``); episodes never end so
+)

@@ -17,7 +17,6 @@ from nppsim._kernel import allocating, kernel
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, LINES_X, LINES_Y, TILE
 from nppsim.levels.tiles import NUM_TILE_SHAPES, OPEN, solid_mask
-from nppsim.observe.layout import MAX_PATH
 from nppsim.physics.groups import is_mine
 
 SPACING = 12.0  # px between lattice points
@@ -28,6 +27,7 @@ MINE_REACH = 14.5  # px around a mine's centre where a step counts more
 MINE_WEIGHT = 6  # times its length there
 STRAIGHT, DIAGONAL = 10, 14  # lengths of a step, in units
 UNIT = SPACING / STRAIGHT  # px
+MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goal reads this value
 UNREACHABLE = 65535  # distance of a free lattice point that no way leads from
 WALL = 65534  # distance of a blocked one
 NO_HOP = 255  # next hop of a goal, and of points without a way
@@ -36,8 +36,9 @@ SWITCH_REACH = 16.0
 DOOR_SWITCH_REACH = 15.0
 FREE, BLOCKED, MINED = range(3)  # what a lattice point is
 
-_STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
-_STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
+# By hop: straight ones first.
+STEP_X = np.array([1, -1, 0, 0, 1, 1, -1, -1])
+STEP_Y = np.array([0, 0, 1, -1, 1, -1, 1, -1])
 
 
 def _blocked_offsets() -> np.ndarray:
@@ -136,7 +137,7 @@ def _spread(nodes, distance, hop, queue, tail):
         here = np.int64(distance[node])
         weight = MINE_WEIGHT if nodes[node] == MINED else 1
         for d in range(8):
-            x, y = i + _STEP_X[d], j + _STEP_Y[d]
+            x, y = i + STEP_X[d], j + STEP_Y[d]
             if x < 0 or x >= NODES_X or y < 0 or y >= NODES_Y:
                 continue
             other = x * NODES_Y + y
@@ -293,5 +294,5 @@ def waypoint(hop, node, steps):
         d = hop[node]
         if d == NO_HOP:
             break
-        node += _STEP_X[d] * NODES_Y + _STEP_Y[d]
+        node += STEP_X[d] * NODES_Y + STEP_Y[d]
     return node

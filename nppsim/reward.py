@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 
 GAMMA = 0.995  # discount per decision; looks about 200 decisions ahead
 PATH_SHAPING, STRAIGHT_LINE_SHAPING = range(2)  # values of ``RewardConfig.potential``
 MIN_PATH = 200.0  # px: shorter levels are shaped as if they were this long
-DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px, of the stage
+STAGE_DIAGONAL = float(np.hypot(STAGE_WIDTH, STAGE_HEIGHT))  # px, of the stage
 PROXIMITY_REACH = 50.0  # px, straight distance to an objective that counts as near
 
 
@@ -131,7 +132,7 @@ def audit(
 
 def _audited(category: str, path: float, reward: RewardConfig, gamma: float, frame_skip: int) -> AuditRow:
     """One row.  path: px, a long way of the category."""
-    frames = max(int(path / (_TOP_SPEED / 3)), 60)
+    frames = max(int(path / (_TOP_SPEED / 3)), FRAMES_PER_SECOND)
     decisions = -(-frames // frame_skip)
     discounts = gamma ** np.arange(decisions)
     time = reward.time * frame_skip * float(discounts.sum())
@@ -141,7 +142,7 @@ def _audited(category: str, path: float, reward: RewardConfig, gamma: float, fra
     timeout = reward.time * frame_skip * float((gamma ** np.arange(int(limit / frame_skip))).sum())
     dying = reward.time * frame_skip * float((gamma ** np.arange(_EARLY_DEATH)).sum())
     death = float(dying + reward.death * gamma**_EARLY_DEATH)
-    reach = max(path, MIN_PATH) if reward.potential == PATH_SHAPING else DIAGONAL
+    reach = max(path, MIN_PATH) if reward.potential == PATH_SHAPING else STAGE_DIAGONAL
     step = _TOP_SPEED * frame_skip
     at = np.linspace(0.0, 1.0, 21)  # share of the potential already gained
     gain = reward.shaping * (gamma * np.minimum(at + step / reach, 1.0) - at)

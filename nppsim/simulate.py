@@ -8,7 +8,7 @@ from nppsim._kernel import kernel
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.outcomes import DIED, NAMES, RUNNING, WON
+from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.physics.groups import is_mine
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import start, tick
@@ -91,6 +91,21 @@ def _state_bits(placed, entity, movers):
     return np.int64(entity["active"]) | state << 1 | np.int64(entity["closed"]) << 4
 
 
+def is_active(entity_state: np.ndarray) -> np.ndarray:
+    """0 or 1 of each value of ``Run.entity_state``: not yet collected, taken or used up."""
+    return entity_state & 1
+
+
+def own_state(entity_state: np.ndarray) -> np.ndarray:
+    """The state of mines, floor guards and thwumps in each value of ``Run.entity_state``: 0..7, low bits of a signed one."""
+    return entity_state >> 1 & 7
+
+
+def is_closed(entity_state: np.ndarray) -> np.ndarray:
+    """0 or 1 of each value of ``Run.entity_state``: a closed door."""
+    return entity_state >> 4 & 1
+
+
 @kernel
 def _run(ninjas, entities, movers, world, inputs, frames, entity_state, entity_xy):
     return _play(ninjas[0], entities[0], movers[0], world, inputs, frames, entity_state, entity_xy)
@@ -120,7 +135,7 @@ def simulate(level: Level | LevelBank, inputs: np.ndarray, completions: bool = T
     n = _run(ninjas, entities, movers, bank.world, inputs.astype(np.uint8), frames, entity_state, entity_xy)
     frames, entity_state, entity_xy = frames[:n], entity_state[:n], entity_xy[:n]
     state = frames[:, STATE].astype(np.int8)
-    outcome = RUNNING if n == 0 else {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}.get(int(state[-1]), RUNNING)
+    outcome = UNFINISHED if n == 0 else {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}.get(int(state[-1]), UNFINISHED)
     return Run(
         frames=n,
         outcome=outcome,

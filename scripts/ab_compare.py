@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nppsim import errors
-from rl.config import ConfigError
+from nppsim.errors import ConfigError
 from rl.experiment import ab
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")

@@ -34,7 +34,8 @@ TILES_OFFSET = 184
 COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
 NUM_COUNTS = 40
 RECORDS_OFFSET = 1230
-RECORD_SIZE = 5
+TYPE, X, Y, ORIENTATION, MODE = range(5)  # bytes of a record
+RECORD_SIZE = MODE + 1
 COUNTED = -1  # instead of a count: take the number of such records
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
 REPLAY_SUFFIXES = {".replay", ".h5"}  # of files that would be read as levels of nonsense
@@ -186,7 +187,7 @@ class Level:
         title = self.title.encode("ascii")
         data[TITLE.start : TITLE.start + len(title)] = np.frombuffer(title, dtype=np.uint8)
         data[TILES_OFFSET:COUNTS_OFFSET] = self.tiles.ravel()
-        counts = np.bincount(self.records[:, 0], minlength=NUM_COUNTS)[:NUM_COUNTS].astype("<u2")
+        counts = np.bincount(self.records[:, TYPE], minlength=NUM_COUNTS)[:NUM_COUNTS].astype("<u2")
         counts[kinds.EXIT] = self.exit_count
         counts[kinds.DEATH_BALL] = self.ball_count
         data[COUNTS_OFFSET:RECORDS_OFFSET] = counts.view(np.uint8)
@@ -200,7 +201,7 @@ class Level:
     @property
     def spawn(self) -> tuple[float, float]:
         """Centre of the ninja at the start, (x, y) in px."""
-        return float(POSITION_UNIT * int(self.records[0, 1])), float(POSITION_UNIT * int(self.records[0, 2]))
+        return float(POSITION_UNIT * int(self.records[0, X])), float(POSITION_UNIT * int(self.records[0, Y]))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -236,11 +237,11 @@ def mirror(level: Level) -> Level:
     Physics agree up to rounding and a few documented asymmetries (docs/physics.md, section 11.4).
     """
     records = level.records.copy()
-    records[:, 1] = MIRROR_X - records[:, 1]  # bytes wrap around, so records outside the stage come back too
-    oriented = np.isin(records[:, 0], kinds.ORIENTED)
-    records[oriented, 3] = (4 - records[oriented, 3].astype(int)) % 8
-    drones = np.isin(records[:, 0], kinds.DRONES)
-    records[drones, 4] ^= 1
+    records[:, X] = MIRROR_X - records[:, X]  # bytes wrap around, so records outside the stage come back too
+    oriented = np.isin(records[:, TYPE], kinds.ORIENTED)
+    records[oriented, ORIENTATION] = (4 - records[oriented, ORIENTATION].astype(int)) % 8
+    drones = np.isin(records[:, TYPE], kinds.DRONES)
+    records[drones, MODE] ^= 1
     return Level(
         MIRRORED[level.tiles[:, ::-1]],
         records,
@@ -273,7 +274,7 @@ def _byte_array(values: npt.ArrayLike, what: str, name: str) -> np.ndarray:
 def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: list[str]) -> None:
     """The first record must be a spawn.  The original reads its position without looking at its type, and recorded
     play on such (damaged) levels exists; so only data that do not look like tiles either are refused."""
-    kind = records[0, 0]
+    kind = records[0, TYPE]
     if kind == kinds.NINJA:
         return
     found = f"byte {RECORDS_OFFSET}: the first record has type {kind} instead of 0, the ninja's spawn"
@@ -284,19 +285,22 @@ def _check_spawn(tiles: np.ndarray, records: np.ndarray, label: str, warnings: l
 
 def _mask_records(records: np.ndarray, warnings: list[str]) -> None:
     """Reduce orientations and modes that do not exist to ones that do, in place."""
-    for column, types, modulus, what in ((3, kinds.ORIENTED, 8, "orientation"), (4, kinds.DRONES, 4, "mode")):
-        for i in np.flatnonzero(np.isin(records[:, 0], types) & (records[:, column] >= modulus)).tolist():
+    for column, types, modulus, what in (
+        (ORIENTATION, kinds.ORIENTED, 8, "orientation"),
+        (MODE, kinds.DRONES, 4, "mode"),
+    ):
+        for i in np.flatnonzero(np.isin(records[:, TYPE], types) & (records[:, column] >= modulus)).tolist():
             value = int(records[i, column])
             records[i, column] = value % modulus
             warnings.append(
-                f"byte {_offset(i) + column}: {what} {value} of a {ENTITY_NAMES[records[i, 0]]}; "
+                f"byte {_offset(i) + column}: {what} {value} of a {ENTITY_NAMES[records[i, TYPE]]}; "
                 f"it is read as {value % modulus} (modulo {modulus})"
             )
 
 
 def _settled_count(given: int, records: np.ndarray, kind: int, label: str, warnings: list[str]) -> int:
     """The count byte of one type: as given (with a warning if the records disagree), or counted."""
-    counted = int((records[:, 0] == kind).sum())
+    counted = int((records[:, TYPE] == kind).sum())
     if given == COUNTED:
         given = counted
     if not 0 <= given <= 255:
@@ -321,7 +325,7 @@ def _check_tiles(tiles: np.ndarray, warnings: list[str]) -> None:
 
 def _check_types(records: np.ndarray, warnings: list[str]) -> None:
     """Warn once for all unknown types, and once for each known type that creates nothing."""
-    types = records[:, 0]
+    types = records[:, TYPE]
     groups = [(types >= len(ENTITY_NAMES), "unknown")]
     groups += [(types == kind, ENTITY_NAMES[kind]) for kind in kinds.WITHOUT_EFFECT]
     for found, what in groups:
@@ -338,11 +342,11 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
 
     The original stops with an error when such an entity looks beyond the right or lower edge of the stage.
     """
-    x, y = records[:, 1].astype(int), records[:, 2].astype(int)
+    x, y = records[:, X].astype(int), records[:, Y].astype(int)
     border = STEPS_PER_TILE
     in_border = (x < border) | (x > MIRROR_X - border) | (y < border) | (y > BOTTOM_Y - border)
     for kind in kinds.ON_THE_GRID:
-        found = in_border & (records[:, 0] == kind)
+        found = in_border & (records[:, TYPE] == kind)
         if found.any():
             first = int(np.argmax(found))
             warnings.append(
@@ -354,7 +358,7 @@ def _check_places(records: np.ndarray, warnings: list[str]) -> None:
 
 def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -> None:
     """Warn about doors whose switch record is missing or of another type (its position is used all the same)."""
-    for i, kind in enumerate(records[:, 0].tolist()):
+    for i, kind in enumerate(records[:, TYPE].tolist()):
         if kind == kinds.EXIT:
             partner, wanted = i + exit_count, kinds.EXIT_SWITCH
         elif kind in kinds.SWITCH_OF_DOOR:
@@ -366,8 +370,8 @@ def _check_switches(records: np.ndarray, exit_count: int, warnings: list[str]) -
             warnings.append(
                 f"{door} has its switch record at byte {_offset(partner)}, beyond the end; the door has no switch"
             )
-        elif records[partner, 0] != wanted:
+        elif records[partner, TYPE] != wanted:
             warnings.append(
-                f"{door} has its switch record at byte {_offset(partner)}, which has type {records[partner, 0]} "
+                f"{door} has its switch record at byte {_offset(partner)}, which has type {records[partner, TYPE]} "
                 f"instead of {wanted}; its position is used, as in the original"
             )

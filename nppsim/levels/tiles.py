@@ -10,6 +10,13 @@ from nppsim.levels.stage import HALF_CELL, TILE
 NUM_TILE_SHAPES = 38  # ids 0..37; higher ids have no geometry
 OPEN = 0
 SOLID = 1
+HALVES = range(2, 6)  # solid above, on the right, below, on the left
+SLOPES = range(6, 10)  # of 45 degrees
+RAMP = 8  # a slope that rises to the right
+CONVEX = range(10, 14)
+CONCAVE = range(14, 18)
+GENTLE_SLOPES = range(18, 26)  # one half-cell up in a tile
+STEEP_SLOPES = range(26, 34)  # a tile up in one half-cell
 ONE_SIDED = range(34, NUM_TILE_SHAPES)  # a single face each, nothing else
 
 # uint8[256]: each tile seen in a mirror, left and right exchanged.
@@ -119,8 +126,8 @@ def solid_mask(tile: int, size: int) -> np.ndarray:
         return np.zeros((size, size), bool)
     if tile == SOLID or tile in ONE_SIDED:
         return np.ones((size, size), bool)
-    if tile in (2, 3, 4, 5):
-        return (y < HALF_CELL, x > HALF_CELL, y > HALF_CELL, x < HALF_CELL)[tile - 2]
+    if tile in HALVES:
+        return (y < HALF_CELL, x > HALF_CELL, y > HALF_CELL, x < HALF_CELL)[tile - HALVES.start]
     if tile in ARCS:
         (cx, cy), _, convex = ARCS[tile]
         inside = np.hypot(x - cx, y - cy) < TILE

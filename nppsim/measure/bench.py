@@ -29,8 +29,8 @@ from nppsim.measure.workload import Play
 from nppsim.observe import layout
 from nppsim.workers import usable_cores
 
-# The generated levels: of the same categories and number as ever, so that figures can be compared.
-CATEGORIES = ("simplest", "simpler", "simple")
+# The generated levels.  Always the same categories and number, so that figures can be compared.
+BENCH_CATEGORIES = ("simplest", "simpler", "simple")
 LEVELS_PER_CATEGORY = 40
 
 NUM_ENVS = 1024  # stepped together: enough to make the cost of a call, and of waiting for a thread, small
@@ -46,8 +46,8 @@ OBSERVATION_SETS = {
 
 
 @dataclass(frozen=True)
-class Job:
-    """Work whose speed is measured."""
+class Work:
+    """What is timed."""
 
     unit: str  # of what is counted
     run: Callable[[], int]  # does a portion and returns how many units that were
@@ -78,7 +78,7 @@ def benchmark(
             yield f"{name}/{count}", _measured(prepare(), count, rounds, seconds)
 
 
-def _measured(job: Job, threads: int, rounds: int, seconds: float) -> dict:
+def _measured(job: Work, threads: int, rounds: int, seconds: float) -> dict:
     """The result of one workload; seconds: of all rounds together."""
     portion = job.run()  # compiles
     calls = max(round(seconds / rounds / seconds_of(job.run)), 1)
@@ -136,7 +136,7 @@ simulator.step(np.zeros(1, int))
 # Workloads: name -> function that prepares it
 
 
-def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Job]]:
+def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
     """Physics alone: on levels without and with mines where nothing moves, and with moving entities (which there are)."""
     groups: dict[str, list[Play]] = {"physics": [], "physics_mines": [], "physics_movers": []}
     for play in plays:
@@ -151,20 +151,20 @@ def _group(level: Level) -> str:
     return "physics_mines" if types & set(MINES) else "physics"
 
 
-def _frames(plays: Sequence[Play], threads: int) -> Job:
+def _frames(plays: Sequence[Play], threads: int) -> Work:
     bank = LevelBank([play.level for play in plays])
     player = FramePlayer(bank, [play.inputs for play in plays], PHYSICS_ENVS, threads=threads)
-    return Job("frames", lambda: player.play(PHYSICS_FRAMES))
+    return Work("frames", lambda: player.play(PHYSICS_FRAMES))
 
 
-def _decisions(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Job]]:
+def _decisions(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
     """Decisions of random play with four sets of observations."""
     levels = [play.level for play in plays]
 
-    def prepare(keys: tuple[str, ...]) -> Job:
+    def prepare(keys: tuple[str, ...]) -> Work:
         player = _random_player(levels, NUM_DECISIONS, keys, threads)
         phases = partial(_phases, levels, keys, threads)
-        return Job("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, phases)
+        return Work("decisions", lambda: player.play(NUM_DECISIONS), player.simulator.keys, phases)
 
     return {name: partial(prepare, keys) for name, keys in OBSERVATION_SETS.items()}
 
@@ -185,7 +185,7 @@ def _phases(levels: Sequence[Level], keys: tuple[str, ...], threads: int) -> dic
     return {phase: ns / decisions for phase, ns in player.phases.items() if ns}
 
 
-def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Job]]:
+def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Work]]:
     """What runs on one core: restarts with observations, snapshot and restore, compiling levels."""
     levels = [play.level for play in plays]
 
@@ -203,12 +203,12 @@ def _on_one_core(plays: Sequence[Play]) -> dict[str, Callable[[], Job]]:
             simulator.restore(i, simulator.snapshot(i))
         return NUM_ENVS
 
-    def prepare(unit: str, work: Callable[[BatchSimulator], int], keys: tuple[str, ...] = ()) -> Job:
+    def prepare(unit: str, work: Callable[[BatchSimulator], int], keys: tuple[str, ...] = ()) -> Work:
         simulator = started()
-        return Job(unit, lambda: work(simulator), keys)
+        return Work(unit, lambda: work(simulator), keys)
 
     return {
         "reset": lambda: prepare("resets", reset, layout.VISION_FREE),
         "snapshot_restore": lambda: prepare("pairs", snapshot),
-        "level_compile": lambda: Job("levels", lambda: len(LevelBank(levels).path_length)),  # with its ways searched
+        "level_compile": lambda: Work("levels", lambda: len(LevelBank(levels).path_length)),  # with its ways searched
     }

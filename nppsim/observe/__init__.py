@@ -1,0 +1,1 @@
+"""What agents see: the layout of observations, vectors, images, statistics."""

@@ -34,7 +34,7 @@ from nppsim.physics.movers import (
     THWUMP_REACH,
     ZAP_RADIUS,
 )
-from nppsim.physics.state import RADIUS
+from nppsim.physics.state import HORIZONTAL, RADIUS
 
 # Grey values; those of tiles' edges lie between EMPTY and SOLID.
 DEADLY = 0
@@ -148,7 +148,7 @@ def _line_of(placed, movers):
         if kind == kinds.LASER:
             return DEADLY, x, y, mover["target_x"], mover["target_y"]
         ahead = THWUMP_REACH * mover["direction"]
-        if mover["mode"] == 1:  # horizontal
+        if mover["mode"] == HORIZONTAL:
             return DEADLY, x + ahead, y - LETHAL_HALF_WIDTH, x + ahead, y + LETHAL_HALF_WIDTH
         return DEADLY, x - LETHAL_HALF_WIDTH, y + ahead, x + LETHAL_HALF_WIDTH, y + ahead
     return -1, 0.0, 0.0, 0.0, 0.0

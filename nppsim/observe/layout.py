@@ -23,8 +23,6 @@ SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
 GLOBAL_VIEW_SHAPE = (176, 100)  # x first; one pixel is 6 x 6 px of the level
 
-MAX_PATH = 8000.0  # px; path distances are cut off here, and an unreachable goal reads this value
-
 
 @dataclass(frozen=True)
 class ObservationSpec:
@@ -111,7 +109,7 @@ ALL = tuple(SPECS)
 def slots(names: Sequence[str]) -> Any:
     """The place of each name among ``names`` as a named tuple: ``slots(SPECS["game_state"].components).vx`` is 2.
 
-    As globals of a module they are constants in kernels, which so write components by name.
+    Keep it as a global of a module: it is a constant there, so that kernels can name components.
     """
     places: Any = namedtuple("slots", names)  # type: ignore[misc]  # mypy wants the names written out
     return places(*range(len(names)))

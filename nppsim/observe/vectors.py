@@ -14,7 +14,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, HALF_CELLS_X, HALF_
 from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
 from nppsim.observe import layout
 from nppsim.observe.blend import LANES, blend
-from nppsim.observe.layout import MAX_PATH, NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
+from nppsim.observe.layout import NUM_DOORS, NUM_HAZARDS, SURROUNDINGS_SIZE
 from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
 from nppsim.physics.entities import (
     ARMED,
@@ -31,6 +31,7 @@ from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import (
     BRAKING,
     FALLING,
+    HORIZONTAL,
     ITEM_ENTITY,
     JUMPING,
     RADIUS,
@@ -111,7 +112,7 @@ def reachability_features(ninja, distance, hop, switch_to_exit, out):
     phase = 1 if ninja["switch_taken"] else 0
     length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
     out[:] = 0.0
-    out[WAY.path_to_objective] = out[WAY.path_to_exit] = MAX_PATH
+    out[WAY.path_to_objective] = out[WAY.path_to_exit] = paths.MAX_PATH
     out[WAY.switch_collected] = phase
     if node < 0:
         return
@@ -267,7 +268,7 @@ def _mover(ninja, mover, surroundings, hazards, gaps, found):
     if kind == kinds.THWUMP:
         _draw_square(solid, dx, dy, THWUMP_HALF)
         ahead = THWUMP_REACH * mover["direction"]
-        if mover["mode"] == 1:  # horizontal
+        if mover["mode"] == HORIZONTAL:
             dx += ahead
             _draw_line(deadly, dx, dy - LETHAL_HALF_WIDTH, dx, dy + LETHAL_HALF_WIDTH)
         else:

@@ -80,6 +80,7 @@ ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
 UNREGISTERED = 255
+HORIZONTAL = 1  # mode of a thwump that moves sideways
 MOVER_DTYPE = np.dtype(
     [
         ("x", "f8"), ("y", "f8"),  # px
@@ -92,7 +93,7 @@ MOVER_DTYPE = np.dtype(
         ("entity", "i2"),  # index in the level's list of entities
         ("type", "u1"),
         ("cell_x", "u1"), ("cell_y", "u1"),  # cell of registration; UNREGISTERED: in none
-        ("mode", "u1"),  # drones: how they turn; thwumps: 1 if horizontal; lasers: 1 on a surface
+        ("mode", "u1"),  # drones: how they turn; thwumps: HORIZONTAL or 0; lasers: 1 on a surface
         ("state", "i1"),  # chasers, floor guards, thwumps, shove thwumps: see above
         ("direction", "i1"),  # drones: 0 right, 1 down, 2 left, 3 up; thwumps: facing sign; lasers: sense of motion
         ("wish", "i1"),  # chasers: direction in which they saw the ninja, -1 none

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.errors import needed
-from nppsim.outcomes import DIED, NAMES, RUNNING, TIMEOUT, WON
+from nppsim.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures.canvas import (
     OVERSAMPLE,
     PALETTE,
@@ -30,7 +30,7 @@ OUTCOMES: dict[str, tuple[str, Colour]] = {
     NAMES[WON]: ("finished", PALETTE.green),
     NAMES[DIED]: ("died", PALETTE.red),
     NAMES[TIMEOUT]: ("time is up", PALETTE.amber),
-    RUNNING: ("", PALETTE.muted),
+    UNFINISHED: ("", PALETTE.muted),
 }
 TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # of two routes in one picture
 _SIZE = 15  # px of the letters in a strip
@@ -38,7 +38,7 @@ _SIZE = 15  # px of the letters in a strip
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
     """Words and colour for an outcome; no words for one that is not in OUTCOMES."""
-    return OUTCOMES.get(outcome, OUTCOMES[RUNNING])
+    return OUTCOMES.get(outcome, OUTCOMES[UNFINISHED])
 
 
 def font(size: int) -> Any:

@@ -54,6 +54,7 @@ def expand(
     visits: int32[NUM_REGIONS].
     Fills row 6 i + a of ``out`` and returns the number of frames simulated.  States without a future count as visits.
     """
+    x, y, vx, vy, taken = target[0], target[1], target[2], target[3], target[4]
     simulated = 0
     for i in range(len(last_action)):
         alive = False
@@ -82,10 +83,10 @@ def expand(
                 out.cells[c] = _mix(_mix(out.cells[c], a), 0 if a != last_action[i] else min(held[i], taste.min_hold))
             out.regions[c] = region(ninja, entities, world)
             if mode == ROUTE:
-                dx, dy = ninja["x"] - target[0], ninja["y"] - target[1]
-                du, dv = ninja["vx"] - target[2], ninja["vy"] - target[3]
+                dx, dy = ninja["x"] - x, ninja["y"] - y
+                du, dv = ninja["vx"] - vx, ninja["vy"] - vy
                 out.scores[c] = np.sqrt(dx * dx + dy * dy) + SPEED_WEIGHT * np.sqrt(du * du + dv * dv)
-                if (ninja["switch_taken"] != 0) != (target[4] != 0.0):
+                if (ninja["switch_taken"] != 0) != (taken != 0.0):
                     out.scores[c] += OFF_PHASE
                 continue
             length, node = way(c, children, world, fields)

@@ -10,7 +10,7 @@ from nppsim.levels import kinds
 from nppsim.planner.kernels import ROUTE, Taste
 from nppsim.planner.search import Search, beam_search, first_state
 from nppsim.replays.replay import Replay
-from nppsim.simulate import Run, simulate
+from nppsim.simulate import Run, is_active, simulate
 
 SPARE_DECISIONS = 12  # by which the run may be longer than the recording
 
@@ -67,5 +67,5 @@ def _route(run: Run) -> np.ndarray:
     """float64[frames, 5]: x, y, vx, vy and whether a switch was taken, after each frame."""
     taken = np.zeros(run.frames)
     for switch in np.flatnonzero(run.entities[:, 0] == kinds.EXIT_SWITCH):
-        taken = np.maximum(taken, 1 - (run.entity_state[:, switch] & 1))
+        taken = np.maximum(taken, 1 - is_active(run.entity_state[:, switch]))
     return np.column_stack([run.position, run.velocity, taken])

@@ -74,9 +74,9 @@ class Tips(NamedTuple):
 
 
 def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, State]:
-    """Row of bytes and views of one state: the start of the bank's only level, or a moment of an episode on it.
+    """Row of bytes and views of one state: the start of the bank's only level, or a state of an episode on it.
 
-    Raises ValueError for a moment that is the end of an episode, or evidently of another level.
+    Raises ValueError for a state that is the end of an episode, or evidently of another level.
     """
     rows, states = _states(1, bank)
     if start is None:
@@ -85,12 +85,12 @@ def first_state(bank: LevelBank, start: PlanStart | None) -> tuple[np.ndarray, S
     for name in ("entities", "movers"):
         target, source = getattr(states, name)[0], getattr(start, name)
         if len(source) < len(target):
-            raise ValueError(f"the moment has {len(source)} {name}, the level {len(target)}: it is from another level")
+            raise ValueError(f"the start has {len(source)} {name}, the level {len(target)}: it is from another level")
         target[:] = source[: len(target)]
     states.ninja[0] = start.ninja
     states.ninja[0]["level"] = 0
     if start.ninja["state"] in (DEAD, CELEBRATING):
-        raise ValueError("the moment is the end of an episode: plan from one before it")
+        raise ValueError("the start is the end of an episode: plan from one before it")
     return rows, states
 
 

@@ -9,10 +9,10 @@ from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.files import table
 from nppsim.levels.kinds import EXIT, EXIT_SWITCH
-from nppsim.observe.layout import MAX_PATH
-from nppsim.outcomes import DIED, NAMES, RUNNING, WON
+from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.paths import MAX_PATH
 from nppsim.replays.replay import Replay, ReplayError
-from nppsim.simulate import Run, simulate
+from nppsim.simulate import Run, is_active, is_closed, simulate
 
 APART_PX = 1.0  # positions farther from each other than this have parted
 
@@ -116,9 +116,9 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
     """
     record = bank.world.level[0]
     base = record["entity_first"]
-    doors = run.entity_state[:, record["switches_first"] - base : record["switches_end"] - base] >> 4 & 1
+    doors = is_closed(run.entity_state[:, record["switches_first"] - base : record["switches_end"] - base])
     exits = slice(record["exits_first"] - base, record["exits_end"] - base)
-    kinds, active = run.entities[exits, 0], run.entity_state[:, exits] & 1
+    kinds, active = run.entities[exits, 0], is_active(run.entity_state[:, exits])
     # an exit is open once its switch, which follows it, was taken
     opened = np.zeros(active.shape, np.uint8)
     for row in np.flatnonzero(kinds == EXIT_SWITCH):
@@ -138,7 +138,7 @@ def remaining_path(bank: LevelBank, run: Run) -> np.ndarray:
 
 def difference_text(difference: Difference) -> str:
     """The comparison as text."""
-    names = {NAMES[WON]: "finished", NAMES[DIED]: "died", RUNNING: "ran out of inputs"}
+    names = {NAMES[WON]: "finished", NAMES[DIED]: "died", UNFINISHED: "ran out of inputs"}
     lines = [
         f"{label}: {names[outcome]} in frame {frames}"
         for label, outcome, frames in zip("AB", difference.outcomes, difference.frames, strict=True)

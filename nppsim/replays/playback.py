@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nppsim import outcomes
 from nppsim.levels import kinds
+from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
 REPLAY_SET = ".h5"
 SUFFIXES = (".replay", REPLAY_SET)
-# How a replay ends.
+# How a replay ends, if not with the ninja's death, which has its name from ``outcomes``.
 FINISHED = "finished"
-DIED = "died"
 RAN_OUT = "ran out"
 UNREADABLE = "unreadable"
-_ENDING = {outcomes.NAMES[outcomes.WON]: FINISHED, outcomes.NAMES[outcomes.DIED]: DIED, outcomes.RUNNING: RAN_OUT}
+_ENDING = {NAMES[WON]: FINISHED, NAMES[DIED]: NAMES[DIED], UNFINISHED: RAN_OUT}
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Playback:
     """How a replay ends.
 
     file: path, with the replay's place in a replay set behind a "#".
-    ending: FINISHED, DIED, RAN_OUT (of inputs) or UNREADABLE.
+    ending: FINISHED, "died", RAN_OUT (of inputs) or UNREADABLE.
     frame: the last frame played, 0 if unreadable.
     inputs: frames of input.
     gold: pieces taken.
@@ -106,8 +105,11 @@ def _unreadable(file: str, error: ReplayError) -> Playback:
     return Playback(file, UNREADABLE, 0, 0, 0, (str(error),))
 
 
-def table(playbacks: Iterable[Playback]) -> Iterator[str]:
-    """Lines to print: one per replay with its warnings below it, then the counts."""
+def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
+    """Lines to print, each as soon as its replay was played: one per replay with its warnings below it, then the counts.
+
+    Columns are of fixed widths for that reason: ``files.table`` needs all rows at once.
+    """
     endings: Counter[str] = Counter()
     yield f"{'ending':<10} {'frame':>6} {'inputs':>6} {'gold':>5}  file"
     for one in playbacks:

@@ -134,14 +134,14 @@ class Shadow:
         level = int(before.ninja["level"])
         twin = self._twin(level)
         count = len(twin.listed)
-        began = twin.moment(before.ninja, before.entities, before.movers)
+        began = twin.state_twin(before.ninja, before.entities, before.movers)
         ledger = Ledger(simulator.reward_config, simulator.gamma, twin, began)
         ledger.resume(before.progress, before.terms, before.visited)
 
         ninja, entities, movers, frames = before.ninja, before.entities, before.movers, []
         for _ in range(simulator.frame_skip):
             tick(ninja, entities, movers, simulator.bank.world, ACTION_INPUT[self._actions[i]])
-            frames.append(twin.moment(ninja, entities, movers))
+            frames.append(twin.state_twin(ninja, entities, movers))
             if ninja["state"] in (DEAD, CELEBRATING):
                 break
         now = frames[-1]
@@ -173,7 +173,7 @@ class Shadow:
         twin = self._twin(level)
         count = len(twin.listed)
         state = simulator.state
-        now = twin.moment(state.ninja[i], state.entities[i], state.movers[i])
+        now = twin.state_twin(state.ninja[i], state.entities[i], state.movers[i])
         self._place = self._described(i, level, now)
         if started_on is not None:
             ninja, entities = np.zeros(1, NINJA_DTYPE), np.zeros((1, simulator.bank.max_entities), ENTITY_DTYPE)

@@ -31,7 +31,7 @@ class LevelTwin:
         self.ways_for = functools.lru_cache(KEPT_WAYS)(functools.partial(paths.ways, lattice, self.listed))
         self.at_start = (tuple(e.index for e in self.doors if e.closed), ())
 
-    def moment(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
+    def state_twin(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> StateTwin:
         """The StateTwin of an environment on this level: of its ninja, and of its rows of entities and movers."""
         values = dict(zip(NINJA_DTYPE.fields or (), ninja.item(), strict=True))
         states = [EntityState(*state) for state in entities[: len(self.listed)].tolist()]

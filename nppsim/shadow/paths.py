@@ -13,13 +13,13 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.observe import layout
 from nppsim.shadow.geometry import EntityTwin, solid, stage
 
 COLUMNS, ROWS = 89, 51  # lattice points
 SPACING = 12  # px between them
 STRAIGHT, DIAGONAL = 10, 14  # units of a step
 UNIT = 1.2  # px
+MAX_PATH = 8000.0  # px, of a way that there is not
 BODY = 9.4  # px, radius of what must fit through
 MINE_REACH = 14.5  # px around a mine where entering a point costs more
 MINE_PRICE = 6  # times as much
@@ -154,12 +154,12 @@ class Field:
                 for b in range(max(j - ring, 0), min(j + 2 + ring, ROWS))
             ]
             ways = [(int(self.distance[p]) * UNIT + _gap(p, x, y), p) for p in around if self.distance[p] >= 0]
-            ways = [way for way in ways if way[0] < layout.MAX_PATH]
+            ways = [way for way in ways if way[0] < MAX_PATH]
             if ways:
                 return min(ways)
             if any(self.price[p] for p in around):
                 break
-        return layout.MAX_PATH, None
+        return MAX_PATH, None
 
     def units(self, x: float, y: float) -> int | None:
         """Whole units of way from a place, None if there is none."""

@@ -7,7 +7,15 @@ import numpy as np
 
 from nppsim.levels import kinds
 from nppsim.physics.state import CELEBRATING, DEAD
-from nppsim.reward import DIAGONAL, MIN_PATH, NUM_TERMS, PROXIMITY_REACH, STRAIGHT_LINE_SHAPING, RewardConfig, Terms
+from nppsim.reward import (
+    MIN_PATH,
+    NUM_TERMS,
+    PROXIMITY_REACH,
+    STAGE_DIAGONAL,
+    STRAIGHT_LINE_SHAPING,
+    RewardConfig,
+    Terms,
+)
 from nppsim.shadow.geometry import HEIGHT, WIDTH, StateTwin, clamped_cell, position
 from nppsim.shadow.level_twin import LevelTwin
 
@@ -90,14 +98,14 @@ class Ledger:
             goals = [e for e in self.twin.listed if e.kind == kinds.EXIT_SWITCH]
         offsets = [(x - now.ninja["x"], y - now.ninja["y"]) for x, y in (position(e, now) for e in goals)]
         # Not math.hypot, which rounds differently from the root of the sum of squares.
-        return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [DIAGONAL])
+        return min([math.sqrt(dx * dx + dy * dy) for dx, dy in offsets] + [STAGE_DIAGONAL])
 
     def _potential(self, now: StateTwin) -> float:
         c = self.config
         if not c.shaping or now.ninja["state"] in (CELEBRATING, DEAD):
             return 0.0
         if c.potential == STRAIGHT_LINE_SHAPING:
-            return c.shaping * (1 - self._straight(now) / DIAGONAL)
+            return c.shaping * (1 - self._straight(now) / STAGE_DIAGONAL)
         way, _ = self.twin.way(now)
         return c.shaping * (self.path_start - min(way, 2 * self.path_start)) / max(self.path_start, MIN_PATH)
 

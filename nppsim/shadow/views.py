@@ -9,7 +9,7 @@ from nppsim.levels import kinds
 from nppsim.observe import layout
 from nppsim.shadow.geometry import EntityTwin, StateTwin, clamped_cell, position, velocity
 from nppsim.shadow.level_twin import LevelTwin
-from nppsim.shadow.paths import COLUMNS, ROWS, SPACING, UNIT, follow
+from nppsim.shadow.paths import COLUMNS, MAX_PATH, ROWS, SPACING, UNIT, follow
 
 SQUARE = 12  # px, side of a square of ``surroundings``
 WINDOW_REACH = layout.SURROUNDINGS_SIZE * SQUARE // 2  # px from the ninja to the edge of ``surroundings``
@@ -41,7 +41,7 @@ def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> n
     taken = now.ninja["switch_taken"]
     px, point = twin.way(now)
     if point is None:
-        return np.array([layout.MAX_PATH, layout.MAX_PATH, 0, 0, 0, 0, taken, 0], np.float32)
+        return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0], np.float32)
     chosen = hop[int(taken)].reshape(COLUMNS, ROWS)
     places = [follow(chosen, point, hops) for hops in WAYPOINT_HOPS]
     offsets = [SPACING * place[axis] - now.ninja["xy"[axis]] for place in places for axis in (0, 1)]

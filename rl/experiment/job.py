@@ -29,7 +29,7 @@ from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.train.monitor import TrainingMonitor
-from rl.train.ppo import PHASES, BatchPPO
+from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.vec_env import BatchVecEnv
 from rl.upload import Uploader
@@ -276,6 +276,6 @@ def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
 def speed_of(ppo: BatchPPO) -> dict:
     """Decisions per second of rollouts and updates, and the share of each phase in that time."""
     seconds = max(ppo.seconds, 1e-9)
-    share = {phase: ppo.speed[phase] / seconds for phase in PHASES}
+    share = {part: ppo.speed[part] / seconds for part in PARTS}
     rest = max(0.0, 1.0 - sum(share.values()))
     return {"decisions_per_s": ppo.decisions_played / seconds, "share": share | {"rest": rest}}

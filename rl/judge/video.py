@@ -20,7 +20,7 @@ import nppsim
 from nppsim.errors import UserError, needed
 from nppsim.files import replacing
 from nppsim.levels.level import Level
-from nppsim.outcomes import NAMES, RUNNING, TIMEOUT
+from nppsim.outcomes import NAMES, TIMEOUT, UNFINISHED
 from nppsim.pictures import render
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
@@ -153,7 +153,7 @@ def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:
 
 def _played(episode: EpisodeRecord) -> Run:
     run = nppsim.simulate(episode.level, episode.inputs)
-    expected = RUNNING if episode.outcome == NAMES[TIMEOUT] else episode.outcome
+    expected = UNFINISHED if episode.outcome == NAMES[TIMEOUT] else episode.outcome
     if run.outcome != expected or run.frames != episode.frames:
         raise VideoError(
             f"episode on {episode.level_name!r}: its inputs play back to {run.outcome!r} after {run.frames} frames, "

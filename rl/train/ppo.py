@@ -34,7 +34,7 @@ from rl.train.losses import Losses, LossSettings, Samples, losses, measured, nor
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
-PHASES = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
+PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 
@@ -51,7 +51,7 @@ class BatchPPO(PPO):
     plan: sizes and precision.
     statistics: for the policy's normaliser.
     ``anchor_to`` makes it stay close to a cloned policy for a while.
-    speed: seconds spent so far in each of PHASES; decisions_played and seconds: since training began.
+    speed: seconds spent so far in each of PARTS; decisions_played and seconds: since training began.
     Raises DivergedError when an update meets numbers that are not finite.
     """
 
@@ -96,7 +96,7 @@ class BatchPPO(PPO):
         self.config = config
         self.sim, self.sampler = env.sim, env.sampler
         self.reference: NppPolicy | None = None
-        self.speed = dict.fromkeys(PHASES, 0.0)
+        self.speed = dict.fromkeys(PARTS, 0.0)
         self.updates = 0
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates

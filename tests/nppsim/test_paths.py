@@ -13,8 +13,8 @@ from nppsim import paths
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
-from nppsim.observe.layout import MAX_PATH
 from nppsim.outcomes import NAMES, WON
+from nppsim.paths import MAX_PATH
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import NO_HOP, follow
 

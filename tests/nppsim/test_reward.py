@@ -34,7 +34,9 @@ WORLDS = {
 
 def twin_of(level, config, sim):
     twin = LevelTwin(level)
-    return Ledger(config, sim.gamma, twin, twin.moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0]))
+    return Ledger(
+        config, sim.gamma, twin, twin.state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+    )
 
 
 def biased_actions(rng, steps):
@@ -60,7 +62,7 @@ def test_every_term_agrees_with_a_slow_ledger(seed, world, potential, frame_skip
         sim.step(np.array([action]))
         frames = []
         while len(frames) < frame_skip and not (frames and frames[-1].ninja["state"] in (DEAD, CELEBRATING)):
-            frames.append(twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
+            frames.append(twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]))
         assert sim.rewards[0] == np.float32(sum_in_order(twin.decide(frames)))
         if sim.finished.size:
             assert sim.episode["terms"][0].tolist() == twin.terms
@@ -80,7 +82,7 @@ def shaped_run(level, actions, time_limit=10_000, config=ONLY_SHAPING):
     for t, action in enumerate(actions):
         sim.step(np.array([action]))
         total += GAMMA**t * float(sim.rewards[0])
-        twin.decide([twin.twin.moment(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
+        twin.decide([twin.twin.state_twin(*walk.frame(ACTION_INPUT[action]), walk.movers[0]) for _ in range(4)])
         if sim.finished.size:
             outcome = int(sim.episode["outcome"][0])
             return total, t + 1, first, 0.0 if outcome != TIMEOUT else twin.potential, outcome

@@ -13,14 +13,13 @@ import pytest
 
 import rl.config
 from hardware import Wishes, plan
-from nppsim.errors import MissingPackageError, redact
+from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
 from rl.config import (
     BASE_LEARNING_RATE,
     FLAGS,
     REFUSED,
-    ConfigError,
     CurriculumConfig,
     EvaluationConfig,
     PPOConfig,

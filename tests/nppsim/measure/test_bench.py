@@ -36,12 +36,12 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch):
 
 
 def test_per_core_is_the_total_shared_among_threads():
-    result = bench._measured(bench.Job("frames", lambda: 10), threads=2, rounds=1, seconds=1e-6)
+    result = bench._measured(bench.Work("frames", lambda: 10), threads=2, rounds=1, seconds=1e-6)
     assert result["per_s_per_core"] == result["per_s"] / 2 == result["frames_per_s_per_core"]
 
 
 def test_results_are_a_table_of_figures(monkeypatch, capsys):
-    result = bench._measured(bench.Job("levels", lambda: 10), threads=1, rounds=1, seconds=1e-6)
+    result = bench._measured(bench.Work("levels", lambda: 10), threads=1, rounds=1, seconds=1e-6)
     monkeypatch.setattr(bench, "benchmark", lambda plays, **settings: iter([("level_compile/1", result)]))
     assert main(["bench", "--traces", str(EXCERPT)]) == 0
     last = capsys.readouterr().out.splitlines()[-1]

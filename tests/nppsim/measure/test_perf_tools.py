@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
@@ -23,7 +24,6 @@ from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from rl.config import ConfigError
 from rl.experiment import ab
 from rl.judge.results import ResultsError
 

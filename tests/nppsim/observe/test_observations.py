@@ -36,7 +36,7 @@ def play_to(sim, rng, decisions, actions=6):
 def present(sim):
     """The StateTwin of the first environment."""
     level = sim.bank.levels[sim.level[0]]
-    return LevelTwin(level).moment(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+    return LevelTwin(level).state_twin(sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
 
 
 @given(

@@ -57,10 +57,10 @@ def test_a_state_anywhere_along_an_episode_can_be_planned_from():
         simulator.step(np.array([action if played % 5 else worlds.LEFT]))  # strays from the plan now and then
         if played % 6:
             continue
-        moment = PlanStart.of(simulator, 0)
-        onward = plan(level, start=moment)
+        begun = PlanStart.of(simulator, 0)
+        onward = plan(level, start=begun)
         assert onward.frames == len(onward.inputs) < plan(level).frames + 60
-        assert polish(level, onward, start=moment, budget=100_000).frames <= onward.frames
+        assert polish(level, onward, start=begun, budget=100_000).frames <= onward.frames
         other = BatchSimulator(padded, 1)
         other.reset(np.array([1]))
         other.restore(0, simulator.snapshot(0))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.config import ConfigError, CurriculumConfig
+from nppsim.errors import ConfigError
+from rl.config import CurriculumConfig
 from rl.curriculum import StageCurriculum, UniformSampler, make_sampler
 
 CATEGORIES = ["simple"] * 4 + ["simplest"] * 3 + ["my own"] * 2 + ["simpler"] * 5

@@ -11,11 +11,11 @@ import torch
 
 import nppsim
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from rl.config import ConfigError
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
