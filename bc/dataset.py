@@ -277,7 +277,6 @@ class BCDataset:
     path: str
     key: str
     frame_skip: int
-    layout_fingerprint: str
     observations: dict[str, np.ndarray]
     actions: np.ndarray
     previous_actions: np.ndarray
@@ -338,7 +337,6 @@ class BCDataset:
             path=str(path),
             key=str(file.attrs["key"]),
             frame_skip=int(file.attrs["frame_skip"]),
-            layout_fingerprint=str(file.attrs["layout_fingerprint"]),
             observations=observations,
             actions=actions,
             previous_actions=file["previous_actions"][:],

@@ -64,14 +64,12 @@ def export_minari(
     *,
     bank: LevelBank | None = None,
     observations: Sequence[str] = layout.VISION_FREE,
-    reward: str = "default",
     progress: Callable[[Sequence[Demonstration]], Iterable[Demonstration]] = iter,
 ) -> list[str]:
     """Write one Minari dataset per category; returns their names.
 
     bank: of the levels, where the caller has it (``with_bank``).
     observations: keys or short names.
-    reward: preset.
     progress: wraps the demonstrations as they are played.
     Raises DemonstrationError if there is no demonstration, an observation is unknown, or a dataset of that name exists
     already; DatasetError if a category does not fit into memory.
@@ -84,7 +82,7 @@ def export_minari(
         if name in minari.list_local_datasets():
             raise DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
         check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
-    env = _environment(found, bank, keys, reward)
+    env = _environment(found, bank, keys)
     for name, demonstrations in named.items():
         minari.create_dataset_from_buffers(
             name,
@@ -97,7 +95,7 @@ def export_minari(
             description=(
                 f"N++ levels of category {demonstrations[0].category}, finished by: {about.source}. "
                 f"One action per {found.frame_skip} frames of 1/60 s. "
-                f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset {reward}."
+                f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset default."
             ),
             requirements=[f"nppsim=={version('nppsim')}"],
             jpeg_encoding=False,
@@ -121,11 +119,11 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
     return named
 
 
-def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...], reward: str) -> NppEnv:
+def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
     """The environment that the demonstrations are recorded in; its spec, which Minari keeps, lacks the levels."""
     bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
-    env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip, reward=reward)
-    kwargs = {"observations": list(keys), "frame_skip": found.frame_skip, "reward": reward}
+    env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
+    kwargs = {"observations": list(keys), "frame_skip": found.frame_skip, "reward": "default"}
     env.spec = replace(gymnasium.spec(ENV_ID), kwargs=kwargs)
     return env
 

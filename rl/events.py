@@ -17,11 +17,10 @@ class EventsError(UserError, RuntimeError):
 
 
 class Scalars(NamedTuple):
-    """One tag's history.  steps: int64[n].  values: float64[n].  wall_times: float64[n], seconds since 1970."""
+    """One tag's history.  steps: int64[n].  values: float64[n]."""
 
     steps: np.ndarray
     values: np.ndarray
-    wall_times: np.ndarray
 
 
 def event_folders(folder: str | os.PathLike) -> list[Path]:
@@ -52,8 +51,7 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
         steps = np.array([e.step for e in events], dtype=np.int64)
         order = np.argsort(steps, kind="stable")
         values = np.array([e.value for e in events], dtype=np.float64)
-        times = np.array([e.wall_time for e in events], dtype=np.float64)
-        scalars[tag] = Scalars(steps[order], values[order], times[order])
+        scalars[tag] = Scalars(steps[order], values[order])
     return scalars
 
 

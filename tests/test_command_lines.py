@@ -1,6 +1,5 @@
 """All command lines together: one name for one thing, and nothing a user can cause ends in a traceback."""
 
-import importlib.util
 import re
 
 import pytest
@@ -11,6 +10,7 @@ import nppsim.__main__
 import nppsim.shadow.__main__
 
 from places import ROOT
+from programs import load_script
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py"))
 MODULES = {
@@ -21,18 +21,10 @@ MODULES = {
 }
 
 
-def load(name):
-    """A script of ``scripts/`` as a module."""
-    spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), ROOT / "scripts" / name)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
-
-
 def main_of(command):
     """The function behind "evaluate.py" or "nppsim plan", and the arguments that choose the command."""
     name, *rest = command.split()
-    return (load(name) if name.endswith(".py") else MODULES[name]).main, rest
+    return (load_script(name.removesuffix(".py")) if name.endswith(".py") else MODULES[name]).main, rest
 
 
 def option_lines(command, capsys):

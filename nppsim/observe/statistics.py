@@ -49,23 +49,11 @@ class ObservationStatistics:
         size = next(iter(sizes.values()), 0)
         if size == 0:
             return
-        moments = {}
-        for key, values in batch.items():
-            mean = values.mean(axis=0)
-            moments[key] = (mean, np.square(values - mean).sum(axis=0))
-        self._merge(size, moments)
-
-    def merge(self, other: "ObservationStatistics") -> None:
-        """Add the samples of ``other``, which must have the same layout."""
-        self.require(other.fingerprint, "the statistics to merge")
-        self._merge(other.count, {key: (other._mean[key], other._squares[key]) for key in self.float_keys})
-
-    def _merge(self, size: int, moments: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
         total = self.count + size
-        if total == 0:
-            return
-        for key, (mean, squares) in moments.items():
+        for key, values in batch.items():
+            mean = values.mean(axis=0)
+            squares = np.square(values - mean).sum(axis=0)
             delta = mean - self._mean[key]
             self._mean[key] = self._mean[key] + delta * (size / total)
             self._squares[key] = self._squares[key] + squares + np.square(delta) * (self.count * size / total)
@@ -91,47 +79,13 @@ class ObservationStatistics:
             key: np.maximum(std, MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale)) for key, std in self.std.items()
         }
 
-    def subset(self, keys: Iterable[str]) -> "ObservationStatistics":
-        """The same statistics for fewer keys, e.g. those of one architecture."""
-        result = ObservationStatistics(keys)
-        missing = [key for key in result.keys if key not in self.keys]
-        if missing:
-            raise StatisticsError(
-                f"no statistics of {', '.join(missing)}; there are some of {', '.join(self.keys)}: measure again with "
-                f"all keys that the network reads"
-            )
-        result.count = self.count
-        result._mean = {key: self._mean[key].copy() for key in result.float_keys}
-        result._squares = {key: self._squares[key].copy() for key in result.float_keys}
-        return result
-
     def require(self, fingerprint: str, owner: str) -> None:
         """StatisticsError unless ``fingerprint`` (of ``owner``, named in the message) is that of these statistics."""
         if fingerprint != self.fingerprint:
             raise StatisticsError(
                 f"observation statistics have layout {self.fingerprint} ({', '.join(self.keys)}), {owner} has layout "
-                f"{fingerprint}: use statistics.subset(...) if only the choice of keys differs, otherwise rebuild the "
-                f"dataset and pretrain again with the present observation layout"
+                f"{fingerprint}: rebuild the dataset and pretrain again with the present observation layout"
             )
-
-    def drift(
-        self, other: "ObservationStatistics", max_shift: float = 3.0, max_ratio: float = 5.0
-    ) -> dict[str, tuple[float, float]]:
-        """Components whose data in ``other`` do not look as these statistics promise; empty if all is well.
-
-        Returns {"key.component": (shift of the mean in divisors, ratio of the divisors)} for |shift| > max_shift or a
-        ratio outside [1/max_ratio, max_ratio].
-        """
-        self.require(other.fingerprint, "the data to compare with")
-        divisors, other_divisors = self.divisor, other.divisor
-        found = {}
-        for key in self.float_keys:
-            shift = (other._mean[key] - self._mean[key]) / divisors[key]
-            ratio = other_divisors[key] / divisors[key]
-            off = (abs(shift) > max_shift) | (ratio > max_ratio) | (ratio < 1 / max_ratio)
-            for place in map(tuple, np.argwhere(off)):
-                found[_name(key, place)] = (float(shift[place]), float(ratio[place]))
-        return found
 
     def to_dict(self) -> dict:
         """Plain data for a file: ``keys`` list of str, ``fingerprint`` str, ``count`` int, ``mean`` and ``std`` dicts

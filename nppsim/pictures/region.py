@@ -44,8 +44,8 @@ def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin:
     return tile_masks(samples)[ids].transpose(0, 2, 1, 3).reshape(rows * samples, columns * samples)
 
 
-def used_region(level: Level, positions: np.ndarray | Sequence = (), margin: int = 1) -> Box:
-    """Tiles (left, top, right, bottom) around all that the ninja's body can get to from its spawn, plus a margin.
+def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
+    """Tiles (left, top, right, bottom) around all that the ninja's body can get to from its spawn, plus one.
 
     The exit and its switch always lie inside, and so do ``positions``: [n, 2] px, e.g. those of a run.  Doors count as
     open, and the body as a little smaller than it is.
@@ -70,10 +70,10 @@ def used_region(level: Level, positions: np.ndarray | Sequence = (), margin: int
         seen = _grown(seen)
     rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
     return (
-        max(int(columns[0]) // samples - margin, 0),
-        max(int(rows[0]) // samples - margin, 0),
-        min(int(columns[-1]) // samples + 1 + margin, STAGE[0]),
-        min(int(rows[-1]) // samples + 1 + margin, STAGE[1]),
+        max(int(columns[0]) // samples - 1, 0),
+        max(int(rows[0]) // samples - 1, 0),
+        min(int(columns[-1]) // samples + 2, STAGE[0]),
+        min(int(rows[-1]) // samples + 2, STAGE[1]),
     )
 
 

@@ -59,6 +59,7 @@ __all__ = [
     "used_region",
 ]
 
+_CELL = (352, 200)  # width and height (px) of each picture of a contact sheet
 _GAP = 12  # px between the pictures of a contact sheet
 _CAPTION = 22  # px below each of them, for its label
 
@@ -119,19 +120,17 @@ def draw_two_routes(
     return with_two_labels(canvas.finish(), runs, labels)
 
 
-def contact_sheet(
-    levels: Sequence[Level], labels: Sequence[str], columns: int = 4, *, cell: tuple[int, int] = (352, 200)
-) -> "Image":
+def contact_sheet(levels: Sequence[Level], labels: Sequence[str], columns: int = 4) -> "Image":
     """Many levels on one page, each cropped to its used region: a Pillow RGB image.
 
-    labels: one short text per level.  cell: width and height (px) of each picture.  Raises RenderError if the counts
-    of levels and labels differ or ``columns`` is below 1.
+    labels: one short text per level.  Raises RenderError if the counts of levels and labels differ or ``columns`` is
+    below 1.
     """
     if len(levels) != len(labels):
         raise RenderError(f"contact_sheet got {len(levels)} levels but {len(labels)} labels; give one label per level")
     if columns < 1:
         raise RenderError(f"contact_sheet needs at least 1 column, got columns={columns}")
-    width, height = cell
+    width, height = _CELL
     columns = min(columns, max(len(levels), 1))
     rows = max(math.ceil(len(levels) / columns), 1)
     size = (columns * (width + _GAP) + _GAP, rows * (height + _CAPTION + _GAP) + _GAP)

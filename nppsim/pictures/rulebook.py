@@ -246,9 +246,9 @@ def draw_reach():
     return figure.finish()
 
 
-def _square(x: float, y: float, half: float, count: int = 18) -> list[Point]:
+def _square(x: float, y: float, half: float) -> list[Point]:
     """The outline of a square as a fine polyline, its corners included."""
-    t = [*np.linspace(-half, half, count + 1)[:-1]]
+    t = [*np.linspace(-half, half, 19)[:-1]]
     sides = [(a, -half) for a in t], [(half, a) for a in t], [(-a, half) for a in t], [(-half, -a) for a in t]
     return [(x + a, y + b) for side in sides for a, b in side] + [(x - half, y - half)]
 

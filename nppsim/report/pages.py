@@ -72,9 +72,9 @@ def anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def data_uri(content: bytes, kind: str = "image/png") -> str:
-    """The content as a URI to put into a page."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+def data_uri(png: bytes) -> str:
+    """A picture as a URI to put into a page."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
 def number(value: object) -> str:

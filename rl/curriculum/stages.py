@@ -48,11 +48,6 @@ class StageCurriculum(Sampler):
         return self.stages[self._stage]
 
     @property
-    def mastered(self) -> bool:
-        """Whether the last stage has ended."""
-        return self._mastered
-
-    @property
     def threshold(self) -> float:
         """Success that ends the present stage; below ``config.threshold`` once it was lowered."""
         return self._threshold

@@ -51,7 +51,7 @@ def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> byte
         for style, tag in zip(_STYLES[: len(chart.tags)], chart.tags, strict=True):
             if tag not in scalars:
                 continue
-            steps, values, _ = scalars[tag]
+            steps, values = scalars[tag]
             values = chart.factor * values
             if chart.smooth > 1 and len(values) > chart.smooth:
                 axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)

@@ -127,20 +127,7 @@ def train_one(job: Job) -> RunRecord:
     trained = evaluate(job, ppo.policy)
     films = make_films(job, trained)
     results = {"random": success(by_chance), "bc": success(cloned), "ppo": success(trained)}
-    return RunRecord(
-        job.label,
-        job.title,
-        job.seed,
-        job.folder,
-        results,
-        cloning=clone.result if clone else None,
-        transfer=moved,
-        speed=speed_of(ppo),
-        plan=plan,
-        films=films,
-        events=events,
-        wall_time_s=time.monotonic() - begin,
-    )
+    return record_of(job, begin, plan, results, clone, moved, ppo, films, events)
 
 
 def make_plan(job: Job) -> hardware.Plan:
@@ -279,3 +266,40 @@ def speed_of(ppo: BatchPPO) -> dict:
     share = {part: ppo.speed[part] / seconds for part in PARTS}
     rest = max(0.0, 1.0 - sum(share.values()))
     return {"decisions_per_s": ppo.decisions_played / seconds, "share": share | {"rest": rest}}
+
+
+def record_of(
+    job: Job,
+    begin: float,
+    plan: hardware.Plan,
+    results: dict[str, dict[str, Stats] | None],
+    clone: Clone | None,
+    moved: TransferReport | None,
+    ppo: BatchPPO,
+    films: list[Film],
+    events: list[dict],
+) -> RunRecord:
+    """The record of a finished job.
+
+    begin: when it began, by ``time.monotonic``.
+    plan: sizes it ran with.
+    results: statistics by method.
+    clone, moved: of the imitation, None without.
+    ppo: after training.
+    films: of its evaluation.
+    events: what happened during training.
+    """
+    return RunRecord(
+        job.label,
+        job.title,
+        job.seed,
+        job.folder,
+        results,
+        cloning=clone.result if clone else None,
+        transfer=moved,
+        speed=speed_of(ppo),
+        plan=plan,
+        films=films,
+        events=events,
+        wall_time_s=time.monotonic() - begin,
+    )

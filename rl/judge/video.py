@@ -55,7 +55,6 @@ def record(
     category: str = "",
     outcome: str | None = None,
     run: Run | None = None,
-    scale: float = 1.0,
 ) -> Path:
     """Film one episode in real time; the file appears only once it is complete.  Returns its path.
 
@@ -64,11 +63,10 @@ def record(
     title, category: texts below the film.
     outcome: "won", "died" or "timeout" (default: what the simulator says).
     run: ``nppsim.simulate(level, inputs)`` where the caller has it already.
-    scale: of the picture.
-    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps or a scale out of range.
+    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps out of range.
     """
     av = needed("av", "video")
-    pictures = render.frames(level, inputs, fps, scale, title=title, category=category, outcome=outcome, run=run)
+    pictures = render.frames(level, inputs, fps, title=title, category=category, outcome=outcome, run=run)
     with replacing(path) as temporary:
         with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
             stream = container.add_stream("libx264", rate=fps)

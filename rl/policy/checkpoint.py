@@ -144,10 +144,8 @@ def _check_fits(data: Mapping[str, Any], path: Path) -> None:
         )
 
 
-def load_policy(
-    path: str | os.PathLike, device: str | torch.device = "cpu", *, precision: str | None = None
-) -> tuple[NppPolicy, dict[str, Any]]:
-    """The policy of a checkpoint, in evaluation mode, and the other fields of ``load``.
+def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tuple[NppPolicy, dict[str, Any]]:
+    """The policy of a checkpoint, on the CPU in evaluation mode, and the other fields of ``load``.
 
     precision: None keeps the checkpoint's.
     CheckpointError: as in ``load``, and weights that do not fit the architecture or its statistics.
@@ -167,7 +165,7 @@ def load_policy(
             f"changed by hand; use another checkpoint"
         )
     policy.set_training_mode(False)
-    return policy.to(device), data
+    return policy, data
 
 
 def _read(path: Path) -> dict[str, Any]:

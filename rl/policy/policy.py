@@ -26,6 +26,7 @@ from rl.policy.architectures import get_architecture
 from rl.policy.networks import Encoder, ObservationError, check_batch
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
+LEARNING_RATE = 3e-4  # of a policy on its own; imitation has its own optimiser, PPO its own schedule
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
 
@@ -213,7 +214,6 @@ def build_policy(
     statistics: ObservationStatistics | None = None,
     *,
     precision: str = "float32",
-    learning_rate: float = 3e-4,
     device: str | torch.device = "cpu",
 ) -> NppPolicy:
     """A fresh policy without an environment; initial weights come from torch's global generator."""
@@ -221,7 +221,7 @@ def build_policy(
     policy = NppPolicy(
         space,
         spaces.Discrete(NUM_ACTIONS),
-        lambda progress_remaining: learning_rate,
+        lambda progress_remaining: LEARNING_RATE,
         architecture=architecture,
         statistics=statistics,
         precision=precision,

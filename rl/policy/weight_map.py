@@ -17,6 +17,7 @@ from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
 
 State = Mapping[str, torch.Tensor]  # a state dict
+TOLERANCE = 1e-5  # of features and logits, as a share of the largest absolute value
 MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the same action
 
 
@@ -175,31 +176,25 @@ def check_same_policy(
     source: NppPolicy,
     target: NppPolicy,
     obs: Mapping[str, np.ndarray],
-    *,
-    heads: bool = True,
-    tolerance: float = 1e-5,
 ) -> float:
     """Compare two policies on a probe batch, both in float32; returns the share of equal greedy actions.
 
     obs: raw observations {key: array [N, *shape]}, N of a few hundred.
-    heads: also compare logits and actions; False where the target's actor was left fresh.
-    WeightTransferError: architectures differ, features or logits differ by more than ``tolerance`` of their largest
-        absolute value (at least of 1), or fewer than 95 % of the actions agree.
+    WeightTransferError: architectures differ, features or logits differ by more than 1e-5 of their largest absolute
+        value (at least of 1), or fewer than 95 % of the actions agree.
     """
     if source.architecture != target.architecture:
         raise WeightTransferError(f"architectures differ: {source.architecture} and {target.architecture}")
     wanted, found = (_in_float32(policy, obs) for policy in (source, target))
     for name, want, have in zip(("features", "logits"), wanted, found, strict=True):
-        if name == "logits" and not heads:
-            continue
         largest = float((have - want).abs().max())
-        if not largest <= tolerance * max(1.0, float(want.abs().max())):  # catches NaN as well
+        if not largest <= TOLERANCE * max(1.0, float(want.abs().max())):  # catches NaN as well
             raise WeightTransferError(
                 f"{name} of the two policies differ by up to {largest:.3g} on the probe batch: the weights or the "
                 f"normaliser's statistics are not the same"
             )
     agreement = float((wanted[1].argmax(1) == found[1].argmax(1)).float().mean())
-    if heads and agreement < MIN_AGREEMENT:
+    if agreement < MIN_AGREEMENT:
         raise WeightTransferError(
             f"only {agreement:.1%} of the actions agree on the probe batch, {MIN_AGREEMENT:.0%} needed"
         )

@@ -1,6 +1,5 @@
 """Behavioural cloning: training learns and guards itself; the script goes from replays to a checkpoint."""
 
-import importlib.util
 import json
 
 import numpy as np
@@ -12,16 +11,10 @@ from bc.train import BCConfig, TrainingError, evaluate, pretrain
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
 
-from places import ROOT
+from programs import load_script
 from recordings import level, replay_folder
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def toy_dataset(samples=2400, demonstrations=40, separable=True):
@@ -41,7 +34,6 @@ def toy_dataset(samples=2400, demonstrations=40, separable=True):
         path="toy",
         key="toy",
         frame_skip=4,
-        layout_fingerprint="toy",
         observations={"game_state": state},
         actions=actions.astype(np.int8),
         previous_actions=previous.astype(np.int8),
@@ -173,14 +165,6 @@ def test_training_settings_are_checked(setting):
 # --- the script -----------------------------------------------------------------------------------------------------
 
 
-def load_script():
-    path = ROOT / "scripts" / "pretrain_bc.py"
-    specification = importlib.util.spec_from_file_location("pretrain_bc", path)
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
-    return script
-
-
 def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tmp_path, capsys):
     folder, levels = replay_folder(tmp_path / "replays"), tmp_path / "levels" / "simple"
     levels.mkdir(parents=True)
@@ -188,7 +172,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
     command += ["--mirror-demonstrations", "--max-demonstrations-per-category", "2"]
     command += ["--epochs", "2", "--test-dataset", str(levels.parent), "--num-eval-episodes", "2"]
-    assert load_script().main(command) == 0
+    assert load_script("pretrain_bc").main(command) == 0
     (made,) = tmp_path.glob("pretrain_vision_free_*")
     assert (made / "bc_best.pt").is_file()
     results = json.loads((made / "results.json").read_text())
@@ -217,7 +201,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
 def test_the_script_answers_bad_input_with_one_line(tmp_path, capsys, extra, message):
     folder = replay_folder(tmp_path / "replays")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path / "out")]
-    assert load_script().main([*command, *extra]) == 2
+    assert load_script("pretrain_bc").main([*command, *extra]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("error: ") and message in printed and printed.count("\n") == 1
     assert not list(tmp_path.glob("out/pretrain_*"))
@@ -229,14 +213,14 @@ def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrore
     levels.mkdir()
     (mirror(level(40)) if mirrored else level(40)).save(levels / "a.map")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--test-dataset", str(levels)]
-    assert load_script().main([*command, "--output-dir", str(tmp_path / "out")]) == 2
+    assert load_script("pretrain_bc").main([*command, "--output-dir", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr().err
     assert "error: 1 of 3 demonstrations are of test levels" in printed and "2025_train_simple_1.replay of " in printed
     assert not list(tmp_path.glob("out/pretrain_*"))
 
 
 def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
-    script = load_script()
+    script = load_script("pretrain_bc")
     save = script.checkpoint.save
 
     def save_then_interrupt(path, policy, **fields):

@@ -1,6 +1,5 @@
 """Demonstrations by the planner: in the order of the level set, however they are made; nothing vanishes silently."""
 
-import importlib.util
 import inspect
 import os
 import signal
@@ -21,6 +20,7 @@ from nppsim.planner import par_frames, plan
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 
 from places import ROOT
+from programs import load_script
 from worlds import FLOOR, corridor
 
 USUAL = PlannerSettings()
@@ -195,10 +195,8 @@ def test_settings_are_checked(setting):
 
 
 def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_path, capsys, monkeypatch):
-    path = ROOT / "scripts" / "make_demonstrations.py"
-    specification = importlib.util.spec_from_file_location("make_demonstrations", path)
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
+    path = ROOT / "scripts" / "make_demonstrations.py"  # a file, where a folder is wanted
+    script = load_script("make_demonstrations")
 
     def call(*more):
         return script.main(["--levels", str(levels), "--out", str(tmp_path / "out"), "--workers", "1", *more])

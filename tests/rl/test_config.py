@@ -1,6 +1,5 @@
 """Flags: every one works or is refused, none is accepted and ignored; and what is wrong is said before training."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -28,6 +27,7 @@ from rl.config import (
 )
 
 from places import ROOT, SHARED
+from programs import load_script
 
 
 @pytest.fixture
@@ -441,10 +441,7 @@ def test_help_names_every_flag(capsys):
 @pytest.fixture(scope="module")
 def script():
     """scripts/train_and_compare.py as a module."""
-    spec = importlib.util.spec_from_file_location("train_and_compare", ROOT / "scripts" / "train_and_compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("train_and_compare")
 
 
 def test_the_script_prints_one_line_for_what_the_user_can_mend(script, folder, capsys):

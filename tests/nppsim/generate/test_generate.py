@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import importlib.util
 import itertools
 import os
 import signal
@@ -31,7 +30,7 @@ from nppsim.levels.level import Level, mirror, symmetric_fingerprint  # fmt: ski
 from nppsim.levels.level_set import LevelEntry, LevelSet, check_disjoint
 from nppsim.levels.stage import ROWS
 
-from places import ROOT
+from programs import load_script
 
 PLAIN_TYPES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 21}
 MACHINES = {
@@ -466,10 +465,7 @@ def test_interruptions_at_any_moment_leave_no_trace(tmp_path_factory, verified, 
 
 @pytest.fixture
 def script(monkeypatch):
-    path = ROOT / "scripts" / "generate_levels.py"
-    spec = importlib.util.spec_from_file_location("generate_levels", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("generate_levels")
     monkeypatch.setattr(module, "par_frames", frames_of_high_levels)  # the planner has its own tests
     return module
 

@@ -1,19 +1,15 @@
-"""The performance tools at tiny sizes: statistics, keys, every exit status, profiles, A/B of training."""
+"""The performance tools at tiny sizes: statistics, keys, every exit status, profiles."""
 
-import importlib.util
 import itertools
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError
-from nppsim.files import write_json
 from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
@@ -24,23 +20,16 @@ from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from rl.experiment import ab
-from rl.judge.results import ResultsError
 
 from places import ROOT
+from programs import load_script
+from results import altered
 
 TINY = Settings(envs=4, iterations=20, rounds=3, warmup=5)
 SMALL = ["--envs", "4", "--iterations", "20", "--rounds", "3", "--warmup", "5"]
 
 
-def script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-perf_benchmark, profile_multi_config, ab_compare = map(script, ("perf_benchmark", "profile_multi_config", "ab_compare"))
+perf_benchmark, profile_multi_config = map(load_script, ("perf_benchmark", "profile_multi_config"))
 
 
 class Clock:
@@ -88,19 +77,6 @@ def steady(monkeypatch):
     """Every round takes one second on a machine that never changes."""
     monkeypatch.setattr(timing, "perf_counter", Clock(1.0))
     monkeypatch.setattr(timing, "calibrate", lambda: {"python": 10.0, "numba": 500.0})
-
-
-def altered(path, out, **changes):
-    """A copy of a stored result with other values at "part.name"."""
-    data = json.loads(Path(path).read_text())
-    for place, value in changes.items():
-        *parts, last = place.split("__")
-        target = data
-        for part in parts:
-            target = target[part]
-        target[last] = value(target[last]) if callable(value) else value
-    write_json(out, data)
-    return str(out)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -457,154 +433,3 @@ def test_real_phases_and_real_validation(capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "| ninja " in printed
     assert re.search(r"validation: [1-9][\d,]* comparisons, 0 mismatches", printed)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# A/B of training
-
-COMMON = ("--architectures", "vision_free", "--single-level", "datasets/test/simplest/000000.map")
-PLAN = ab.ABSettings(("--frame-skip", "4"), ("--frame-skip", "2"), COMMON, (1, 2, 3))
-SPEED = {"a": 1000.0, "b": 1200.0}
-
-
-def write_run(folder, arm, seed, at):
-    """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-    run = ab.runs_folder(folder) / f"{arm}_seed{seed}_2026010{at}_000000"
-    writer = EventFileWriter(str(run / "vision_free" / "tensorboard"))
-    for step in (100, 200, 300):
-        height = (step - 100) / 200 * (0.8 if arm == "a" else 0.9) + 0.01 * seed
-        for tag, value in (("rollout/success_rate", height), ("rollout/ep_rew_mean", 10 * height)):
-            writer.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)])))
-    writer.close()
-    speed = {"decisions_per_s": SPEED[arm] * seed, "share": {"environment": 0.3, "update": 0.7}}
-    entry = {"suites": {"test": {}}, "speed": speed}
-    config = {"frame_skip": 4 if arm == "a" else 2}
-    write_json(run / "results.json", {
-        "architectures": {"vision_free": {"seeds": {str(seed): entry}}}, "config": config, "machine": "", "versions": {},
-    })  # fmt: skip
-
-
-@pytest.fixture
-def runs(monkeypatch, tmp_path):
-    """``ab._run`` that writes runs by hand; a list of their names, and how many may run before an interruption."""
-    state = SimpleNamespace(names=[], left=99, status=0, folder=tmp_path / "ab")
-
-    def run(command, log_file):
-        log_file.write_text("some output\nerror: no space left\n")
-        if not state.left:
-            raise KeyboardInterrupt
-        state.left -= 1
-        name = command[command.index("--experiment-name") + 1]
-        state.names.append(name)
-        if not state.status:
-            write_run(state.folder, name[0], int(name[-1]), len(state.names))
-        return state.status
-
-    monkeypatch.setattr(ab, "_run", run)
-    return state
-
-
-def quiet(line):
-    pass
-
-
-def test_runs_alternate_and_are_compared(runs):
-    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
-    found = ab.compare_arms(PLAN, runs.folder, ab.ChangedPart(share=0.3, speed_up=2.0))
-    rows = {row.quantity: row for row in found.rows}
-    speed = rows["decisions/s"]
-    assert (speed.a, speed.b) == (2000.0, 2400.0)
-    assert (speed.estimate.value, speed.estimate.low, speed.estimate.high) == pytest.approx((1.2, 1.2, 1.2))
-    assert rows["frames/s"].estimate.value == pytest.approx(0.6)
-    assert rows["success, mean over training"].estimate.value == pytest.approx(0.05)
-    assert rows["return, mean over training"].estimate.value == pytest.approx(0.5)
-    assert found.bands["success"]["A"].mean[-1] == pytest.approx(0.82)
-    assert found.bands["success"]["A"].low[-1] == pytest.approx(0.81)
-    assert found.part.expected == pytest.approx(1 / 0.85)
-    files = ab.write(found, runs.folder)
-    assert [file.name for file in files] == ["comparison.json", "comparison.txt", "success.png", "return.png"]
-    stored = json.loads(files[0].read_text())
-    assert stored["expected"] == pytest.approx(1 / 0.85)
-    assert stored["plan"] == {
-        "a": ["--frame-skip", "4"],
-        "b": ["--frame-skip", "2"],
-        "common": [*COMMON],
-        "seeds": [1, 2, 3],
-    }
-    assert (stored["share"], stored["speed_up"]) == (0.3, 2.0)
-    assert {"machine", "versions", "build", "runs", "rows", "decisions", "bands"} <= set(stored)
-    assert "lets expect 1.176; measured 1.200" in files[1].read_text()
-    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files[2:])
-
-
-def test_an_interrupted_comparison_repeats_nothing(runs):
-    runs.left = 3
-    with pytest.raises(KeyboardInterrupt):
-        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    runs.left = 99
-    (ab.runs_folder(runs.folder) / "a_seed2_20260104_000000").mkdir()  # what an interrupted run leaves
-    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    assert runs.names == ["a_seed1", "b_seed1", "b_seed2", "a_seed2", "a_seed3", "b_seed3"]
-
-
-def test_another_comparison_in_the_same_folder_is_refused(runs):
-    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    with pytest.raises(ConfigError, match=r"was begun with other settings: plan: b is .*'3'.* here"):
-        ab.run_all(replace(PLAN, b=("--frame-skip", "3")), runs.folder, Path("unused"), quiet)
-    altered(runs.folder / ab.PLAN, runs.folder / ab.PLAN, machine__cpu="another")
-    with pytest.raises(ConfigError, match="machine: cpu"):
-        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-
-
-def test_a_failed_run_is_named_with_its_last_words(runs):
-    runs.status = 2
-    with pytest.raises(ResultsError, match=r"a_seed1: ended with status 2: error: no space left; see .*\.log"):
-        ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
-    with pytest.raises(ResultsError, match="no finished run a_seed1"):
-        ab.compare_arms(PLAN, runs.folder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"b": ("--frame-skip", "4")}, "same flags"),
-        ({"b": ("--seeds", "7")}, "--seeds is set for each run"),
-        ({"b": ("--frame-skip", "0")}, "--frame-skip 0: give a whole number"),
-        ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
-        ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),
-        ({"seeds": (1, 1)}, "none of them twice"),
-    ],
-)
-def test_bad_plans_are_errors_before_anything_starts(changes, told, runs):
-    with pytest.raises(ConfigError, match=told):
-        ab.run_all(replace(PLAN, **changes), runs.folder, Path("unused"), quiet)
-    assert not runs.names and not runs.folder.exists()
-
-
-def test_share_and_speed_up_belong_together(capsys):
-    assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "0.3"]) == 2
-    assert "belong together" in capsys.readouterr().err
-    assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "3", "--speedup", "2"]) == 2
-    assert "must be within 0 and 1" in capsys.readouterr().err
-
-
-def test_flags_that_no_shell_would_understand_are_refused(capsys):
-    assert ab_compare.main(["--a", "--experiment-name 'x"]) == 2
-    assert "No closing quotation" in capsys.readouterr().err
-
-
-def test_two_real_runs(tmp_path, capsys, monkeypatch):
-    """A switch of speed alone, one seed, as a user would ask for it."""
-    monkeypatch.chdir(ROOT)
-    flags = ["--total-timesteps", "2000", "--num-envs", "16", "--eval-freq", "0", "--skip-final-eval"]
-    arguments = ["--b=--no-mixed-precision", "--seeds", "5", "--out", str(tmp_path / "ab"), "--", *COMMON, *flags]
-    assert ab_compare.main(arguments) == 0, capsys.readouterr()
-    printed = capsys.readouterr().out
-    assert "no interval: one observation" in printed
-    assert len(list((tmp_path / "ab" / "runs").glob("?_seed5_*/results.json"))) == 2
-    assert (tmp_path / "ab" / "success.png").exists()

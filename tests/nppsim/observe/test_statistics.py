@@ -46,15 +46,6 @@ def test_streaming_equals_numpy_on_all_data_at_once(parts):
     assert "surroundings" not in statistics.mean
 
 
-def test_merging_equals_updating(parts):
-    left, right = measured(parts[:2]), measured(parts[2:])
-    left.merge(right)
-    whole = measured(parts)
-    assert left.count == whole.count
-    for key in whole.float_keys:
-        np.testing.assert_allclose(left.std[key], whole.std[key], rtol=1e-12)
-
-
 def test_short_names_give_the_same_statistics_as_keys():
     assert ObservationStatistics(("state", "hazards", "surroundings")).keys == ObservationStatistics(KEYS).keys
 
@@ -80,28 +71,6 @@ def test_a_file_gives_back_what_was_put_in(parts):
     for key in statistics.float_keys:
         np.testing.assert_array_equal(again.mean[key], statistics.mean[key])
         np.testing.assert_allclose(again.std[key], statistics.std[key], rtol=1e-14)
-
-
-def test_a_subset_serves_an_architecture_that_reads_less(parts):
-    small = measured(parts).subset(("hazards",))
-    assert small.fingerprint == layout.fingerprint(("hazards",))
-    np.testing.assert_array_equal(small.mean["hazards"], measured(parts).mean["hazards"])
-    with pytest.raises(StatisticsError, match="no statistics of game_state"):
-        small.subset(("game_state", "hazards"))
-
-
-def test_drift_names_the_component_whose_mean_moved(rng):
-    promised, seen = ObservationStatistics(KEYS), ObservationStatistics(KEYS)
-    data = batch(rng, 500)
-    promised.update(data)
-    assert promised.drift(promised) == {}
-    data["game_state"][:, 2] += 400.0
-    data["hazards"][:, 3, 0] *= 20.0
-    seen.update(data)
-    found = promised.drift(seen)
-    assert set(found) == {"game_state.vx", "hazards[3].dx"}
-    assert found["game_state.vx"][0] == pytest.approx(400.0 / promised.divisor["game_state"][2], rel=1e-3)
-    assert found["hazards[3].dx"][1] == pytest.approx(20.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("samples", [0, 1])
@@ -136,7 +105,7 @@ def test_wrong_batches_are_refused_and_leave_the_statistics_alone(rng):
 def test_another_layout_is_refused_with_a_remedy(parts):
     statistics = measured(parts)
     with pytest.raises(StatisticsError, match="rebuild the dataset"):
-        statistics.merge(ObservationStatistics(("hazards",)))
+        statistics.require(layout.fingerprint(("hazards",)), "the network")
     with pytest.raises(StatisticsError, match=r"layout .* has layout 0123.*rebuild"):
         ObservationStatistics.from_dict(statistics.to_dict() | {"fingerprint": "0123"})
 

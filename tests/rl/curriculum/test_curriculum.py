@@ -93,7 +93,7 @@ def test_when_all_is_mastered_everything_is_mixed_by_failure():
     sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
     for stage in sampler.stages:
         play(sampler, stage, [True] * 10)
-    assert sampler.mastered
+    assert sampler.state_dict()["mastered"]
     play(sampler, "simple", [False] * 20)
     shares = sampler.shares()
     assert shares.argmax() == 2

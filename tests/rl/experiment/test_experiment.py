@@ -20,6 +20,7 @@ from rl.judge.results import load_results
 from rl.policy import checkpoint
 
 from places import ROOT
+from programs import load_script
 
 CATEGORIES = ("simplest", "simple", "advanced")
 
@@ -110,13 +111,15 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
     assert model.predict(obs, deterministic=True)[0].tolist() == ours.act(obs, deterministic=True).tolist()
 
 
-def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path):
-    done = command(
-        "evaluate.py", experiment[0] / "vision_free" / "checkpoints" / "final.pt", "--levels", data / "test",
-        "--record-videos", "--max-videos-per-category", "1", "--output-dir", tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "simplest" in done.stdout
+@pytest.mark.usefixtures("one_thread")
+def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys):
+    status = load_script("evaluate").main([
+        str(experiment[0] / "vision_free" / "checkpoints" / "final.pt"), "--levels", str(data / "test"),
+        "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path),
+    ])  # fmt: skip
+    told = capsys.readouterr()
+    assert status == 0, told
+    assert "simplest" in told.out
     assert len(list(tmp_path.rglob("*.mp4"))) == 3
 
 
@@ -132,12 +135,13 @@ def test_plain_folders_of_map_files_are_datasets(tmp_path):
     assert [level for level, _ in data.test] == [generate("simple", 100 + i)[0] for i in (2, 1, 0)]
 
 
-def test_pretraining_alone(data, tmp_path):
-    done = command(
-        "pretrain_bc.py", "--architecture", "vision_free", "--replay-data-dir", data / "demonstrations",
-        "--epochs", "2", "--output-dir", tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.usefixtures("one_thread")
+def test_pretraining_alone(data, tmp_path, capsys):
+    status = load_script("pretrain_bc").main([
+        "--architecture", "vision_free", "--replay-data-dir", str(data / "demonstrations"),
+        "--epochs", "2", "--output-dir", str(tmp_path),
+    ])  # fmt: skip
+    assert status == 0, capsys.readouterr()
     assert list(tmp_path.rglob("bc_best.pt"))
 
 
@@ -167,10 +171,20 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
     assert f"at {done:,} decisions" in again.stdout
 
 
+def refused(flags, out):
+    return ["--experiment-name", "x", "--architectures", "vision_free", "--output-dir", str(out), *flags]
+
+
+def test_bad_input_is_one_error_of_the_process(tmp_path):
+    done = command("train_and_compare.py", *refused(["--train-dataset", "no/such/folder"], tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and "--train-dataset" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--train-dataset", "no/such/folder"], "--train-dataset"),
         (["--use-hierarchical-ppo"], "comes later"),
         (["--num-gpus", "2"], "several GPUs"),
         (["--no-such-flag"], "no-such-flag"),
@@ -178,19 +192,11 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
         (["--train-dataset", "datasets/test"], "are also in"),
     ],
 )
-def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path):
-    done = command(
-        "train_and_compare.py",
-        "--experiment-name",
-        "x",
-        "--architectures",
-        "vision_free",
-        "--output-dir",
-        tmp_path,
-        *flags,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_bad_input_is_one_error_before_anything_starts(flags, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert load_script("train_and_compare").main(refused(flags, tmp_path)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert message in told
+    assert len(told.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())

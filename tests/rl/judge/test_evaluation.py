@@ -1,6 +1,5 @@
 """Evaluation on corridors that some policies finish, some die in, and some never leave."""
 
-import importlib.util
 import json
 import re
 import sys
@@ -20,7 +19,7 @@ from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
-from places import ROOT
+from programs import load_script
 from worlds import FLOOR, RIGHT, corridor
 
 STATE = ("game_state",)
@@ -166,11 +165,7 @@ def test_random_play_is_uniform_and_seeded():
 @pytest.fixture(scope="module")
 def script():
     """scripts/evaluate.py as a module."""
-    path = ROOT / "scripts" / "evaluate.py"
-    spec = importlib.util.spec_from_file_location("evaluate_script", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("evaluate")
 
 
 @pytest.fixture

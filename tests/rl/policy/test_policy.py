@@ -19,12 +19,8 @@ EVERY_ARCHITECTURE = sorted(ARCHITECTURES)
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def seeded(one_thread):
     torch.manual_seed(3)
-    yield
-    torch.set_num_threads(before)
 
 
 def random_observations(keys, size, seed=0):
@@ -197,7 +193,7 @@ def test_a_policy_without_statistics_refuses_to_act():
 
 
 def test_statistics_of_another_layout_are_refused():
-    with pytest.raises(StatisticsError, match=r"statistics\.subset"):
+    with pytest.raises(StatisticsError, match="rebuild the dataset"):
         build_policy("vision_free", statistics_of(random_observations(layout.ALL, 3)))
 
 
@@ -352,7 +348,8 @@ def test_an_unknown_precision_is_refused(policy):
 def test_the_policy_can_learn_a_rule_hidden_in_the_surroundings():
     """Overfit check: the action is told by one cell of the local map and one component of the state."""
     observations = random_observations(layout.VISION_FREE, 512)
-    policy = build_policy("vision_free", statistics_of(observations), precision="bf16", learning_rate=3e-3)
+    policy = build_policy("vision_free", statistics_of(observations), precision="bf16")
+    policy.optimizer.param_groups[0]["lr"] = 3e-3
     bright = observations["surroundings"][:, 1, 9, 9] > 127
     right = observations["game_state"][:, 2] > 0
     wanted = torch.from_numpy(2 * bright + right).long()
