@@ -1,5 +1,6 @@
 """The front door: set-up files, entry points and the commands that the documents promise."""
 
+import ast
 import os
 import re
 import subprocess
@@ -73,6 +74,67 @@ def test_dependencies_point_down_only():
                 continue
             found = set(imports.findall(path.read_text())) & names
             assert not found, f"{path.relative_to(ROOT)} imports {', '.join(sorted(found))}"
+
+
+# Rooms and single files of a package, each line above the ones that it may import.  ``observe/layout.py``, the names and
+# sizes of observations, imports nothing and is a line of its own: phases and paths need it before there are observations.
+ORDER = {
+    "nppsim": [
+        {"_cache", "_kernel", "actions", "errors", "observe/layout", "outcomes"},
+        {"_phases", "files", "settings", "workers"},
+        {"levels", "report"},
+        {"physics"},
+        {"compile", "paths"},
+        {"bank", "observe"},
+        {"generate", "reward", "simulate"},
+        {"decision", "pictures", "replays", "verify"},
+        {"batch"},
+        {"env", "measure", "planner", "shadow"},
+        {"fuzz"},
+        {"level", "render", "replay"},  # former places of modules
+        {"__init__"},
+        {"__main__"},
+    ],
+    "rl": [
+        {"__init__"},
+        {"events", "judge", "policy"},
+        {"config"},
+        {"curriculum", "upload"},
+        {"train"},
+        {"experiment"},
+    ],
+}
+
+
+def unit(parts):
+    """The room or file that a module (its path within the package) belongs to."""
+    return "observe/layout" if tuple(parts[:2]) == ("observe", "layout") else parts[0]
+
+
+def imported(path, package):
+    """Units of the package that a file imports when it is read; imports within functions are left alone."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{name.name}" for name in node.names]
+        else:
+            continue
+        for top, *parts in (module.split(".") for module in modules):
+            if top == package:
+                door = not parts or (
+                    not (ROOT / top / parts[0]).is_dir() and not (ROOT / top / f"{parts[0]}.py").is_file()
+                )
+                yield "__init__" if door else unit(parts)
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_rooms_of_a_package_import_only_those_before_them(package):
+    height = {name: number for number, names in enumerate(ORDER[package]) for name in names}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        own = unit(path.relative_to(ROOT / package).with_suffix("").parts)
+        for other in set(imported(path, package)) - {own}:
+            assert height[other] < height[own], f"{path.relative_to(ROOT)} imports {other}, which comes after {own}"
 
 
 def test_every_package_is_installed():
