@@ -100,7 +100,7 @@ def _bar(items: Iterable, title: str = "playing back") -> Iterable:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    needed("minari", "minari")  # told before minutes are spent on playing back, like what is wrong with the names
+    needed("minari", "minari")  # checked before the slow playback, like the names
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
     files = find_replays(arguments.folder)

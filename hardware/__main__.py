@@ -1,4 +1,4 @@
-"""``python -m hardware plan``: the sizes that a training run would have here, or on a machine one does not have."""
+"""``python -m hardware plan``: the sizes that a training run would have here, or on another machine."""
 
 import argparse
 import json
@@ -38,9 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--rollout-length", type=int, help="decisions per environment and update")
     command.add_argument("--minibatch-size", type=int)
     command.add_argument("--json", action="store_true")
-    other = command.add_argument_group(
-        "a machine that one does not have (what is not given is as here, or as in the profile)"
-    )
+    other = command.add_argument_group("another machine (what is not given is as here, or as in the profile)")
     other.add_argument("--cores", type=int)
     other.add_argument("--memory-gb", type=float, help="host memory; 1 GB = 1e9 bytes")
     other.add_argument("--gpus", type=int)

@@ -2,7 +2,7 @@
 
 Their predecessors collected up to two million decisions per update (1024 environments x 2048 decisions), so that a
 whole run had a handful of updates.  Here a rollout is 64 decisions, environments stay many, and each learning rate is
-the base 3e-4 times the root of the number of GPUs, as before.
+the base 3e-4 times the root of the number of GPUs.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Profile:
     num_envs: int
     rollout_length: int  # decisions
     minibatch_size: int
-    cores: int  # with memory_gb: of the host, for a plan for a machine that one does not have
+    cores: int  # with memory_gb: of the host, for a plan for another machine
     memory_gb: int
     gpus: tuple[Gpu, ...] = ()
     learning_rate: float | None = None  # None: PPO's own default

@@ -32,7 +32,7 @@ class FramePlayer:
         self._advance(0, 0, 0, True)  # compiled before two threads want it
 
     def play(self, frames: int, *, restart: bool = True) -> int:
-        """Advance every environment by so many frames; returns the frames of all.
+        """Advance every environment by ``frames`` frames; returns the frames of all.
 
         restart: at the end of the inputs, at death and at a win.  Without, a play goes on as long as it has inputs.
         """

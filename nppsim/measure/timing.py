@@ -168,7 +168,7 @@ class Rounds:
 
 
 def measure_rounds(work: Callable[[], object], rounds: int, units: float) -> Rounds:
-    """Time ``work`` so many times; it has run before (compiled, warm) and does so many units of work."""
+    """Time ``work`` ``rounds`` times; it has run before (compiled, warm), and does ``units`` units of work each time."""
     calibrate()  # compiled
     calibration, seconds = [calibrate()], []
     for _ in range(rounds):

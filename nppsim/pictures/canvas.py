@@ -10,7 +10,7 @@ from nppsim.errors import needed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-OVERSAMPLE = 4  # everything is drawn so many times too large, then averaged down
+OVERSAMPLE = 4  # times: everything is drawn this much too large, then averaged down
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]

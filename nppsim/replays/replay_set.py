@@ -7,7 +7,7 @@
     replay = Replay.load("play.h5#0")
 
 The layout is in docs/file_formats.md.  A flush writes a copy of the file with the new replays at its end and puts it in the
-old one's place: whoever reads at that time goes on with the file that he opened, and a crash costs what was not flushed.
+old one's place: a reader keeps the file it opened, and a crash costs what was not flushed.
 """
 
 import io

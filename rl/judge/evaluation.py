@@ -5,7 +5,7 @@
 
 Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends by winning,
 by dying or by the level's own limit of frames, never by the clock, so a slow machine gets the same result.  All
-episodes begun are counted: stopping at the first so many to end would favour short ones.
+episodes begun are counted: stopping once enough have ended would favour short ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -160,7 +160,7 @@ class BatchPPO(PPO):
 
     @torch.no_grad()
     def _decide(self, t: int) -> np.ndarray:
-        """Actions int64[N] for the present observations; row t of the buffer keeps what was seen and thought."""
+        """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
         buffer = self.rollout_buffer
         for key, store in buffer.obs.items():
             store[t].copy_(torch.from_numpy(self.sim.obs[key]))
@@ -172,10 +172,9 @@ class BatchPPO(PPO):
         return actions.numpy()
 
     def _store_outcome(self, t: int) -> None:
-        """Rewards and ends of decision t; where the time limit cut an episode off, its reward holds what would have come.
+        """Rewards and ends of decision t; where time ran out, the reward includes the value of the last observation.
 
-        That is gamma times the value of the last observation: the state was no worse for the clock, so a time-out is
-        not learned as an end.
+        That value counts times gamma: the state was no worse for the clock, so a time-out is not learned as an end.
         """
         buffer, sim = self.rollout_buffer, self.sim
         buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
