@@ -17,15 +17,15 @@ import numpy as np
 from bc.baselines import Metrics, predictors, previous_actions, score, transition_counts
 from bc.dataset import DatasetConfig, record, with_bank
 from bc.demonstrations import Demonstration, DemonstrationSet, ReplayFile, load_demonstrations
-from nppsim.actions import ACTION_NAMES, LEFT, RIGHT
+from nppsim.actions import ACTION_NAMES, LEFT, MIRRORED_ACTION, RIGHT
 from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.levels.kinds import DOORS, HAZARDS
-from nppsim.levels.level import Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import TYPE, Level, mirror, symmetric_fingerprint
 from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.levels.stage import CELLS_X, CELLS_Y, NUM_CELLS, TILE
 from nppsim.observe import layout
 from nppsim.paths import MAX_PATH, NODES_X, NODES_Y, WALL
-from nppsim.pictures.region import STAGE, TILE
 
 STATE = "game_state"
 IDLE_FRAMES = 60  # without moving: an idle stretch that is told
@@ -38,7 +38,6 @@ NEARLY_CONSTANT = 0.999  # share of decisions with the same value
 FASTEST = 10  # px per frame: the edge of the histogram of speeds, where faster ones are counted
 PARTLY = 0.5  # share with demonstration in a quarter of the levels, against that of all: below it, a part is missing
 FEW_LEVELS = 20  # of a category: too few to speak of quarters
-_MIRRORED_ACTION = np.array([0, 2, 1, 3, 5, 4])
 _WAVE = 512  # demonstrations stepped side by side
 _CHUNK = 256  # levels compiled at once
 
@@ -300,7 +299,7 @@ class _Steps:
             rows = np.concatenate([self.first[i] + np.arange(self.lengths[i]) for i in wave])
             self.states[rows] = record(bank, self.level[wave], played, config)[STATE]
         reached = (bank.paths.distance[:, 0] < WALL).reshape(-1, NODES_X, NODES_Y)[:, :-1, :-1]
-        self.reachable = reached.reshape(len(bank), STAGE[0], 2, STAGE[1], 2).max(axis=(2, 4))
+        self.reachable = reached.reshape(len(bank), CELLS_X, 2, CELLS_Y, 2).max(axis=(2, 4))
         self.visited = self._visited(len(bank))
 
     def column(self, name: str) -> np.ndarray:
@@ -309,11 +308,11 @@ class _Steps:
 
     def _tiles(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int64[N] each: column and row of the tile at a place in px."""
-        return (np.clip(x // TILE, 0, STAGE[0] - 1).astype(int), np.clip(y // TILE, 0, STAGE[1] - 1).astype(int))
+        return (np.clip(x // TILE, 0, CELLS_X - 1).astype(int), np.clip(y // TILE, 0, CELLS_Y - 1).astype(int))
 
     def _visited(self, levels: int) -> np.ndarray:
         """bool[levels, 44, 25]: tiles on the way, straight from decision to decision."""
-        visited = np.zeros((levels, *STAGE), bool)
+        visited = np.zeros((levels, CELLS_X, CELLS_Y), bool)
         x, y = self.column("x"), self.column("y")
         last = np.append(self.demonstration[1:] != self.demonstration[:-1], True)
         ahead = np.where(last, np.arange(len(x)), np.arange(len(x)) + 1)
@@ -351,7 +350,7 @@ class _Steps:
             baselines={name: score(table[previous], actions, previous) for name, table in tables.items()},
             states={name.removeprefix("state_"): float(self.column(name)[rows].mean()) for name in names},
             airborne=float(self.column("airborne")[rows].mean()),
-            positions=np.bincount(row * STAGE[0] + column, minlength=STAGE[0] * STAGE[1]).reshape(STAGE[::-1]),
+            positions=np.bincount(row * CELLS_X + column, minlength=NUM_CELLS).reshape(CELLS_Y, CELLS_X),
             speeds=np.bincount(
                 ((vy + 2 * FASTEST) * size + vx + 2 * FASTEST).astype(int), minlength=size * size
             ).reshape(size, size),
@@ -387,7 +386,7 @@ def _coverage(
         way = np.concatenate([LevelBank(chunk, known=compiled).path_length for chunk in chunks]).astype(float)
         measures = {"way": np.where(way < MAX_PATH, way, np.nan)}
         for name, kinds in (("hazards", HAZARDS), ("doors", DOORS)):
-            measures[name] = np.array([float(np.isin(level.records[:, 0], kinds).sum()) for level in levels])
+            measures[name] = np.array([float(np.isin(level.records[:, TYPE], kinds).sum()) for level in levels])
         coverage[category] = Coverage(np.array([key in demonstrated for key in keys]), measures)
     return coverage
 
@@ -415,7 +414,7 @@ def _same_mirrored(demonstrations: Sequence[Demonstration]) -> int:
     content = {(d.level, d.actions.tobytes()) for d in demonstrations}
     image_of = {level: mirror(level) for level in {d.level for d in demonstrations}}
     pairs = sum(
-        image_of[d.level] != d.level and (image_of[d.level], _MIRRORED_ACTION[d.actions].tobytes()) in content
+        image_of[d.level] != d.level and (image_of[d.level], MIRRORED_ACTION[d.actions].tobytes()) in content
         for d in demonstrations
     )
     return pairs // 2

@@ -21,7 +21,7 @@ from bc.baselines import previous_actions
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from bc.images import StoredImages
 from nppsim._cache import source_digest
-from nppsim.actions import ACTION_NAMES, FRAME_SKIP, NUM_ACTIONS
+from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
@@ -59,7 +59,9 @@ class DatasetError(UserError, ValueError):
 class DatasetConfig:
     """What a dataset depends on besides the replays.  observations: keys or short names."""
 
-    frame_skip: int = setting(FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=60)
+    frame_skip: int = setting(
+        FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
+    )
     observations: tuple[str, ...] = layout.VISION_FREE
     validation_share: float = setting(0.1, "of the levels of each category, kept for validation", above=0, below=1)
     seed: int = setting(0, "of the choice of those levels, and of the replays if there are too many", low=0)

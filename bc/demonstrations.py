@@ -23,6 +23,7 @@ from nppsim.compile import LevelGeometry
 from nppsim.errors import UserError
 from nppsim.files import table
 from nppsim.levels.level import Level
+from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
 from nppsim.replays.playback import REPLAY_SET, SUFFIXES, find_files
 from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, read_bytes, to_decisions, to_inputs
@@ -31,7 +32,6 @@ from nppsim.simulate import simulate
 
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
-UNCATEGORISED = "uncategorised"
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
 _SHOWN_PER_REASON = 10
 # Reasons for leaving a replay out.
@@ -219,7 +219,7 @@ def load_demonstrations(
     """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
 
     mirror: add each demonstration's mirror image, where it finishes too; where it does not, that is counted.
-    max_per_category: play at most so many replays of each category, drawn at random from ``seed``; the others are counted.
+    max_per_category: replays of each category to play at most, drawn at random from ``seed``; the others are counted.
     progress: wraps the files, e.g. tqdm.
     A broken file is left out like any other, with the error as its detail.
     """

@@ -13,7 +13,7 @@ import numpy as np
 
 from bc.analysis import FASTEST, FEW_LEVELS, IDLE_FRAMES, SLOW, Analysis, Anomaly, Coverage, Group
 from nppsim.actions import ACTION_NAMES
-from nppsim.pictures.region import STAGE, TILE
+from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.report.charts import box_chart, field_chart, heat_chart, histogram_chart
 from nppsim.report.pages import Plot, render_page
 
@@ -140,7 +140,7 @@ def _states(analysis: Analysis, groups: Groups) -> dict[str, Any]:
     edge = FASTEST + 0.25
     extent, axes = (-edge, edge, edge, -edge), ("vx, px/frame", "vy (down)")
     speeds = field_chart("Speeds, before each decision", first.speeds, extent, axes, height=3.6)
-    stage = (0, STAGE[0] * TILE, STAGE[1] * TILE, 0)
+    stage = (0, STAGE_WIDTH, STAGE_HEIGHT, 0)
     plots = [Plot("State of the ninja", states), Plot("Speeds, before each decision", speeds)]
     for name, g in groups.items():
         title = f"Positions, {name}"

@@ -47,9 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]:
     """Make a function the command of this name."""
 
-    def register(job: Command) -> Command:
-        _COMMANDS[name] = (job, flags, text)
-        return job
+    def register(command: Command) -> Command:
+        _COMMANDS[name] = (command, flags, text)
+        return command
 
     return register
 

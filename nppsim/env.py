@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from nppsim import outcomes
 from nppsim import reward as rewards
-from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
@@ -156,7 +156,7 @@ class NppEnv(gymnasium.Env):
     * v0: initial version
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  # as in gymnasium.Env
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND // FRAME_SKIP}  # noqa: RUF012  # as in gymnasium.Env
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class NppEnv(gymnasium.Env):
         self.simulator.next_level[:] = NO_RESTART
         self.observation_space = observation_space(observations)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
-        self.metadata = {**self.metadata, "render_fps": 60 / frame_skip}
+        self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode
         self._inputs: list[np.ndarray] = []  # of this episode
         self._playing = False
@@ -199,7 +199,7 @@ class NppEnv(gymnasium.Env):
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
-        """One decision.  Returns observations, reward, terminated, truncated and info (empty but at the end)."""
+        """One decision.  Returns observations, reward, terminated, truncated and info (empty except at the end)."""
         if not self._playing:
             raise ResetNeeded("there is no running episode: call reset() first, and again when an episode has ended")
         if not self.action_space.contains(action):

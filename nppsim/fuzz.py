@@ -16,8 +16,8 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.generate import CATEGORIES, generate
-from nppsim.levels.kinds import ENTITY_NAMES
-from nppsim.levels.level import Level, LevelError
+from nppsim.levels.kinds import ENTITY_NAMES, NINJA
+from nppsim.levels.level import BOTTOM_Y, MIRROR_X, MODE, ORIENTATION, STEPS_PER_TILE, Level, LevelError, X, Y
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
 from nppsim.measure.player import DecisionPlayer, FramePlayer
@@ -75,11 +75,12 @@ def _random_level(rng: np.random.Generator) -> Level:
     kinds = rng.integers(0, len(ENTITY_NAMES), 3) if common else np.arange(len(ENTITY_NAMES) + 2)
     records = np.column_stack([rng.choice(kinds, count), rng.integers(0, 256, (count, 4))])
     inside = rng.random(count) < 0.9
-    records[:, 1] = np.where(inside, records[:, 1] % 177, records[:, 1])
-    records[:, 2] = np.where(inside, records[:, 2] % 101, records[:, 2])
-    records[:, 3] %= 9
-    records[:, 4] %= 5
-    spawn = [0, rng.integers(4, 173), rng.integers(4, 97), 0, 0]
+    records[:, X] = np.where(inside, records[:, X] % (MIRROR_X + 1), records[:, X])
+    records[:, Y] = np.where(inside, records[:, Y] % (BOTTOM_Y + 1), records[:, Y])
+    records[:, ORIENTATION] %= 9  # one more than there are
+    records[:, MODE] %= 5
+    first, right, bottom = STEPS_PER_TILE, MIRROR_X - STEPS_PER_TILE, BOTTOM_Y - STEPS_PER_TILE  # inside the border
+    spawn = [NINJA, rng.integers(first, right + 1), rng.integers(first, bottom + 1), 0, 0]
     return Level(tiles, np.array([spawn, *records.tolist()]), name="random", exit_count=int(rng.integers(4)))
 
 

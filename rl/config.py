@@ -20,6 +20,7 @@ from bc.dataset import DatasetConfig
 from bc.train import BCConfig
 from hardware import DEVICES, Plan, PlanError, Wishes
 from hardware.profiles import AUTO, find_profile
+from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, did_you_mean, needed, redact
 from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
@@ -239,7 +240,12 @@ class VideoConfig:
         10, "films of each category", flag="max-videos-per-category", needs=_VIDEOS, low=1
     )
     video_fps: int = setting(
-        30, "film frames per second; the game has 60", flag="video-fps", needs=_VIDEOS, low=1, high=60
+        30,
+        f"film frames per second; the game has {FRAMES_PER_SECOND}",
+        flag="video-fps",
+        needs=_VIDEOS,
+        low=1,
+        high=FRAMES_PER_SECOND,
     )
 
     def __post_init__(self) -> None:

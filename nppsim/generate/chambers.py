@@ -4,6 +4,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nppsim.generate.sketch import (
+    FLAT,
+    UPRIGHT,
     Placed,
     Position,
     Rng,
@@ -22,7 +24,6 @@ from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import OPEN, SOLID
 
-UPRIGHT, FLAT = 0, 2  # orientations of doors: across a corridor, across a shaft
 MAX_STEP = 2  # tiles between the floors of two rooms side by side, at most
 
 Cell = tuple[int, int]  # of the grid of rooms: column, row

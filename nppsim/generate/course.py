@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 from nppsim.generate.cave import Cave, sections
-from nppsim.generate.sketch import Placed, Rng, Span, draw, generator, pick, place
+from nppsim.generate.sketch import DOWN, RIGHT, UP, UP_RIGHT, Placed, Rng, Span, draw, generator, pick, place
 from nppsim.levels import kinds as entity
 from nppsim.levels.level import STEPS_PER_TILE, Level
 from nppsim.levels.stage import COLUMNS
 from nppsim.levels.tiles import SOLID
 
-RIGHT, DOWN, UP, UP_RIGHT = 0, 2, 6, 7  # orientations
 STRAIGHT_ON = (2, 3)  # drone modes: ahead while the way is free
 LOW = 3  # tiles of ground at the start and after a descent: room for pits
 REST = (3, 5)  # columns of level ground before, between and after the stations

@@ -1,11 +1,9 @@
 """Family "minimal": one straight corridor, everything on its floor, sometimes with a door across it."""
 
 from nppsim.generate.cave import Cave, level_ground, order_of_goals
-from nppsim.generate.sketch import Rng, Sketch, Span, draw, generator, nudge, place
+from nppsim.generate.sketch import UPRIGHT, Rng, Sketch, Span, draw, generator, nudge, place
 from nppsim.levels import kinds
 from nppsim.levels.level import STEPS_PER_TILE, Level
-
-ACROSS = 0  # orientation of a door that stands upright between two columns
 
 
 def minimal(seed: int, *, width: Span, height: Span, door_share: float = 0.0) -> Level:
@@ -29,9 +27,9 @@ def _with_door(rng: Rng, cave: Cave) -> Sketch:
     sketch = cave.sketch(rng, int(before[0]), int(behind[0]), int(behind[1]))
     door = (STEPS_PER_TILE * border, cave.standing(border)[1])
     if kind == "locked":
-        sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, ACROSS))
+        sketch.locked_doors.append((nudge(rng, cave.standing(int(before[1]))), door, UPRIGHT))
     elif kind == "trap":  # the switch is far enough behind the door that the door does not close on the ninja
-        sketch.trap_doors.append((cave.standing(int(behind[-1])), door, ACROSS))
+        sketch.trap_doors.append((cave.standing(int(behind[-1])), door, UPRIGHT))
     else:
-        sketch.entities.append((kinds.REGULAR_DOOR, *door, ACROSS))
+        sketch.entities.append((kinds.REGULAR_DOOR, *door, UPRIGHT))
     return sketch

@@ -28,6 +28,14 @@ Placed = tuple[int, ...]  # an entity: type, x, y, orientation, mode; the last t
 Rng = np.random.Generator
 Item = TypeVar("Item")
 
+# Orientations.
+RIGHT = 0
+DOWN = 2
+UP = 6
+UP_RIGHT = 7
+UPRIGHT = RIGHT  # of a door: across a corridor
+FLAT = DOWN  # of a door: across a shaft
+
 GOLD_SHARE = 0.08  # share of the levels with a little gold
 MAX_GOLD = 4
 SIDES = ("floor", "ceiling", "left", "right")
@@ -53,7 +61,7 @@ class Sketch:
     entities: list[Placed] = field(default_factory=list)
 
     def moved(self, tiles: np.ndarray, right: int, down: int) -> "Sketch":
-        """All that stands in the sketch, so many tiles further right and down, in other tiles."""
+        """All that stands in the sketch, ``right`` and ``down`` tiles further, in other tiles."""
 
         def at(position: Sequence[int]) -> Position:
             return position[0] + STEPS_PER_TILE * right, position[1] + STEPS_PER_TILE * down

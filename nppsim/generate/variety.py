@@ -7,15 +7,15 @@ from itertools import islice
 import numpy as np
 
 from nppsim.bank import LevelBank
+from nppsim.files import table
 from nppsim.levels import kinds
-from nppsim.levels.level import POSITION_UNIT, Level, mirror, symmetric_fingerprint
+from nppsim.levels.level import POSITION_UNIT, TYPE, Level, mirror, symmetric_fingerprint
 from nppsim.levels.tiles import SOLID
-from nppsim.paths import NO_HOP, NODES_Y, nearest_node
+from nppsim.paths import NO_HOP, NODES_Y, STEP_X, STEP_Y, nearest_node
 
 MEASURES = ("path_length_px", "turns", "vertical_moves", "hazards")
 CHUNK = 256  # levels compiled at once
 STRETCH = 4  # steps of 12 px: the way is looked at in pieces of two tiles
-_STEP = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)])  # as hops count them
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
         lengths = LevelBank([level for _, level in chunk]).path_length
         ways = _ways([level for _, level in chunk])
         for (category, level), length, way in zip(chunk, lengths.tolist(), ways, strict=True):
-            hazards = int(np.isin(level.records[:, 0], kinds.HAZARDS).sum())
+            hazards = int(np.isin(level.records[:, TYPE], kinds.HAZARDS).sum())
             row = (length, max(0, len(way) - 1), sum(move in "UD" for move in way), hazards)
             rows.setdefault(category, []).append((symmetric_fingerprint(level), _layout(level), row))
     return {
@@ -59,12 +59,11 @@ def variety(levels: Iterable[tuple[str, Level]]) -> dict[str, Variety]:
 
 def variety_table(measured: dict[str, Variety]) -> str:
     """The figures as a table: counts, and least / median / greatest value of each measure."""
-    lines = [f"{'category':<20} {'levels':>7} {'distinct':>8} {'layouts':>8}" + "".join(f"{m:>20}" for m in MEASURES)]
+    rows = []
     for category, found in measured.items():
         spans = [f"{column.min():.0f} / {np.median(column):.0f} / {column.max():.0f}" for column in found.values.T]
-        counts = f"{found.levels:>7} {found.distinct_levels:>8} {found.distinct_layouts:>8}"
-        lines.append(f"{category:<20} {counts}" + "".join(f"{span:>20}" for span in spans))
-    return "\n".join(lines)
+        rows.append((category, found.levels, found.distinct_levels, found.distinct_layouts, *spans))
+    return table(("category", "levels", "distinct", "layouts", *MEASURES), rows)
 
 
 def _layout(level: Level) -> bytes:
@@ -82,7 +81,7 @@ def _ways(levels: Sequence[Level]) -> Iterator[str]:
     """The way through each level as a string of moves, L, R, U and D, no two equal ones in a row."""
     bank = LevelBank([_without_doors(level) for level in levels])
     for level, distance, hop in zip(levels, bank.paths.distance, bank.paths.hop, strict=True):
-        switches = level.records[level.records[:, 0] == kinds.EXIT_SWITCH]
+        switches = level.records[level.records[:, TYPE] == kinds.EXIT_SWITCH]
         if len(switches) == 0:
             yield ""
             continue
@@ -98,7 +97,7 @@ def _ways(levels: Sequence[Level]) -> Iterator[str]:
 
 
 def _without_doors(level: Level) -> Level:
-    records = level.records[~np.isin(level.records[:, 0], (kinds.LOCKED_DOOR, kinds.LOCKED_SWITCH))]
+    records = level.records[~np.isin(level.records[:, TYPE], (kinds.LOCKED_DOOR, kinds.LOCKED_SWITCH))]
     return Level(level.tiles, records, name=level.name, exit_count=level.exit_count, ball_count=level.ball_count)
 
 
@@ -110,6 +109,5 @@ def _points(distance: np.ndarray, hop: np.ndarray, x: float, y: float) -> list[t
         points.append(divmod(int(node), NODES_Y))
         if hop[node] == NO_HOP:
             break
-        step = _STEP[hop[node]]
-        node += step[0] * NODES_Y + step[1]
+        node += STEP_X[hop[node]] * NODES_Y + STEP_Y[hop[node]]
     return points

@@ -22,7 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.files import table
 from nppsim.levels.kinds import EXIT, MINES, MOVERS
-from nppsim.levels.level import Level
+from nppsim.levels.level import TYPE, Level
 from nppsim.measure.player import DecisionPlayer, FramePlayer
 from nppsim.measure.timing import measure_rounds, seconds_of
 from nppsim.measure.workload import Play
@@ -145,7 +145,7 @@ def _physics(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work
 
 
 def _group(level: Level) -> str:
-    types = set(level.records[1:, 0].tolist())
+    types = set(level.records[1:, TYPE].tolist())
     if types & (set(MOVERS) - {EXIT}):
         return "physics_movers"
     return "physics_mines" if types & set(MINES) else "physics"

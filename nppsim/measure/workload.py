@@ -22,7 +22,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
-from nppsim.levels.level import Level
+from nppsim.levels.level import TYPE, Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
@@ -134,7 +134,7 @@ class Workload:
     @property
     def coverage(self) -> dict[str, int]:
         """Entities of each type in all levels together, by name: the mechanics that this workload can meet at all."""
-        types = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, 0])
+        types = Counter(int(kind) for level in self.bank.levels for kind in level.records[1:, TYPE])
         names = kinds.ENTITY_NAMES
         return {names[kind]: count for kind, count in sorted(types.items()) if kind < len(names)}
 

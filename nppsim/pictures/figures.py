@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from nppsim.levels import kinds
-from nppsim.physics.entities import ARMED, DORMANT
+from nppsim.physics.bodies import BLOCK_HALF, ONE_WAY_HALF_LENGTH, SHOVE_HALF, THWUMP_HALF
+from nppsim.physics.entities import ARMED, ARMING_RADIUS, DORMANT, EXIT_RADIUS
+from nppsim.physics.lasers import EMITTER_RADIUS
+from nppsim.physics.movers import (
+    BALL_BODY,
+    BALL_RADIUS,
+    BOOST_RADIUS,
+    GUARD_RADIUS,
+    MINI_RADIUS,
+    SHOVE_CORE,
+    ZAP_RADIUS,
+)
 from nppsim.physics.state import (
     BRAKING,
     CELEBRATING,
@@ -97,8 +108,8 @@ def _mine(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
         c.polygon(_star(entity.at, 16, 6.0, 3.9), PALETTE.red)
         c.disc(entity.at, 1.5, (228, 120, 116))
     else:
-        c.disc(entity.at, 4.5, PALETTE.amber)
-        c.ring(entity.at, 4.5, 1.3, PALETTE.red)
+        c.disc(entity.at, ARMING_RADIUS, PALETTE.amber)
+        c.ring(entity.at, ARMING_RADIUS, 1.3, PALETTE.red)
 
 
 def _star(centre: Point, points: int, outer: float, inner: float) -> list[Point]:
@@ -116,7 +127,7 @@ def _gold(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 def _exit(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     """A doorway: barred until its switch is taken, then open and lit."""
-    c.box(entity.at, 12, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
+    c.box(entity.at, EXIT_RADIUS, PALETTE.steel, PALETTE.ink, 1.5, corner=3)
     if look.closed:
         x, y = entity.at
         c.box(entity.at, 8.5, (172, 173, 184), PALETTE.ink, 1.0, corner=1.5)
@@ -180,9 +191,10 @@ def _launch_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
 
 def _one_way(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     angle = entity.orientation * math.pi / 4
+    half = ONE_WAY_HALF_LENGTH
     for t in (-8, 0, 8):
         c.polygon(turned(((-5, t - 3), (-1, t), (-5, t + 3)), angle, entity.at), PALETTE.steel)
-    c.polygon(turned(((-2.4, -12), (0, -12), (0, 12), (-2.4, 12)), angle, entity.at), PALETTE.ink)
+    c.polygon(turned(((-2.4, -half), (0, -half), (0, half), (-2.4, half)), angle, entity.at), PALETTE.ink)
 
 
 def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye: Colour) -> None:
@@ -193,49 +205,49 @@ def _drone(c: Canvas, entity: DrawnEntity, look: EntityLook, radius: float, eye:
 
 def _floor_guard(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     """A dome whose eye looks where it runs (state -1, 0, 1)."""
-    x, y = look.at
+    (x, y), radius = look.at, GUARD_RADIUS
     angles = [math.pi * (i / 19 - 1) for i in range(20)]
-    dome = [(x + 6 * math.cos(a), y + 6 * math.sin(a)) for a in angles]
-    c.polygon([*dome, (x + 6, y + 6), (x - 6, y + 6)], PALETTE.ink)
+    dome = [(x + radius * math.cos(a), y + radius * math.sin(a)) for a in angles]
+    c.polygon([*dome, (x + radius, y + radius), (x - radius, y + radius)], PALETTE.ink)
     c.box((x + 2 * look.state, y - 0.5), 1.8, PALETTE.red if look.state else PALETTE.cyan, corner=0.5)
 
 
 def _bounce_block(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    c.box(look.at, 9, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
+    c.box(look.at, BLOCK_HALF, PALETTE.pale, PALETTE.ink, 1.4, corner=2)
     c.box(look.at, 5, None, PALETTE.muted, 1.0, corner=1.5)
 
 
 def _thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     """A block with one lethal face, which shines."""
-    c.box(look.at, 9, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
+    c.box(look.at, THWUMP_HALF, PALETTE.steel, PALETTE.ink, 1.4, corner=1)
     angle = {0: 0.0, 2: math.pi / 2, 4: math.pi}.get(entity.orientation, -math.pi / 2)
-    c.polygon(turned(((6, -7.5), (9, -7.5), (9, 7.5), (6, 7.5)), angle, look.at), PALETTE.cyan)
+    c.polygon(turned(((6, -7.5), (THWUMP_HALF, -7.5), (THWUMP_HALF, 7.5), (6, 7.5)), angle, look.at), PALETTE.cyan)
     c.box(look.at, 2.2, PALETTE.ink, corner=0.8)
 
 
 def _shove_thwump(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     """A block with a lethal core; while it moves (states 2 and 3) nothing but the core can be touched."""
     moving = look.state >= 2
-    c.box(look.at, 12, None if moving else (200, 224, 233), PALETTE.cyan, 2.0, corner=1)
-    c.disc(look.at, 8, PALETTE.ink)
+    c.box(look.at, SHOVE_HALF, None if moving else (200, 224, 233), PALETTE.cyan, 2.0, corner=1)
+    c.disc(look.at, SHOVE_CORE, PALETTE.ink)
     c.disc(look.at, 6.4, PALETTE.red if moving else PALETTE.cyan)
 
 
 def _boost_pad(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
     x, y = entity.at
-    c.ring(entity.at, 6, 1.4, PALETTE.ink)
+    c.ring(entity.at, BOOST_RADIUS, 1.4, PALETTE.ink)
     for t in (-2.2, 1.0):
         c.line(((x + t - 1, y - 2.4), (x + t + 1.2, y), (x + t - 1, y + 2.4)), PALETTE.green, 1.3)
 
 
 def _death_ball(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    c.ring(look.at, 8, 0.9, (21, 167, 189))
-    c.disc(look.at, 5, (21, 135, 160))
+    c.ring(look.at, BALL_BODY, 0.9, (21, 167, 189))
+    c.disc(look.at, BALL_RADIUS, (21, 135, 160))
     c.disc(look.at, 1.8, PALETTE.pale)
 
 
 def _laser(c: Canvas, entity: DrawnEntity, look: EntityLook) -> None:
-    c.disc(entity.at, 5.9, PALETTE.ink)
+    c.disc(entity.at, EMITTER_RADIUS, PALETTE.ink)
     c.disc(entity.at, 2.4, PALETTE.red)
 
 
@@ -254,9 +266,9 @@ _FIGURES: dict[int, Callable[[Canvas, DrawnEntity, EntityLook], None]] = {
     kinds.BOUNCE_BLOCK: _bounce_block,
     kinds.THWUMP: _thwump,
     kinds.SHOVE_THWUMP: _shove_thwump,
-    kinds.ZAP_DRONE: partial(_drone, radius=7.5, eye=PALETTE.ink),
-    kinds.CHASER_DRONE: partial(_drone, radius=7.5, eye=PALETTE.red),
-    kinds.MINI_DRONE: partial(_drone, radius=4.0, eye=PALETTE.ink),
+    kinds.ZAP_DRONE: partial(_drone, radius=ZAP_RADIUS, eye=PALETTE.ink),
+    kinds.CHASER_DRONE: partial(_drone, radius=ZAP_RADIUS, eye=PALETTE.red),
+    kinds.MINI_DRONE: partial(_drone, radius=MINI_RADIUS, eye=PALETTE.ink),
     kinds.FLOOR_GUARD: _floor_guard,
     kinds.DEATH_BALL: _death_ball,
     kinds.LASER: _laser,

@@ -7,7 +7,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.levels import kinds, tiles
-from nppsim.levels.level import POSITION_UNIT, Level
+from nppsim.levels.level import POSITION_UNIT, TYPE, Level, X, Y
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 
 STAGE = (CELLS_X, CELLS_Y)  # tiles of the whole stage, with its solid frame
@@ -37,9 +37,9 @@ def solid_samples(level: Level, samples: int, region: Box = WHOLE_STAGE, margin:
 
     margin: tiles added around the region, all of them solid.
     """
-    stage = np.pad(level.tiles, 1, constant_values=1)  # the solid frame
+    stage = np.pad(level.tiles, 1, constant_values=tiles.SOLID)  # the solid frame
     left, top, right, bottom = region
-    ids = np.pad(stage[top:bottom, left:right], margin, constant_values=1)
+    ids = np.pad(stage[top:bottom, left:right], margin, constant_values=tiles.SOLID)
     rows, columns = ids.shape
     return tile_masks(samples)[ids].transpose(0, 2, 1, 3).reshape(rows * samples, columns * samples)
 
@@ -55,7 +55,9 @@ def used_region(level: Level, positions: np.ndarray | Sequence = ()) -> Box:
     free = open_.copy()  # where the body's centre may be: no solid sample within 9 px
     for offset in [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3) if 0 < dy * dy + dx * dx <= 5]:
         free &= np.roll(open_, offset, axis=(0, 1))
-    goals = level.records[np.isin(level.records[:, 0], (kinds.EXIT, kinds.EXIT_SWITCH)), 1:3] * float(POSITION_UNIT)
+    goals = level.records[np.isin(level.records[:, TYPE], (kinds.EXIT, kinds.EXIT_SWITCH)), X : Y + 1] * float(
+        POSITION_UNIT
+    )
     points = np.vstack([[level.spawn], np.reshape(positions, (-1, 2)), goals])
     columns = np.clip(points[:, 0] // _STEP, 0, free.shape[1] - 1).astype(int)
     rows = np.clip(points[:, 1] // _STEP, 0, free.shape[0] - 1).astype(int)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.physics.state import JUMPING
@@ -33,7 +34,6 @@ from nppsim.pictures.region import (
 )
 from nppsim.pictures.scene import Scene, around, ninja_looks, touched
 from nppsim.pictures.texts import (
-    FRAMES_PER_SECOND,
     TWO_COLOURS,
     FilmPanel,
     fitted,

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from nppsim.actions import JUMP, RIGHT
 from nppsim.compile import compile_level
 from nppsim.errors import needed
 from nppsim.levels import kinds, tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS, TILE
 from nppsim.physics import bodies, entities, movers
+from nppsim.physics.grid import SOLID_EDGE
 from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DX, DY, KIND, SHAPES
 from nppsim.physics.state import DRAG, GRAVITY_FALL, RADIUS
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Colour, Point
@@ -28,7 +30,13 @@ PAPER: Colour = (255, 255, 255)
 GRID: Colour = (226, 227, 233)
 SOLID: Colour = (190, 193, 205)
 FAINT_SOLID: Colour = (236, 237, 242)  # one-sided tiles: nothing in them is solid
-TILE_ROWS = (range(6), (*range(6, 10), *range(34, 38)), range(10, 18), range(18, 26), range(26, 34))
+TILE_ROWS = (
+    (tiles.OPEN, tiles.SOLID, *tiles.HALVES),
+    (*tiles.SLOPES, *tiles.ONE_SIDED),
+    (*tiles.CONVEX, *tiles.CONCAVE),
+    tiles.GENTLE_SLOPES,
+    tiles.STEEP_SLOPES,
+)
 CELL = (10, 10)  # where a tile is put to look at its surfaces
 FLOOR_ROW = 20  # row of cells, from 0 at the top of the stage
 
@@ -127,7 +135,7 @@ def _fill_tile(figure: Figure, tile: int, x: float, y: float) -> None:
     """Paint a tile's solid part, and its half-cells, with its top-left corner at (x, y) of the level."""
     canvas = figure.canvas
     solid = tiles.solid_mask(tile, round(TILE * canvas.factor))
-    colour = FAINT_SOLID if tile in range(34, 38) else SOLID
+    colour = FAINT_SOLID if tile in tiles.ONE_SIDED else SOLID
     image = needed("PIL.Image", "video")
     left, top = canvas.origin
     corner = (round((x - left) * canvas.factor), round((y - top) * canvas.factor))
@@ -163,7 +171,7 @@ def draw_half_cells():
 
 def _draw_code(figure: Figure, code: int, start: Point, end: Point) -> None:
     if code:
-        figure.canvas.line((start, end), PALETTE.ink if code == 2 else PALETTE.amber, 1.6)
+        figure.canvas.line((start, end), PALETTE.ink if code == SOLID_EDGE else PALETTE.amber, 1.6)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -260,7 +268,7 @@ def _square(x: float, y: float, half: float) -> list[Point]:
 def floor_level(spawn: tuple[int, int], *more: tuple[int, int, int]) -> Level:
     """An empty stage with a floor whose top is at y = 480, and more tiles (cell x, cell y, id)."""
     cells = np.zeros((ROWS, COLUMNS), np.uint8)
-    cells[FLOOR_ROW - 1] = 1
+    cells[FLOOR_ROW - 1] = tiles.SOLID
     for cx, cy, tile in more:
         cells[cy - 1, cx - 1] = tile
     return Level(cells, np.array([[kinds.NINJA, *spawn, 0, 0]]))
@@ -269,8 +277,8 @@ def floor_level(spawn: tuple[int, int], *more: tuple[int, int, int]) -> Level:
 def jump(held: int) -> np.ndarray:
     """float64[F, 2]: positions of a run to the right, a jump held for ``held`` frames, and the landing; from the press on."""
     run_up, flight = 120, 120
-    inputs = np.full(run_up + flight, 2, np.uint8)
-    inputs[run_up : run_up + held] |= 1
+    inputs = np.full(run_up + flight, RIGHT, np.uint8)
+    inputs[run_up : run_up + held] |= JUMP
     run = simulate(floor_level((8, 78)), inputs)
     landed = run_up + 2 + int(np.flatnonzero(~run.airborne[run_up + 2 :])[0])
     return run.position[run_up - 1 : landed + 1]
@@ -284,7 +292,7 @@ def draw_jumps():
     figure = Figure(width, 136, 2.2)
     figure.canvas.origin = (left, floor - 112)
     for cx in range(int(left // TILE), int((left + width) // TILE) + 1):
-        _fill_tile(figure, 1, TILE * cx, floor)
+        _fill_tile(figure, tiles.SOLID, TILE * cx, floor)
     for (held, path), colour in zip(paths, (PALETTE.blue, PALETTE.green, PALETTE.red), strict=True):
         for place in path:
             figure.canvas.disc(place, 0.9, colour)
@@ -309,15 +317,16 @@ def landing(spawn_x: int, *more: tuple[int, int, int]) -> tuple[Point, Point, Po
 
 def draw_push_out():
     """One real frame of landing on a floor, on a slope, on a corner: where the ninja was, would be, and is."""
-    ramp = tuple((20 - k, 19 + k, 8) for k in range(-2, 1)) + tuple((20 - k, 20 + k, 1) for k in range(-2, 0))
-    scenes = (("on a floor", 81, ()), ("on a slope", 83, ramp), ("on a corner", 83, ((21, 19, 1),)))
+    ramp = tuple((20 - k, 19 + k, tiles.RAMP) for k in range(-2, 1))
+    ramp += tuple((20 - k, 20 + k, tiles.SOLID) for k in range(-2, 0))
+    scenes = (("on a floor", 81, ()), ("on a slope", 83, ramp), ("on a corner", 83, ((21, 19, tiles.SOLID),)))
     size = 48.0
     panels = []
     for told, spawn_x, more in scenes:
         before, free, after = landing(spawn_x, *more)
         figure = Figure(size, size, 6)
         figure.canvas.origin = (after[0] - size / 2, after[1] - size / 2)
-        for cx, cy, tile in (*((c, FLOOR_ROW, 1) for c in range(16, 28)), *more):
+        for cx, cy, tile in (*((c, FLOOR_ROW, tiles.SOLID) for c in range(16, 28)), *more):
             _fill_tile(figure, tile, TILE * cx, TILE * cy)
         figure.dashed(_circle(*before, RADIUS), PALETTE.muted, 0.3)
         figure.canvas.line(_circle(*free, RADIUS), PALETTE.red, 0.3)

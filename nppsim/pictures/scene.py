@@ -15,7 +15,7 @@ from nppsim.physics.state import JUMPING, RUNNING, WALL_SLIDING
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Point
 from nppsim.pictures.figures import LAYER, REACH, DrawnEntity, EntityLook, NinjaLook, draw_entity, draw_ninja
 from nppsim.pictures.region import TILE, Box, solid_samples
-from nppsim.simulate import Run
+from nppsim.simulate import Run, is_active, is_closed, own_state
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,12 +63,12 @@ class Scene:
             if column is None:  # a type that was left out of the run: scenery
                 looks[entity] = start
                 continue
-            bits = int(state[column])
-            own = (bits >> 1) & 7  # three bits, signed
+            bits = state[column]
+            own = int(own_state(bits))  # three bits, signed
             x, y = place[column].tolist()
-            looks[entity] = EntityLook((x, y), bool(bits & 1), own - 8 * (own > 3), bool(bits & 16))
+            looks[entity] = EntityLook((x, y), bool(is_active(bits)), own - 8 * (own > 3), bool(is_closed(bits)))
             if entity.kind == kinds.EXIT:  # barred for good if it has no switch
-                barred = entity.switch is None or bool(state[self._columns[kinds.EXIT_SWITCH, entity.index]] & 1)
+                barred = entity.switch is None or bool(is_active(state[self._columns[kinds.EXIT_SWITCH, entity.index]]))
                 looks[entity] = replace(looks[entity], closed=barred)
         return looks
 

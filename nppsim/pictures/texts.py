@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nppsim.actions import JUMP, LEFT, RIGHT
+from nppsim.actions import FRAMES_PER_SECOND, JUMP, LEFT, RIGHT
 from nppsim.errors import needed
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures.canvas import (
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-FRAMES_PER_SECOND = 60  # of the physics
 PANEL_HEIGHT = 44  # px of the strip below a picture
 OUTCOMES: dict[str, tuple[str, Colour]] = {
     NAMES[WON]: ("finished", PALETTE.green),

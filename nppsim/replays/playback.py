@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from nppsim.levels import kinds
+from nppsim.levels.level import TYPE
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
@@ -46,7 +47,7 @@ def play_back(replay: Replay, file: str = "") -> Playback:
     run = simulate(replay.level, replay.inputs)
     ending = _ENDING[run.outcome]
     warnings = list(replay.warnings or replay.level.warnings)
-    if not (replay.level.records[:, 0] == kinds.EXIT).any():
+    if not (replay.level.records[:, TYPE] == kinds.EXIT).any():
         lost = "; its record is lost, repair the file or record it again" if replay.level.exit_count else ""
         warnings.insert(0, f"the map has no exit door, so nobody can finish it{lost}")
     if replay.success is not None and replay.success != (ending == FINISHED):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nppsim.errors import needed
 from nppsim.files import write_text
+from nppsim.pictures.texts import seconds
 from nppsim.report.charts import UNIT_PIXELS, WIDTH
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {filter.__name__: filter for filter in (anchor, columns, data_uri, number, rows, wide)}
+    made.filters |= {filter.__name__: filter for filter in (anchor, columns, data_uri, number, rows, seconds, wide)}
     return made
 
 
@@ -105,6 +106,6 @@ def columns(rows: Sequence[Mapping]) -> list:
 
 
 def wide(png: bytes) -> float:
-    """How many times as wide as most a chart is; it is shown so much wider, so that its texts stay as large."""
+    """How many times as wide as most a chart is; it is shown that much wider, so that its texts stay as large."""
     pixels = int.from_bytes(png[16:20], "big")  # width, in the header of every PNG
     return max(1.0, pixels / round(WIDTH * UNIT_PIXELS))

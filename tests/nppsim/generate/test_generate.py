@@ -510,9 +510,9 @@ def test_the_script_counts_what_the_planner_could_not_finish(script, tmp_path, c
 def test_the_script_reports_the_variety_of_a_level_set(script, tmp_path, capsys):
     make_level_set(tmp_path / "set", ["simplest", "medium"], 5, seed=0)
     assert script.main(["--report", str(tmp_path / "set")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["category", "levels", "distinct", "layouts", *MEASURES]
-    assert [line.split()[:3] for line in lines[1:]] == [["simplest", "5", "5"], ["medium", "5", "5"]]
+    header, _rule, *rows = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()]
+    assert [cell.strip() for cell in header] == ["category", "levels", "distinct", "layouts", *MEASURES]
+    assert [[cell.strip() for cell in row[:3]] for row in rows] == [["simplest", "5", "5"], ["medium", "5", "5"]]
     assert script.main(["--report", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert script.main(["--count", "5"]) == 2
