@@ -5,10 +5,7 @@ The report needs the extra ``train``, Minari datasets the extra ``minari``.
 
 import argparse
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-
-from tqdm import tqdm
 
 from bc.analysis import analyse
 from bc.dataset import with_bank
@@ -20,6 +17,7 @@ from nppsim.errors import needed
 from nppsim.files import check_output_file
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.progress import progress_bar
 from nppsim.report.pages import check_packages, write_page
 
 
@@ -71,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check(arguments: argparse.Namespace) -> int:
     files = find_replays(arguments.replays)
     found = load_demonstrations(
-        files, arguments.frame_skip, folder=arguments.replays, mirror=arguments.mirror, progress=_bar
+        files, arguments.frame_skip, folder=arguments.replays, mirror=arguments.mirror, progress=progress_bar
     )
     print(found.table(details=len(files)))
     return 0
@@ -87,16 +85,11 @@ def _report(arguments: argparse.Namespace) -> int:
         folder=arguments.folder,
         levels=levels,
         held_out=held_out,
-        progress=_bar,
+        progress=progress_bar,
     )
     print(summary(analysis))
     print(f"report: {write_page(render_report(analysis), arguments.out)}")
     return int(any(finding.problem for finding in analysis.findings))
-
-
-def _bar(items: Iterable, title: str = "playing back") -> Iterable:
-    """The items, with a progress bar on a terminal."""
-    return tqdm(items, desc=title, leave=False, disable=not sys.stderr.isatty())
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -104,10 +97,10 @@ def _export(arguments: argparse.Namespace) -> int:
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
     files = find_replays(arguments.folder)
-    played = load_demonstrations(files, arguments.frame_skip, folder=arguments.folder, progress=_bar)
+    played = load_demonstrations(files, arguments.frame_skip, folder=arguments.folder, progress=progress_bar)
     found, bank, _places = with_bank(played)
     print(found.table())
-    print("\n".join(export_minari(found, about, bank=bank, observations=keys, progress=_bar)))
+    print("\n".join(export_minari(found, about, bank=bank, observations=keys, progress=progress_bar)))
     return 0
 
 

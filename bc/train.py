@@ -6,7 +6,6 @@ accuracy on *changes* of the action and the success in closed loop.
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,13 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import UserError
 from nppsim.files import table
+from nppsim.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
 _EVALUATION_BATCH = 1024
@@ -208,7 +207,7 @@ def _fit(
     """Train until the epochs are over, or the patience is; the best epoch, and the scalars of each."""
     epochs, order = setup.config.epochs, np.random.default_rng(setup.config.seed)
     best, history = _Best(0, math.inf, {}), []
-    with tqdm(range(1, epochs + 1), desc="imitation", unit="epoch", disable=not sys.stderr.isatty()) as bar:
+    with progress_bar(range(1, epochs + 1), "imitation", unit="epoch") as bar:
         for epoch in bar:
             scalars = _train_epoch(setup, order.permutation(setup.training), epoch)
             metrics = evaluate(setup.policy, setup.dataset, setup.validation)

@@ -14,13 +14,13 @@ from datetime import datetime
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 import hardware
 from nppsim import errors
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
+from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
@@ -68,7 +68,7 @@ def run(job: Job, video: VideoConfig) -> None:
         frame_skip=facts["frame_skip"],
         observations=policy.observations,
     )
-    with tqdm(total=len(suite), unit="episode", disable=not sys.stderr.isatty()) as bar:
+    with progress_bar(title="evaluation", total=len(suite), unit="episode") as bar:
         episodes = suite.run(policy, deterministic=job.deterministic, progress=bar.update)
     methods = {
         job.checkpoint.name: aggregate(episodes),

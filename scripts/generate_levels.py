@@ -19,6 +19,7 @@ from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner import par_frames
+from nppsim.progress import progress_bar
 from nppsim.settings import Parser, Setting
 
 
@@ -58,7 +59,7 @@ def make(arguments: argparse.Namespace) -> LevelSet:
             exclude=exclude,
             verify=par_frames,
             workers=arguments.workers,
-            progress=progress_bar(len(arguments.category) * arguments.count),
+            progress=counter(len(arguments.category) * arguments.count),
         )
     except OSError as error:
         reason = error.strerror or error
@@ -67,12 +68,11 @@ def make(arguments: argparse.Namespace) -> LevelSet:
         raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
 
 
-def progress_bar(total: int) -> Callable[[str, int], None] | None:
+def counter(total: int) -> Callable[[str, int], None] | None:
     """A tqdm bar on a terminal, else nothing; called with a category and the number of its levels."""
     if not sys.stderr.isatty():
         return None
-    tqdm = errors.needed("tqdm", "train").tqdm
-    bar, done = tqdm(total=total, unit="level"), {}
+    bar, done = progress_bar(total=total, unit="level"), {}
 
     def show(category: str, made: int) -> None:
         done[category] = made

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from bc.make import MadeDemonstrations, make_demonstrations
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder
 from nppsim.planner.settings import PlannerSettings
+from nppsim.progress import progress_bar
 from nppsim.settings import Parser, Setting
 
 SHOWN = 20  # names of levels after which only their number is told
@@ -33,7 +32,7 @@ def run(arguments: argparse.Namespace, settings: PlannerSettings) -> int:
     check_output_folder(arguments.out, "--out")
     try:
         made = make_demonstrations(
-            arguments.levels, arguments.out, settings, workers=arguments.workers, progress=progress_bar
+            arguments.levels, arguments.out, settings, workers=arguments.workers, progress=searching
         )
     except OSError as error:
         reason = error.strerror or error
@@ -68,9 +67,9 @@ def show(lines: Sequence[str], most: int) -> None:
         print(f"  ... and {len(lines) - most} more")
 
 
-def progress_bar(items: Iterable, total: int) -> Iterable:
-    """A progress bar over the levels, on a terminal."""
-    return tqdm(items, total=total, unit="level", disable=not sys.stderr.isatty())
+def searching(items: Iterable, total: int) -> Iterable:
+    """The items, with a progress bar."""
+    return progress_bar(items, "searching", total=total, unit="level")
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings]:

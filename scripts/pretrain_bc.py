@@ -8,14 +8,13 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 import torch
 from torch.utils.tensorboard import SummaryWriter
-from tqdm import tqdm
 
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
@@ -23,6 +22,7 @@ from bc.train import BCConfig, pretrain
 from nppsim import errors
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
+from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
@@ -133,11 +133,6 @@ class HeldOut:
 def facts_of(job: Job, dataset: BCDataset) -> dict[str, dict]:
     """The settings as they stand in checkpoint and results."""
     return {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
-
-
-def progress_bar(files: Iterable) -> Iterable:
-    """A progress bar over the replays, on a terminal."""
-    return tqdm(files, desc="playing back replays", unit="replay", disable=not sys.stderr.isatty())
 
 
 def parse(argv: Sequence[str]) -> Job:

@@ -81,14 +81,14 @@ def test_dependencies_point_down_only():
 ORDER = {
     "nppsim": [
         {"_cache", "_kernel", "actions", "errors", "observe/layout", "outcomes"},
-        {"_phases", "files", "settings", "workers"},
-        {"levels", "report"},
+        {"_phases", "files", "progress", "settings", "workers"},
+        {"levels"},
         {"physics"},
         {"compile", "paths"},
         {"bank", "observe"},
         {"generate", "reward", "simulate"},
         {"decision", "pictures", "replays", "verify"},
-        {"batch"},
+        {"batch", "report"},
         {"env", "measure", "planner", "shadow"},
         {"fuzz"},
         {"level", "render", "replay"},  # former places of modules

@@ -1,19 +1,18 @@
 """What an experiment trains and tests on: levels, their check before training, demonstrations, and the evaluations."""
 
 import hashlib
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from tqdm import tqdm
 
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, check_disjoint
+from nppsim.progress import progress_bar
 from rl.config import ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
 
@@ -134,12 +133,8 @@ def load_demonstrations(
     )
     assert config.replay_data_dir is not None  # the configuration has checked it
     dataset = demonstrations.load_or_build(
-        config.replay_data_dir, config.output_dir / "cache", settings, log=log, progress=_progress_bar
+        config.replay_data_dir, config.output_dir / "cache", settings, log=log, progress=progress_bar
     )
     if config.single_level is None:
         dataset.check_held_out(level for level, _ in held_out)
     return dataset
-
-
-def _progress_bar(files: Iterable) -> Iterable:
-    return tqdm(files, desc="playing back demonstrations", unit="replay", disable=not sys.stderr.isatty())

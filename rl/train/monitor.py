@@ -1,6 +1,5 @@
 """What happens between updates: checks of the first update, progress, periodic evaluation, checkpoints, upload."""
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
+from nppsim.progress import progress_bar
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.events import require_tags
 from rl.policy import checkpoint
@@ -81,7 +81,7 @@ class TrainingMonitor(BaseCallback):
     def _on_training_start(self) -> None:
         self._updates_before = self.model.updates  # those of an interrupted run that goes on
         total = self.config.ppo.total_timesteps
-        self._bar = tqdm(total=total, unit="decision", unit_scale=True, desc="PPO", disable=not sys.stderr.isatty())
+        self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
     def _on_rollout_start(self) -> None:
         """Between updates (and before the first rollout)."""
