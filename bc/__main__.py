@@ -5,36 +5,43 @@ The report needs the extra ``train``, Minari datasets the extra ``minari``.
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from bc.analysis import analyse
-from bc.dataset import with_bank
+from bc.dataset import DatasetConfig, with_bank
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import About, export_minari, import_minari, observation_keys
 from bc.report import render_report, summary
 from nppsim import errors
 from nppsim.errors import needed
-from nppsim.files import check_output_file
+from nppsim.files import check_output_file, check_output_folder
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from nppsim.report.pages import check_packages, write_page
+from nppsim.settings import Parser, settings_of
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 the report found what would spoil training, 2 it failed."""
-    arguments = _parser().parse_args(argv)
-    return errors.run(lambda: arguments.run(arguments))
+
+    def job() -> int:
+        arguments = _parser().parse_args(argv)
+        return arguments.run(arguments)
+
+    return errors.run(job)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bc", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m bc", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="tell which replays become demonstrations, and why others do not")
     check.set_defaults(run=_check)
     check.add_argument("replays", metavar="REPLAYS", help="folder of *.replay and *.h5 files, or one of them")
-    check.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
-    check.add_argument("--mirror", "--mirror-demonstrations", action="store_true", help="their mirror images, too")
+    settings = settings_of(DatasetConfig)
+    check.add_flag(settings["frame_skip"])
+    check.add_flag(replace(settings["mirror"], help="their mirror images, too", aliases=("mirror",)))
     report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
     report.set_defaults(run=_report)
     report.add_argument("folder", metavar="REPLAYS")
@@ -43,12 +50,12 @@ def _parser() -> argparse.ArgumentParser:
         "--held-out", nargs="+", default=[], metavar="DIR", help="levels that must not be demonstrated; else status 1"
     )
     report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
-    report.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
+    report.add_flag(settings["frame_skip"])
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
     export.add_argument("folder", metavar="REPLAYS")
     export.add_argument("--source", required=True, help="who played: planner, human, ...")
-    export.add_argument("--frame-skip", type=int, default=4, help="frames per decision (default: %(default)s)")
+    export.add_flag(settings["frame_skip"])
     export.add_argument(
         "--observations",
         nargs="+",
@@ -69,7 +76,11 @@ def _parser() -> argparse.ArgumentParser:
 def _check(arguments: argparse.Namespace) -> int:
     files = find_replays(arguments.replays)
     found = load_demonstrations(
-        files, arguments.frame_skip, folder=arguments.replays, mirror=arguments.mirror, progress=progress_bar
+        files,
+        arguments.frame_skip,
+        folder=arguments.replays,
+        mirror=arguments.mirror_demonstrations,
+        progress=progress_bar,
     )
     print(found.table(details=len(files)))
     return 0
@@ -105,6 +116,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
+    check_output_folder(arguments.out, "OUT")
     files = import_minari(arguments.dataset)
     targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
     if taken := [target for target in targets if target.exists()]:

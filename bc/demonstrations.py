@@ -269,7 +269,7 @@ class _Examiner:
         """Make a demonstration of a replay, or say why it is none."""
 
         def leave_out(reason: str, detail: str) -> LeftOut:
-            return LeftOut(file.name, file.category, reason, detail.removeprefix(f"{file.path}: "))
+            return LeftOut(file.name, file.category, reason, detail)
 
         try:
             replay = file.replay

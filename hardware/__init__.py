@@ -7,19 +7,19 @@ from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, plan
 from hardware.profiles import PROFILES, PlanError, Profile
-from hardware.sizes import Setting
+from hardware.sizes import Chosen
 from hardware.wishes import DEVICES, PRECISIONS, Wishes
 
 __all__ = [
     "DEVICES",
     "PRECISIONS",
     "PROFILES",
+    "Chosen",
     "Gpu",
     "Machine",
     "Plan",
     "PlanError",
     "Profile",
-    "Setting",
     "UpdateMemory",
     "Wishes",
     "detect",

@@ -7,42 +7,45 @@ from dataclasses import replace
 
 from hardware.detect import GB, Gpu, Machine, detect
 from hardware.plan import Plan, plan
-from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
+from hardware.profiles import PROFILE_NAMES, find_profile
 from hardware.wishes import Wishes
 from nppsim import errors
+from nppsim.errors import ConfigError
+from nppsim.settings import Parser, Setting
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; returns the exit status (2 if there is none)."""
-    arguments = _parser().parse_args(argv)
 
     def job() -> None:
+        arguments = _parser().parse_args(argv)
         made = _plan(arguments)
         print(json.dumps(made.to_dict(), indent=2) if arguments.json else made)
 
     return errors.run(job)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m hardware", description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m hardware", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("plan", help="print a plan with the source of each number")
     command.add_argument(
         "--architecture", "--architectures", required=True, metavar="NAME", help="as in scripts/train_and_compare.py"
     )
-    command.add_argument("--total-timesteps", type=int, help="decisions of the whole run")
+    flag = command.add_flag
+    flag(Setting("decisions of the whole run", flag="total-timesteps", kind=int, low=1))
     command.add_argument(
         "--profile", "--hardware-profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES)
     )
-    command.add_argument("--num-envs", type=int)
-    command.add_argument("--rollout-length", type=int, help="decisions per environment and update")
-    command.add_argument("--minibatch-size", type=int)
+    flag(Setting("environments stepped together", flag="num-envs", kind=int, low=1))
+    flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
+    flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
     command.add_argument("--json", action="store_true")
     other = command.add_argument_group("another machine (what is not given is as here, or as in the profile)")
-    other.add_argument("--cores", type=int)
-    other.add_argument("--memory-gb", type=float, help="host memory; 1 GB = 1e9 bytes")
-    other.add_argument("--gpus", type=int)
-    other.add_argument("--gpu-memory-gb", type=float, help="memory of each GPU")
+    flag(Setting("of its processor", flag="cores", kind=int, low=1), other)
+    flag(Setting("host memory; 1 GB = 1e9 bytes", flag="memory-gb", kind=float, above=0), other)
+    flag(Setting("how many", flag="gpus", kind=int, low=0), other)
+    flag(Setting("memory of each GPU", flag="gpu-memory-gb", kind=float, above=0), other)
     return parser
 
 
@@ -59,7 +62,6 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 def _observations(architecture: str) -> tuple[str, ...]:
     """What a network reads.  Only this command line, like a script, knows ``rl``; the package does not."""
-    errors.needed("torch", "train")
     from rl.policy.architectures import get_architecture
 
     return get_architecture(architecture).observations
@@ -73,9 +75,6 @@ def _machine(arguments: argparse.Namespace) -> Machine:
     given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb)
     if all(value is None for value in given):
         return machine
-    for flag, value in zip(("--cores", "--memory-gb", "--gpus", "--gpu-memory-gb"), given, strict=True):
-        if value is not None and (value < 0 or (value == 0 and flag != "--gpus")):
-            raise PlanError(f"{flag} {value}: give a number above 0")
     cores = arguments.cores or machine.cores
     memory = machine.memory_bytes if arguments.memory_gb is None else int(arguments.memory_gb * GB)
     gpus = _described_gpus(arguments, machine)
@@ -95,7 +94,7 @@ def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gp
         bf16 = machine.gpus[0].bf16 if machine.gpus else True
         return (Gpu(name, int(arguments.gpu_memory_gb * GB), bf16),) * count
     if not machine.gpus:
-        raise PlanError(f"--gpus {count}: how much memory has each? add --gpu-memory-gb")
+        raise ConfigError("how much memory has each? add --gpu-memory-gb", "--gpus", count)
     return (machine.gpus[0],) * count
 
 

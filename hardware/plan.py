@@ -16,7 +16,7 @@ from hardware.sizes import (
     MIN_ENVS,
     MIN_ROLLOUT,
     WANTED_UPDATES,
-    Setting,
+    Chosen,
     Sizes,
     Task,
     choose_sizes,
@@ -46,7 +46,7 @@ class Plan:
 
     machine: Machine
     observations: tuple[str, ...]
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Chosen]
     gpus: int
     memory: tuple[MemoryRow, ...]
     host_budget: int
@@ -154,14 +154,14 @@ def plan(
     return replace(made, warnings=tuple(_warnings(made, profile)))
 
 
-def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) -> Setting:
+def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) -> Chosen:
     if wish == "cuda" and not machine.gpus:
         raise PlanError(f"device 'cuda' was asked for, but {machine.name} was found; use 'cpu'")
     if wish is not None:
-        return Setting(wish, "flag")
+        return Chosen(wish, "flag")
     if profile is not None:
-        return Setting("cuda" if profile.gpus else "cpu", f"profile {profile.name}")
-    return Setting("cuda" if machine.gpus else "cpu", "default", "what the machine has")
+        return Chosen("cuda" if profile.gpus else "cpu", f"profile {profile.name}")
+    return Chosen("cuda" if machine.gpus else "cpu", "default", "what the machine has")
 
 
 def _gpus_used(profile: Profile | None, machine: Machine) -> int:
@@ -182,8 +182,8 @@ def _gpus_used(profile: Profile | None, machine: Machine) -> int:
 
 
 def _other_settings(
-    task: Task, sizes: Sizes, thread_probe: Callable[[int], float] | None, device: Setting
-) -> dict[str, Setting]:
+    task: Task, sizes: Sizes, thread_probe: Callable[[int], float] | None, device: Chosen
+) -> dict[str, Chosen]:
     """All settings but the sizes."""
     wishes, slow_images, cores = task.wishes, task.needs.slow_images, task.cores
     simulator_threads = min(cores, sizes.num_envs)
@@ -197,11 +197,11 @@ def _other_settings(
     }
 
 
-def _wish_or(wish: int | float | None, default: int | float | None, note: str = "") -> Setting:
-    return Setting(default, "default", note) if wish is None else Setting(wish, "flag")
+def _wish_or(wish: int | float | None, default: int | float | None, note: str = "") -> Chosen:
+    return Chosen(default, "default", note) if wish is None else Chosen(wish, "flag")
 
 
-def _choose_torch_threads(task: Task, thread_probe: Callable[[int], float] | None) -> Setting:
+def _choose_torch_threads(task: Task, thread_probe: Callable[[int], float] | None) -> Chosen:
     """Threads for torch on the CPU: measured where there is a probe.
 
     Convolutions use every core.  Small networks gain 15-25 % from a second thread in a quiet hour, and lose far more
@@ -209,33 +209,33 @@ def _choose_torch_threads(task: Task, thread_probe: Callable[[int], float] | Non
     """
     cores = task.cores
     if task.wishes.torch_threads is not None:
-        return Setting(task.wishes.torch_threads, "flag")
+        return Chosen(task.wishes.torch_threads, "flag")
     if thread_probe is not None:
         counts = [1 << n for n in range(cores.bit_length()) if 1 << n <= min(cores, MAX_TORCH_THREADS)]
         seconds = {count: thread_probe(count) for count in counts}
         best = min(counts, key=lambda count: seconds[count] * THREAD_GAIN ** log2(count))
         note = ", ".join(f"{count}: {1000 * seconds[count]:.0f} ms" for count in counts)
-        return Setting(best, "measurement", f"update by threads {note}")
+        return Chosen(best, "measurement", f"update by threads {note}")
     if task.needs.slow_images:
-        return Setting(min(cores, MAX_TORCH_THREADS), "default", "convolutions use every core")
+        return Chosen(min(cores, MAX_TORCH_THREADS), "default", "convolutions use every core")
     few = min(max(cores // 2, 1), MAX_TORCH_THREADS_WITHOUT_IMAGES)
-    return Setting(few, "default", "more threads seldom help without convolutions on the CPU")
+    return Chosen(few, "default", "more threads seldom help without convolutions on the CPU")
 
 
-def _choose_precision(task: Task) -> Setting:
+def _choose_precision(task: Task) -> Chosen:
     gpus = task.machine.gpus[: task.needs.gpus]
     if task.wishes.precision is not None:
-        return Setting(task.wishes.precision, "flag")
+        return Chosen(task.wishes.precision, "flag")
     if gpus:
         fast, what = all(gpu.bf16 for gpu in gpus), "the GPU has {}fast bf16"
     else:
         fast, what = task.machine.amx, "the CPU has {}AMX"
-    return Setting("bf16" if fast else "float32", "default", what.format("" if fast else "no "))
+    return Chosen("bf16" if fast else "float32", "default", what.format("" if fast else "no "))
 
 
-def _choose_learning_rate(wish: float | None, profile: Profile | None) -> Setting:
+def _choose_learning_rate(wish: float | None, profile: Profile | None) -> Chosen:
     if wish is None and profile is not None and profile.learning_rate is not None:
-        return Setting(profile.learning_rate, f"profile {profile.name}")
+        return Chosen(profile.learning_rate, f"profile {profile.name}")
     return _wish_or(wish, None)
 
 

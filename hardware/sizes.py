@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setting:
+class Chosen:
     """A chosen value.  source: "default", "profile NAME", "measurement", "flag" or "memory limit"; note: why."""
 
     value: int | float | str | None
@@ -97,7 +97,7 @@ class Task:
         return getattr(self.wishes, name)
 
 
-def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Setting]]:
+def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
     """Of all combinations that fit, the one nearest to what is wanted; and the same with the source of each."""
     candidates = [sizes for _, sizes in sorted(_candidates(task))]
     if not candidates:
@@ -109,18 +109,18 @@ def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Setting]]:
     return fitting, dict(zip(Sizes._fields, sources, strict=True))
 
 
-def _setting(task: Task, name: str, value: int, unlimited: int) -> Setting:
+def _setting(task: Task, name: str, value: int, unlimited: int) -> Chosen:
     """A size with its source; unlimited: what it would be with memory enough."""
     if task.asked(name) is not None:
-        return Setting(value, "flag")
+        return Chosen(value, "flag")
     if value != unlimited:
-        return Setting(value, "memory limit", f"{unlimited} would be better, but does not fit")
+        return Chosen(value, "memory limit", f"{unlimited} would be better, but does not fit")
     if task.profile is None:
-        return Setting(value, "default")
+        return Chosen(value, "default")
     usual = getattr(task.profile, name)
     if value == usual:
-        return Setting(value, f"profile {task.profile.name}")
-    return Setting(value, "default", f"{usual} of profile {task.profile.name} does not go with the flags")
+        return Chosen(value, f"profile {task.profile.name}")
+    return Chosen(value, "default", f"{usual} of profile {task.profile.name} does not go with the flags")
 
 
 def _target_batch(task: Task) -> int:

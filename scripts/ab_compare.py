@@ -15,52 +15,55 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.errors import ConfigError
-from rl.experiment import ab
+from nppsim.files import check_output_folder
+from nppsim.settings import Parser, Setting
 
 SCRIPT = Path(__file__).with_name("train_and_compare.py")
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status, see above."""
-    return errors.run(lambda: run(parse(argv)))
+
+    def job() -> None:
+        arguments = parse(argv)
+        for package in ("torch", "matplotlib"):  # of the runs, and of the curves at the end
+            errors.needed(package, "train")
+        run(arguments)
+
+    return errors.run(job)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Train what is missing, compare, print and write."""
+    from rl.experiment import ab  # needs torch
+
+    check_output_folder(arguments.out, "--out")
+    part = None if arguments.share is None else ab.ChangedPart(arguments.share, arguments.speedup)
     settings = ab.ABSettings(arguments.a, arguments.b, tuple(arguments.common), tuple(arguments.seeds))
     try:
         ab.run_all(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"finished runs are kept; go on with --out {arguments.out}") from None
-    comparison = ab.compare_arms(settings, arguments.out, arguments.part)
+    comparison = ab.compare_arms(settings, arguments.out, part)
     print(ab.comparison_text(comparison))
     for file in ab.write(comparison, arguments.out):
         print(f"written: {file}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The flags, with ``part``, a ChangedPart or None, and ``common``, what follows "--"."""
+    """The flags, with ``common``, what follows "--"."""
     end = argv.index("--") if "--" in argv else len(argv)
     own = list(argv[:end])
     for arm in ("--a", "--b"):  # argparse takes a value that begins with a dash for a flag, unless it is joined
         if arm in own[:-1]:
             at = own.index(arm)
             own[at : at + 2] = [f"{arm}={own[at + 1]}"]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--a", default="", metavar="FLAGS", help='flags of A, the baseline, in one text, e.g. --a "--frame-skip 4"')
     add("--b", default="", metavar="FLAGS", help="flags of B, what is tried")
-    add(
-        "--seeds",
-        "--seed",
-        type=int,
-        nargs="+",
-        default=[1, 2, 3],
-        metavar="SEED",
-        help="a run of each arm (default: 1 2 3)",
-    )
+    seeds = Setting("a run of each arm", flag="seeds", aliases=("seed",), kind=int, many=True, default=(1, 2, 3), low=0)
+    parser.add_flag(seeds)
     add(
         "--out",
         "--output-dir",
@@ -68,11 +71,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="folder of the comparison (default: experiments/ab_TIME)",
     )
-    add("--share", type=float, metavar="X", help="share of A's time that the changed part takes, 0 to 1")
-    add("--speedup", type=float, metavar="X", help="how many times as fast that part was measured to be")
+    share = "share of A's time that the changed part takes"
+    parser.add_flag(Setting(share, flag="share", kind=float, low=0, high=1))
+    parser.add_flag(Setting("how many times as fast that part was measured to be", flag="speedup", kind=float, above=0))
     arguments = parser.parse_args(own)
     arguments.a, arguments.b = _split("--a", arguments.a), _split("--b", arguments.b)
-    arguments.part = _changed_part(arguments.share, arguments.speedup)
+    if (arguments.share is None) != (arguments.speedup is None):
+        raise ConfigError("--share and --speedup belong together: give both, or none")
     arguments.common = argv[end + 1 :]
     arguments.out = arguments.out or Path("experiments") / f"ab_{datetime.now():%Y%m%d_%H%M%S}"
     return arguments
@@ -83,15 +88,7 @@ def _split(option: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise ConfigError(f"{option} {text}: {error}; check its quotation marks") from error
-
-
-def _changed_part(share: float | None, speed_up: float | None) -> ab.ChangedPart | None:
-    if share is None and speed_up is None:
-        return None
-    if share is None or speed_up is None:
-        raise ConfigError("--share and --speedup belong together: give both, or none")
-    return ab.ChangedPart(share, speed_up)
+        raise ConfigError(f"{error}; check its quotation marks", option, text) from error
 
 
 if __name__ == "__main__":

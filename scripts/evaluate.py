@@ -6,115 +6,23 @@ Writes ``results.json`` (per category and per episode), and with --record-eval-v
 ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass
-from datetime import datetime
-from pathlib import Path
 
-import torch
-
-import hardware
 from nppsim import errors
-from nppsim.files import check_output_folder, write_json
-from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelSet
-from nppsim.progress import progress_bar
-from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
-from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
-from rl.judge.results import EpisodeRecord, aggregate, format_table
-from rl.judge.video import record_evaluation
-from rl.policy.checkpoint import load_policy
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is asked for, beside the films."""
-
-    checkpoint: Path
-    levels: Path = setting(MISSING, "folder of levels, or one level file", flag="levels", aliases=("test-dataset",))
-    episodes_per_level: int = setting(1, "how often each level is played", flag="episodes-per-level", low=1)
-    seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
-    deterministic: bool = same_setting(EvaluationConfig, "deterministic")
-    output_dir: Path = same_setting(ExperimentConfig, "output_dir")
-    device: str = setting("cpu", "where the network computes", flag="device", choices=hardware.DEVICES)
-    debug: bool = same_setting(ExperimentConfig, "debug")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
-    return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
+    def job() -> None:
+        errors.needed("torch", "train")
+        from rl.experiment.evaluate import parse, run
 
-def run(job: Job, video: VideoConfig) -> None:
-    """Play, print the table, write the results and perhaps films."""
-    check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
-    video.check_packages()
-    policy, facts = load_policy(job.checkpoint)
-    plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device))
-    torch.set_num_threads(plan.torch_threads)
-    policy.to(plan.device)
-    suite = EvaluationSuite(
-        [(Level.load(job.levels), "single")] if job.levels.is_file() else LevelSet.open(job.levels),
-        episodes_per_category=None,
-        episodes_per_level=job.episodes_per_level,
-        seed=job.seed,
-        frame_skip=facts["frame_skip"],
-        observations=policy.observations,
-    )
-    with progress_bar(title="evaluation", total=len(suite), unit="episode") as bar:
-        episodes = suite.run(policy, deterministic=job.deterministic, progress=bar.update)
-    methods = {
-        job.checkpoint.name: aggregate(episodes),
-        "random play": aggregate(suite.run(RandomPolicy(), deterministic=False)),
-        "doing nothing": aggregate(suite.run(NoOpPolicy(), deterministic=True)),
-    }
-    folder = job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}"
-    settings = vars(job) | vars(video) | {"frame_skip": facts["frame_skip"]}
-    del settings["debug"]
-    records = [facts_of(episode) for episode in episodes]
-    write_json(folder / "results.json", {"settings": settings, "suites": methods, "episodes": records})
-    print(format_table(methods))
-    print(f"results: {folder / 'results.json'}")
-    if video.record_eval_videos:
-        films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
-        print(f"films: {len(films)} in {folder / 'videos'}")
+        run(*parse(given))
 
-
-def facts_of(episode: EpisodeRecord) -> dict[str, object]:
-    """What the results file says about one episode."""
-    return {
-        "level": episode.level_name,
-        "category": episode.category,
-        "outcome": episode.outcome,
-        "frames": episode.frames,
-        "gold": episode.gold,
-    }
-
-
-def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
-    """What the command line asks for."""
-    parser = Parser(prog="evaluate.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training")
-    how = parser.add_mutually_exclusive_group()
-    parser.add_setting(Job, "deterministic", how)
-    how.add_argument(
-        "--stochastic",
-        dest="deterministic_eval",
-        action="store_false",
-        default=argparse.SUPPRESS,
-        help="sample actions",
-    )
-    parser.add_settings(Job)
-    parser.add_settings(VideoConfig)
-    arguments = parser.parse_args(argv)
-    return parser.build(Job, arguments, checkpoint=arguments.checkpoint), parser.build(VideoConfig, arguments)
+    return errors.run(job, debug="--debug" in given)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,19 @@ refused; 130 after Ctrl-C.  Where several hold: 4, 2, 1, 3.  See docs/benchmarki
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import NoReturn
 
 from nppsim import errors
-from nppsim.files import write_json
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_file, write_json
 from nppsim.generate import CATEGORIES
 from nppsim.levels.level_set import LevelSet
 from nppsim.measure import throughput
 from nppsim.measure.machine import conditions
-from nppsim.measure.timing import POOR, TimingError
-from nppsim.measure.workload import Settings, Workload, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure.timing import POOR
+from nppsim.measure.workload import Amount, Workload, generated_levels, random_levels, random_play, recorded_play
+from nppsim.settings import Parser, Setting
 
 # Exit statuses.
 GOOD = 0
@@ -46,24 +47,25 @@ def main(argv: list[str] | None = None) -> int:
     """Returns the exit status, see above."""
 
     def job() -> int:
-        arguments = parse(argv)
+        arguments, amount = parse(argv)
         if arguments.report:
             print(throughput.benchmark_report(arguments.report))
             return GOOD
         try:
-            return run(arguments)
+            return run(arguments, amount)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing was stored") from None
 
     return errors.run(job, refused=REFUSED)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, amount: Amount) -> int:
     """Measure, print, compare and store; returns the exit status."""
-    work = workload(arguments)
+    if arguments.output:
+        check_output_file(arguments.output, "--output")
+    work = workload(arguments, amount)
     baselines = load_baselines(arguments, work)
-    settings = work.settings
-    print(f"{work.source}: {settings.envs} environments, {settings.rounds} rounds of {settings.iterations}")
+    print(f"{work.source}: {amount.envs} environments, {amount.rounds} rounds of {amount.iterations}")
     for note in work.notes:
         print(note)
     result = throughput.measure(work, phase=arguments.phase or "")
@@ -137,52 +139,47 @@ def validate(work: Workload) -> tuple[dict, int]:
     return stored, MISMATCH
 
 
-def workload(arguments: argparse.Namespace) -> Workload:
+def workload(arguments: argparse.Namespace, amount: Amount) -> Workload:
     """The work that the flags ask for."""
-    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
-    settings = replace(Settings(), **{name: value for name, value in given.items() if value is not None})
     if arguments.actions == "recorded":
-        return recorded_play(arguments.replays or REPLAYS, settings)
+        return recorded_play(arguments.replays or REPLAYS, amount)
     count = NUM_LEVELS if arguments.num_levels is None else arguments.num_levels
     if arguments.levels:
         levels = list(LevelSet.open(arguments.levels))
-        return random_play(levels, settings, f"{len(levels)} levels of the folder {arguments.levels.name}")
+        return random_play(levels, amount, f"{len(levels)} levels of the folder {arguments.levels.name}")
     if arguments.density is None:
         category = arguments.category or CATEGORY
         return random_play(
-            generated_levels(category, count, settings.seed), settings, f"{count} generated levels, {category}"
+            generated_levels(category, count, amount.seed), amount, f"{count} generated levels, {category}"
         )
     entity_density = ENTITY_DENSITY if arguments.entity_density is None else arguments.entity_density
-    levels = random_levels(count, settings.seed, density=arguments.density, entity_density=entity_density)
+    levels = random_levels(count, amount.seed, density=arguments.density, entity_density=entity_density)
     what = f"{count} random levels, tile density {arguments.density}, entity density {entity_density}"
-    return random_play(levels, settings, what)
+    return random_play(levels, amount, what)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:  # argparse's own status, 2, means a mismatch here
-        raise TimingError(message)
-
-
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The flags; None where nothing was given.  Raises TimingError for flags that would have no effect."""
-    parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    _add_workload_flags(parser)
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
+    """The flags, None where nothing was given, and how much is played.  ConfigError for flags that would have no effect."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _add_source_flags(parser)
+    for field in fields(Amount):
+        parser.add_setting(Amount, field.name)
     add = parser.add_argument
     add("--profile", action="store_true", default=None, help="add a table of phases, of extra rounds")
     add("--shadow", action="store_true", default=None, help="validate every step of extra rounds, and count")
     add("--phase", metavar="LABEL", help="label of the result, e.g. before")
     add("--output", "--out", type=Path, metavar="FILE.json", help="store the result")
     add("--baseline", type=Path, nargs="+", metavar="FILE.json", help="compare with stored results")
-    add("--threshold", type=float, metavar="X", help=f"slow-down that counts as regression (default: {THRESHOLD})")
+    slow_down = f"slow-down that counts as regression; default: {THRESHOLD}"
+    parser.add_flag(Setting(slow_down, flag="threshold", kind=float, above=0, below=1))
     add("--report", type=Path, metavar="DIR", help="summary of the results in a folder, and nothing else")
     arguments = parser.parse_args(argv)
     _check(arguments)
-    return arguments
+    return arguments, parser.build(Amount, arguments)
 
 
-def _add_workload_flags(parser: argparse.ArgumentParser) -> None:
-    """What is played, and how much of it."""
-    usual = Settings()
+def _add_source_flags(parser: Parser) -> None:
+    """What is played."""
     add = parser.add_argument
     add("--actions", choices=("random", "recorded"), help="default: random")
     add(
@@ -200,23 +197,12 @@ def _add_workload_flags(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--density", type=float, metavar="X", help="... on random levels, this share of tiles not open")
     entities = f"entities per tile with --density (default: {ENTITY_DENSITY})"
     add("--entity-density", type=float, metavar="X", help=entities)
-    add("--num-levels", type=int, metavar="N", help=f"generated or random levels (default: {NUM_LEVELS})")
-    for name, text in {
-        "envs": "environments stepped together",
-        "frame_skip": "frames per decision",
-        "threads": "threads of the simulator",
-        "iterations": "decisions of each environment in a round",
-        "rounds": "rounds",
-        "warmup": "decisions of each environment before the first round",
-        "seed": "of levels and actions",
-    }.items():
-        option, other = f"--{name.replace('_', '-')}", {"envs": ["--num-envs"], "seed": ["--seeds"]}.get(name, [])
-        add(option, *other, type=int, metavar="N", help=f"{text} (default: {getattr(usual, name):,})")
-    add("--observations", nargs="+", metavar="NAME", help=f"default: {' '.join(usual.observations)}")
+    number = f"generated or random levels; default: {NUM_LEVELS}"
+    parser.add_flag(Setting(number, flag="num-levels", kind=int, low=1))
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise TimingError for flags that would have no effect, and values out of range."""
+    """Raise ConfigError for flags that would have no effect."""
     given = {name for name, value in vars(arguments).items() if value is not None}
     sources = {"levels", "category", "density", "num_levels"}
     idle = {
@@ -229,11 +215,7 @@ def _check(arguments: argparse.Namespace) -> None:
     }
     for why, names in idle.items():
         for name in sorted(names):
-            raise TimingError(f"--{name.replace('_', '-')} has no effect {why}; leave it out")
-    if (arguments.num_levels or 1) < 1:
-        raise TimingError(f"--num-levels {arguments.num_levels}: give at least 1")
-    if arguments.threshold is not None and not 0 < arguments.threshold < 1:
-        raise TimingError(f"--threshold {arguments.threshold}: give a share between 0 and 1, e.g. {THRESHOLD}")
+            raise ConfigError(f"has no effect {why}; leave it out", f"--{name.replace('_', '-')}")
 
 
 if __name__ == "__main__":

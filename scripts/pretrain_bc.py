@@ -6,173 +6,23 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
-import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Sequence
 
-import torch
-from torch.utils.tensorboard import SummaryWriter
-
-import hardware
-from bc.dataset import BCDataset, DatasetConfig, load_or_build
-from bc.train import BCConfig, pretrain
 from nppsim import errors
-from nppsim.files import check_output_folder, write_json
-from nppsim.levels.level_set import LevelSet
-from nppsim.progress import progress_bar
-from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
-from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
-from rl.judge.results import ALL, Stats, aggregate, format_table
-from rl.policy import checkpoint
-from rl.policy.architectures import get_architecture
-from rl.policy.policy import NppPolicy, build_policy
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is asked for, beside the settings of training (bc), data (dataset) and machine (wishes)."""
-
-    bc: BCConfig
-    dataset: DatasetConfig
-    wishes: hardware.Wishes
-    architecture: str = setting(
-        MISSING, "network, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
-    )
-    replay_data_dir: Path = setting(MISSING, "folder of *.replay and *.h5 files, or one", flag="replay-data-dir")
-    output_dir: Path = same_setting(ExperimentConfig, "output_dir")
-    test_dataset: Path | None = setting(None, "held-out levels for success in closed loop", flag="test-dataset")
-    episodes_per_category: int = setting(
-        100,
-        "of --test-dataset, for each of its categories",
-        flag="episodes-per-category",
-        aliases=("num-eval-episodes",),
-        low=1,
-    )
-    deterministic: bool = same_setting(EvaluationConfig, "deterministic")
-    seed: int = setting(
-        0, "of split, choice of replays, weights and order", flag="seed", aliases=("seeds",), low=0, high=LARGEST_SEED
-    )
-    debug: bool = same_setting(ExperimentConfig, "debug")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
-    return errors.run(lambda: run(parse(given)), debug="--debug" in given)
 
+    def job() -> None:
+        errors.needed("torch", "train")
+        from rl.experiment.pretrain import parse, run
 
-def run(job: Job) -> None:
-    """Train; an interruption says where the best weights so far are."""
-    check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
-    folder = job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
-    best = folder / "bc_best.pt"
-    try:
-        train(job, folder, best)
-    except KeyboardInterrupt:
-        where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
-        raise KeyboardInterrupt(where) from None
+        run(parse(given))
 
-
-def train(job: Job, folder: Path, best: Path) -> None:
-    """Clone the demonstrations, write weights and results, print the tables."""
-    held_out = HeldOut(job) if job.test_dataset is not None else None
-    dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
-    if held_out is not None:
-        dataset.check_held_out(held_out.levels)
-    plan = hardware.plan(job.dataset.observations, job.wishes)
-    torch.set_num_threads(plan.torch_threads)
-    torch.manual_seed(job.seed)
-    policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
-    facts = facts_of(job, dataset)
-    folder.mkdir(parents=True)
-
-    def save(policy: NppPolicy, epoch: int) -> None:
-        checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
-
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
-        closed_loop = held_out.success if held_out is not None else None
-        result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save)
-    tables = held_out.tables if held_out is not None else {}
-    write_json(folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts})
-    print(result.table())
-    if tables:
-        print(f"\nheld-out levels of {job.test_dataset}\n{format_table(tables)}")
-    print(f"weights of epoch {result.best_epoch}: {best}")
-
-
-class HeldOut:
-    """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the cloned policy."""
-
-    def __init__(self, job: Job):
-        assert job.test_dataset is not None
-        self.levels = LevelSet.open(job.test_dataset)
-        self.tables: dict[str, dict[str, Stats]] = {}
-        self._deterministic = job.deterministic
-        self._suite = EvaluationSuite(
-            self.levels,
-            episodes_per_category=job.episodes_per_category,
-            seed=job.seed,
-            frame_skip=job.dataset.frame_skip,
-            observations=job.dataset.observations,
-        )
-
-    def success(self, policy: Policy) -> Mapping[str, float]:
-        """Share of won episodes of each category."""
-        for name, player in (("random play", RandomPolicy()), ("BC alone", policy)):
-            self.tables[name] = aggregate(self._suite.run(player, deterministic=self._deterministic))
-        return {category: stats["success"] for category, stats in self.tables["BC alone"].items() if category != ALL}
-
-
-def facts_of(job: Job, dataset: BCDataset) -> dict[str, dict]:
-    """The settings as they stand in checkpoint and results."""
-    return {"bc": asdict(job.bc), "dataset": asdict(job.dataset) | {"key": dataset.key}}
-
-
-def parse(argv: Sequence[str]) -> Job:
-    """What the command line asks for."""
-    parser = Parser(prog="pretrain_bc.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_settings(Job)
-    parser.add_setting(BCConfig, "epochs", aliases=("epochs",))
-    parser.add_setting(BCConfig, "batch_size", aliases=("batch-size",))
-    parser.add_setting(BCConfig, "learning_rate")
-    parser.add_setting(BCConfig, "class_weight_power")
-    parser.add_setting(BCConfig, "seed")
-    parser.add_settings(DatasetConfig)
-    parser.add_setting(DatasetConfig, "validation_share")
-    parser.add_setting(DatasetConfig, "seed")
-    parser.add_setting(HardwareConfig, "device")
-    parser.add_setting(HardwareConfig, "mixed_precision")
-    parser.add_argument(
-        "--precision",
-        dest="mixed_precision",
-        type=in_bfloat16,
-        default=argparse.SUPPRESS,
-        metavar="NAME",
-        help="bf16: the same as --mixed-precision; float32: as --no-mixed-precision",
-    )
-    arguments = parser.parse_args(argv)
-    observations = get_architecture(arguments.architecture).observations
-    return parser.build(
-        Job,
-        arguments,
-        bc=parser.build(BCConfig, arguments),
-        dataset=parser.build(DatasetConfig, arguments, observations=observations),
-        wishes=parser.build(HardwareConfig, arguments).wishes(None),
-    )
-
-
-def in_bfloat16(precision: str) -> bool:
-    """Whether the name of a precision means bfloat16."""
-    if precision not in hardware.PRECISIONS:
-        raise argparse.ArgumentTypeError(f"unknown precision {precision!r}; known: {', '.join(hardware.PRECISIONS)}")
-    return precision == "bf16"
+    return errors.run(job, debug="--debug" in given)
 
 
 if __name__ == "__main__":

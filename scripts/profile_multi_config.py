@@ -13,17 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.files import write_json
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_file, write_json
 from nppsim.generate import FAMILIES
 from nppsim.levels.level import Level, LevelError
 from nppsim.measure.machine import conditions
 from nppsim.measure.throughput import side_by_side
-from nppsim.measure.timing import TimingError
-from nppsim.measure.workload import Settings, random_levels, random_play
+from nppsim.measure.workload import Amount, random_levels, random_play
 from nppsim.observe import layout
+from nppsim.settings import Parser, Setting
 
 NUM_LEVELS = 40  # of each configuration
 ROUNDS = 10  # with profiling, and as many without
+USUAL = {"envs": 64, "warmup": 5_000}  # defaults of flags that differ from those of other measurements
 
 
 @dataclass(frozen=True)
@@ -55,35 +57,27 @@ CONFIGURATIONS = (
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit status, see above."""
-    arguments = parse(argv)
 
     def job() -> int:
-        skipped = run(arguments)
+        arguments, amount = parse(argv)
+        skipped = run(arguments, amount)
         return 1 if skipped and arguments.strict else 0
 
     return errors.run(job)
 
 
-def run(arguments: argparse.Namespace) -> list[str]:
+def run(arguments: argparse.Namespace, amount: Amount) -> list[str]:
     """Profile every configuration; returns those that were skipped, with the reason."""
-    if arguments.steps < ROUNDS or arguments.steps % ROUNDS:
-        raise TimingError(f"--steps {arguments.steps} must be a multiple of {ROUNDS}, for as many rounds")
-    settings = Settings(
-        envs=arguments.envs,
-        threads=arguments.threads,
-        warmup=arguments.warmup,
-        seed=arguments.seed,
-        rounds=ROUNDS,
-        iterations=arguments.steps // ROUNDS,
-    )
+    if arguments.json:
+        check_output_file(arguments.json, "--json")
     here = conditions()
     machine, versions = here["machine"], here["versions"]
     print(f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, Numba {versions['numba']}")
-    print(f"{settings.envs} environments, {settings.threads} threads, {settings.warmup:,} + {arguments.steps:,} steps")
+    print(f"{amount.envs} environments, {amount.threads} threads, {amount.warmup:,} + {arguments.steps:,} steps")
     skipped, stored = [], {}
     for configuration in CONFIGURATIONS:
         try:
-            stored[configuration.name] = profile(configuration, settings)
+            stored[configuration.name] = profile(configuration, amount)
         except LevelError as error:
             skipped.append(f"{configuration.name}: {error}")
     for what in skipped:
@@ -95,10 +89,10 @@ def run(arguments: argparse.Namespace) -> list[str]:
     return skipped
 
 
-def profile(configuration: Configuration, settings: Settings) -> dict:
+def profile(configuration: Configuration, amount: Amount) -> dict:
     """Profile one configuration and print its table; returns what is stored.  LevelError if its levels cannot be made."""
-    levels = configuration.levels(settings.seed, NUM_LEVELS)
-    work = random_play(levels, replace(settings, observations=configuration.observations), configuration.name)
+    levels = configuration.levels(amount.seed, NUM_LEVELS)
+    work = random_play(levels, replace(amount, observations=configuration.observations), configuration.name)
     measured = side_by_side(work, profile=True)
     entities = ", ".join(f"{name} {count}" for name, count in work.coverage.items())
     print(f"\n## {configuration.name}\n\n{len(levels)} levels with {entities}\n\n{measured.profile_table()}")
@@ -113,22 +107,21 @@ def profile(configuration: Configuration, settings: Settings) -> dict:
     }
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The flags."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    for options, default, text in (
-        (("--envs", "--num-envs"), 64, "environments stepped together"),
-        (("--threads",), 1, "threads of the simulator"),
-        (("--warmup",), 5_000, "steps before the first round"),
-        (("--steps",), 15_000, "steps with profiling, and as many without"),
-        (("--seed", "--seeds"), 42, "of levels and actions"),
-    ):
-        parser.add_argument(*options, type=int, default=default, metavar="N", help=f"{text} (default: {default:,})")
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, Amount]:
+    """The flags, and how much is played in each configuration."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("envs", "threads", "warmup", "seed"):
+        parser.add_setting(Amount, name, default=(vars(Amount()) | USUAL)[name])
+    parser.set_defaults(**USUAL)
+    steps = "steps with profiling, and as many without"
+    parser.add_flag(Setting(steps, flag="steps", kind=int, default=15_000, low=1))
     parser.add_argument("--json", "--out", type=Path, metavar="FILE.json", help="store the figures")
     parser.add_argument("--strict", action="store_true", help="fail if a configuration was skipped")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.steps % ROUNDS:
+        raise ConfigError(f"give a multiple of {ROUNDS}, for as many rounds", "--steps", arguments.steps)
+    iterations = arguments.steps // ROUNDS
+    return arguments, parser.build(Amount, arguments, rounds=ROUNDS, iterations=iterations)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,16 @@ All flags: docs/flags.md.
 import sys
 
 from nppsim import errors
-from rl.config import resolve
-from rl.experiment.run import run
 
 
 def main(argv: list[str]) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
     def job() -> None:
+        errors.needed("torch", "train")
+        from rl.config import resolve
+        from rl.experiment.run import run
+
         run(resolve(argv))
 
     return errors.run(job, debug="--debug" in argv)

@@ -1,6 +1,8 @@
 """All command lines together: one name for one thing, and nothing a user can cause ends in a traceback."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -8,7 +10,9 @@ import bc.__main__
 import hardware.__main__
 import nppsim.__main__
 import nppsim.shadow.__main__
+from nppsim.errors import MissingPackageError
 
+from packages import hide
 from places import ROOT
 from programs import load_script
 
@@ -60,3 +64,27 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
         status = stop.code
     assert status in (1, 2, 4)  # perf_benchmark.py: 4, since 2 means a mismatch there
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("train_and_compare.py", ["--experiment-name", "x", "--architectures", "vision_free"]),
+        ("pretrain_bc.py", ["--architecture", "vision_free", "--replay-data-dir", "x"]),
+        ("evaluate.py", ["x.pt", "--levels", "x"]),
+        ("ab_compare.py", ["--b=--no-mixed-precision"]),
+    ],
+)
+def test_without_torch_a_script_says_what_to_install(script, arguments, monkeypatch, capsys):
+    hide(monkeypatch, "torch")
+    assert load_script(script.removesuffix(".py")).main(arguments) == 2
+    told = "error: torch is needed for this and is not installed; run pip install 'nppsim[train]'\n"
+    assert capsys.readouterr().err == told
+
+
+def test_without_tqdm_commands_start_and_a_bar_says_what_to_install(monkeypatch):
+    code = "import sys; sys.modules['tqdm'] = None; import bc.__main__"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    hide(monkeypatch, "tqdm")
+    with pytest.raises(MissingPackageError, match="tqdm is needed"):
+        load_script("make_demonstrations").searching([1, 2], 2)

@@ -47,11 +47,11 @@ def measure(workload: Workload, *, phase: str = "") -> dict:
     (``Workload.key``), "coverage" (``Workload.coverage``), "decisions_per_round" (of all environments), "round_s" and
     "calibration" (lists, one entry per round), "summary", "decisions_per_s", "decisions_per_s_sd", "cv", "stability".
     """
-    settings = workload.settings
+    amount = workload.amount
     player = workload.player()
-    player.play(settings.warmup)
-    decisions = settings.iterations * settings.envs
-    rounds = measure_rounds(lambda: player.play(settings.iterations), settings.rounds, decisions)
+    player.play(amount.warmup)
+    decisions = amount.iterations * amount.envs
+    rounds = measure_rounds(lambda: player.play(amount.iterations), amount.rounds, decisions)
     workload.check_end(player)
     summary = summarise(rounds.seconds)
     per_s, per_s_sd = summary.rate(decisions)
@@ -138,21 +138,21 @@ class SideBySide:
 
 def side_by_side(workload: Workload, *, profile: bool = False, shadow: bool = False) -> SideBySide:
     """Play a workload on two simulators in alternating rounds, one of them with profiling or validation on."""
-    settings = workload.settings
+    amount = workload.amount
     with_it, without = workload.player(profile=profile, shadow=shadow), workload.player()
     for player in (with_it, without):
-        player.play(settings.warmup)
+        player.play(amount.warmup)
         player.phases.clear()
     seconds_with, seconds_without = alternate(
-        lambda: with_it.play(settings.iterations), lambda: without.play(settings.iterations), settings.rounds
+        lambda: with_it.play(amount.iterations), lambda: without.play(amount.iterations), amount.rounds
     )
     for player in (with_it, without):
         workload.check_end(player)
     return SideBySide(
         ratio=mean_of_ratios(seconds_with, seconds_without),
         seconds=sum(seconds_with),
-        decisions=settings.iterations * settings.rounds * settings.envs,
-        threads=settings.threads,
+        decisions=amount.iterations * amount.rounds * amount.envs,
+        threads=amount.threads,
         phases=dict(with_it.phases),
         simulator=with_it.simulator,
     )

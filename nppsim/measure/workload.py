@@ -1,9 +1,9 @@
 """What the measuring tools play: levels, and every input or action, made before any clock starts.
 
-    settings = Settings(envs=256, rounds=20, iterations=500)
-    workload = random_play(generated_levels("simple", 40, seed=42), settings)     # decisions
-    workload = recorded_play("datasets/demonstrations", settings)
-    plays = trace_plays("traces.h5")                                              # inputs, frame by frame
+    amount = Amount(envs=256, rounds=20, iterations=500)
+    workload = random_play(generated_levels("simple", 40, seed=42), amount)       # decisions
+    workload = recorded_play("datasets/demonstrations", amount)
+    plays = trace_plays("traces.h5")                                            # inputs, frame by frame
 
 A row of a workload is one decision of every environment.
 """
@@ -31,6 +31,7 @@ from nppsim.measure.timing import TimingError
 from nppsim.observe import layout
 from nppsim.replays.playback import find_files, read_file
 from nppsim.replays.replay import ReplayError
+from nppsim.settings import check_settings, setting
 from nppsim.verify import cases
 
 MAX_BYTES = 2**31  # of a workload's arrays
@@ -43,29 +44,24 @@ RANDOM_FRAMES = 1200  # length, 20 s; then it starts again
 
 
 @dataclass(frozen=True)
-class Settings:
+class Amount:
     """How much is played and how; the only home of these defaults."""
 
-    envs: int = 256  # environments stepped together
-    frame_skip: int = FRAME_SKIP  # frames per decision
-    observations: tuple[str, ...] = layout.VISION_FREE  # short names or keys
-    threads: int = 1
-    iterations: int = 500  # decisions of each environment in a round
-    rounds: int = 20
-    warmup: int = 2000  # decisions of each environment before the first round
-    seed: int = 42  # of levels, actions and the order of recordings
+    envs: int = setting(256, "environments stepped together", aliases=("num-envs",), low=1)
+    frame_skip: int = setting(FRAME_SKIP, "frames per decision", low=1)
+    observations: tuple[str, ...] = setting(layout.VISION_FREE, "short names or keys")
+    threads: int = setting(1, "threads of the simulator", low=1)
+    iterations: int = setting(500, "decisions of each environment in a round", low=1)
+    rounds: int = setting(20, "measured one by one", low=2)
+    warmup: int = setting(2000, "decisions of each environment before the first round", low=0)
+    seed: int = setting(42, "of levels, actions and the order of recordings", aliases=("seeds",), low=0)
 
     def __post_init__(self):
-        lowest = {"envs": 1, "frame_skip": 1, "threads": 1, "iterations": 1, "rounds": 2, "warmup": 0, "seed": 0}
-        for name, low in lowest.items():
-            if getattr(self, name) < low:
-                raise TimingError(
-                    f"{name.replace('_', '-')} {getattr(self, name)}: give a whole number of at least {low}"
-                )
+        check_settings(self)
         try:
             object.__setattr__(self, "observations", layout.observation_keys(self.observations))
         except ValueError as error:
-            raise TimingError(str(error)) from error
+            raise ConfigError(str(error), "observations", self.observations) from error
         needed = self.rows * self.envs * BYTES_PER_ACTION
         if needed > MAX_BYTES:
             raise TimingError(
@@ -87,7 +83,7 @@ class Workload:
     """
 
     bank: LevelBank
-    settings: Settings
+    amount: Amount
     start: np.ndarray  # int32[N]: level of each environment at first
     actions: np.ndarray  # int64[T, N]
     next_level: np.ndarray  # int32[T, N]
@@ -100,13 +96,13 @@ class Workload:
 
         Both switches are given to it, so that the environment variables that would turn them on have no say here.
         """
-        settings = self.settings
+        amount = self.amount
         simulator = BatchSimulator(
             self.bank,
-            settings.envs,
-            frame_skip=settings.frame_skip,
-            observations=settings.observations,
-            threads=settings.threads,
+            amount.envs,
+            frame_skip=amount.frame_skip,
+            observations=amount.observations,
+            threads=amount.threads,
             profile=profile,
             shadow=shadow,
         )
@@ -125,11 +121,11 @@ class Workload:
 
     @property
     def key(self) -> dict:
-        """Settings and digests of levels and actions: equal keys mean equal work."""
+        """Amount and digests of levels and actions: equal keys mean equal work."""
         levels = hashlib.sha256("".join(level.fingerprint for level in self.bank.levels).encode()).hexdigest()[:16]
         actions = hashlib.sha256(b"".join(a.tobytes() for a in (self.start, self.actions, self.next_level)))
         digests = {"source": self.source, "levels": levels, "actions": actions.hexdigest()[:16]}
-        return asdict(self.settings) | {"observations": list(self.settings.observations)} | digests
+        return asdict(self.amount) | {"observations": list(self.amount.observations)} | digests
 
     @property
     def coverage(self) -> dict[str, int]:
@@ -197,21 +193,21 @@ def random_levels(count: int, seed: int, *, density: float, entity_density: floa
 # Actions
 
 
-def random_play(levels: Sequence[Level], settings: Settings, source: str) -> Workload:
+def random_play(levels: Sequence[Level], amount: Amount, source: str) -> Workload:
     """Uniformly random actions; an episode that ends is followed by one on a random level."""
-    bank, rng = LevelBank(levels), np.random.default_rng(settings.seed)
-    shape = settings.rows, settings.envs
+    bank, rng = LevelBank(levels), np.random.default_rng(amount.seed)
+    shape = amount.rows, amount.envs
     return Workload(
         bank,
-        settings,
-        rng.integers(len(bank), size=settings.envs, dtype=np.int32),
+        amount,
+        rng.integers(len(bank), size=amount.envs, dtype=np.int32),
         rng.integers(NUM_ACTIONS, size=shape),
         rng.integers(len(bank), size=shape, dtype=np.int32),
         f"random actions on {source}",
     )
 
 
-def recorded_play(folder: str | Path, settings: Settings) -> Workload:
+def recorded_play(folder: str | Path, amount: Amount) -> Workload:
     """The decisions of the replays below a folder (``*.replay``, ``*.h5``), level after level, in an order drawn from the
     seed.
 
@@ -219,19 +215,19 @@ def recorded_play(folder: str | Path, settings: Settings) -> Workload:
     does not lie on the grid of ``frame_skip`` or stops before its episode ends.
     Raises TimingError if nothing is left; ReplayError for a folder without replays and for a broken file.
     """
-    recordings, notes = _recordings(folder, settings.frame_skip)
+    recordings, notes = _recordings(folder, amount.frame_skip)
     if not recordings:
         raise TimingError(f"{folder}: no replay can be used; {'; '.join(notes)}")
-    order = np.random.default_rng(settings.seed).permutation(len(recordings))
+    order = np.random.default_rng(amount.seed).permutation(len(recordings))
     lengths = np.array([len(recordings[i][1]) for i in order])
     stream = np.concatenate([recordings[i][1] for i in order])
     playing = np.repeat(np.arange(len(order), dtype=np.int32), lengths)  # which replay each decision belongs to
-    start = np.arange(settings.envs) % len(order)
+    start = np.arange(amount.envs) % len(order)
     begin = (np.cumsum(lengths) - lengths)[start]
-    at = (begin + np.arange(settings.rows + 1)[:, None]) % len(stream)
+    at = (begin + np.arange(amount.rows + 1)[:, None]) % len(stream)
     return Workload(
         LevelBank([recordings[i][0] for i in order]),
-        settings,
+        amount,
         start.astype(np.int32),
         stream[at[:-1]],
         (playing[at[:-1]] + 1) % np.int32(len(order)),

@@ -10,6 +10,7 @@ from bc.dataset import BCDataset
 from bc.train import BCConfig, TrainingError, evaluate, pretrain
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
+from rl.policy import checkpoint
 
 from programs import load_script
 from recordings import level, replay_folder
@@ -220,18 +221,17 @@ def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrore
 
 
 def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys, monkeypatch):
-    script = load_script("pretrain_bc")
-    save = script.checkpoint.save
+    save = checkpoint.save
 
     def save_then_interrupt(path, policy, **fields):
         save(path, policy, **fields)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(script.checkpoint, "save", save_then_interrupt)
+    monkeypatch.setattr(checkpoint, "save", save_then_interrupt)
     folder = replay_folder(tmp_path / "replays")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
-    assert script.main(command) == 130
+    assert load_script("pretrain_bc").main(command) == 130
     (best,) = tmp_path.glob("pretrain_*/bc_best.pt")
     assert str(best) in capsys.readouterr().err
-    policy, _ = script.checkpoint.load_policy(best)
+    policy, _ = checkpoint.load_policy(best)
     assert policy.statistics.count > 0

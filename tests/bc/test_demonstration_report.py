@@ -317,7 +317,7 @@ def test_a_held_out_level_is_a_leak(folder, capsys, image):
         (["{folder}/replays", "--levels", "missing"], "missing does not exist"),
         (["{folder}/replays", "--held-out", "{folder}/empty"], "holds no levels"),
         (["{folder}/replays", "--levels", "{folder}/broken"], "bad.map"),
-        (["{folder}/replays", "--frame-skip", "0"], "frame_skip=0"),
+        (["{folder}/replays", "--frame-skip", "0"], "--frame-skip 0: give a whole number from 1 to 60"),
         (["{folder}/replays", "--out", "{folder}/page.txt"], "a name that ends in .html"),
         (["{folder}/replays", "--out", "{folder}/file/page.html"], "cannot be written"),
     ],

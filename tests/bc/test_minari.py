@@ -133,6 +133,6 @@ def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, cap
     assert "00000.replay: is there already" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "file")]) == 2
-    assert "00000.replay: cannot be written (" in capsys.readouterr().err
+    assert f"OUT {tmp_path / 'file'}: cannot be written (" in capsys.readouterr().err
     assert main(["minari-import", "npp/simple/planner-v0", str(tmp_path / "back")]) == 2
     assert capsys.readouterr().err.startswith("error: npp/simple/planner-v0: no such dataset")

@@ -1,6 +1,8 @@
 """The plan of environments, rollout and minibatch: it fits, it divides, flags win, and every number says why."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -23,6 +25,8 @@ from hardware.detect import GB
 from hardware.memory import observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
+
+from places import ROOT
 
 LAPTOP = Machine("Xeon", 2, 25 * GB, 20 * GB, amx=True)
 A100 = Gpu("A100-80GB", 80 * GB, bf16=True)
@@ -357,7 +361,7 @@ def test_the_command_plans_for_a_profile_that_is_not_here(capsys):
             ["--gpus", "2", "--cores", "4", "--profile", "cpu"],
             "unknown hardware profile 'cpu'; known: 8xA100-80GB",
         ),
-        (["--cores", "-3"], "--cores -3: give a number above 0"),
+        (["--cores", "-3"], "--cores -3: give a whole number of at least 1"),
         (["--architecture", "mlp_basline"], "did you mean 'mlp_baseline'"),
     ],
 )
@@ -367,3 +371,10 @@ def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
     assert printed.err.startswith("error: ")
     assert message in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_a_plan_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; from hardware.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "plan", "--architecture", "vision_free"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "| num_envs" in done.stdout

@@ -14,7 +14,7 @@ from nppsim.generate import generate
 from nppsim.levels.kinds import ENTITY_NAMES
 from nppsim.levels.level import LevelError
 from nppsim.measure import throughput, timing, workload
-from nppsim.measure.workload import STREWN, Settings, generated_levels, random_levels, random_play, recorded_play
+from nppsim.measure.workload import STREWN, Amount, generated_levels, random_levels, random_play, recorded_play
 from nppsim.outcomes import WON
 from nppsim.planner import plan
 from nppsim.replays.playback import find_files, read_file
@@ -25,7 +25,7 @@ from places import ROOT
 from programs import load_script
 from results import altered
 
-TINY = Settings(envs=4, iterations=20, rounds=3, warmup=5)
+TINY = Amount(envs=4, iterations=20, rounds=3, warmup=5)
 SMALL = ["--envs", "4", "--iterations", "20", "--rounds", "3", "--warmup", "5"]
 
 
@@ -222,7 +222,7 @@ def test_the_key_tells_equal_work_from_other_work():
 
 def test_too_many_actions_are_refused_before_they_are_made():
     with pytest.raises(timing.TimingError, match="GiB"):
-        Settings(envs=1024, iterations=20_000)
+        Amount(envs=1024, iterations=20_000)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -328,8 +328,8 @@ def test_another_build_is_what_one_compares(stored, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--no-such-flag"], "unrecognized arguments"),
-        (["--rounds", "1"], "rounds 1: give a whole number of at least 2"),
+        (["--no-such-flag"], "unknown flag --no-such-flag"),
+        (["--rounds", "1"], "--rounds 1: give a whole number of at least 2"),
         (["--observations", "smell"], "unknown observation"),
         (["--levels", "no/such/folder"], "does not exist"),
         (["--baseline", "no/such/file"], "give a file written with --output"),
@@ -346,6 +346,22 @@ def test_bad_input_ends_with_4(flags, told, capsys):
     assert perf_benchmark.main(flags) == 4
     error = capsys.readouterr().err
     assert error.startswith("error: ") and told in error
+
+
+def test_where_nothing_can_be_stored_nothing_is_measured(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    out = str(tmp_path / "file" / "x.json")
+    monkeypatch.setattr(throughput, "measure", None)
+    monkeypatch.setattr(profile_multi_config, "profile", None)
+    assert perf_benchmark.main([*SMALL, "--output", out]) == 4
+    assert "error: --output " in capsys.readouterr().err
+    assert profile_multi_config.main(["--json", out]) == 2
+    assert "error: --json " in capsys.readouterr().err
+
+
+def test_the_amount_is_what_the_flags_say():
+    assert profile_multi_config.parse(["--steps", "20"])[1] == Amount(envs=64, rounds=10, iterations=2, warmup=5000)
+    assert perf_benchmark.parse(SMALL)[1] == TINY
 
 
 def test_an_interrupted_benchmark_stores_nothing(monkeypatch, tmp_path, capsys):
@@ -424,7 +440,7 @@ def test_what_is_skipped_is_said_and_fails_in_strict_mode(steady, monkeypatch, c
     printed = capsys.readouterr().out
     assert "skipped: none: random: no room" in printed and "1 of 2 configurations profiled, 1 skipped" in printed
     assert profile_multi_config.main([*flags, "--steps", "7"]) == 2
-    assert "multiple of 10" in capsys.readouterr().err
+    assert "--steps 7: give a multiple of 10" in capsys.readouterr().err
 
 
 def test_real_phases_and_real_validation(capsys, monkeypatch):

@@ -12,6 +12,7 @@ from nppsim.files import write_json
 from rl.experiment import ab
 from rl.judge.results import ResultsError
 
+from packages import hide
 from places import ROOT
 from programs import load_script
 from results import altered
@@ -145,7 +146,18 @@ def test_share_and_speed_up_belong_together(capsys):
     assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "0.3"]) == 2
     assert "belong together" in capsys.readouterr().err
     assert ab_compare.main(["--b", "--no-mixed-precision", "--share", "3", "--speedup", "2"]) == 2
-    assert "must be within 0 and 1" in capsys.readouterr().err
+    assert "--share 3.0: give a number from 0 to 1" in capsys.readouterr().err
+
+
+def test_what_a_comparison_needs_at_its_end_is_checked_before_its_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ab, "run_all", None)
+    (tmp_path / "file").write_text("")
+    flags = ["--b=--no-mixed-precision", "--out", str(tmp_path / "file" / "ab")]
+    assert ab_compare.main(flags) == 2
+    assert f"cannot be written ({tmp_path / 'file'} is a file)" in capsys.readouterr().err
+    hide(monkeypatch, "matplotlib")
+    assert ab_compare.main(flags[:1]) == 2
+    assert "error: matplotlib is needed for this" in capsys.readouterr().err
 
 
 def test_flags_that_no_shell_would_understand_are_refused(capsys):
