@@ -224,7 +224,8 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.early_stopping and not self.eval_freq:
-            raise ConfigError("--enable-early-stopping needs evaluations during training; give an --eval-freq above 0")
+            advice = "--enable-early-stopping needs evaluations during training; give an --eval-freq above 0"
+            raise ConfigError(advice, "eval_freq", self.eval_freq)
 
     def episodes_per_category(self, categories: int) -> int:
         """Episodes of each category in the final evaluation: ``num_eval_episodes`` shared out, rounded up."""
@@ -397,11 +398,11 @@ class ExperimentConfig:
             raise ConfigError(f"no such preset; known: {known}", "reward_preset", self.reward_preset)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
-                "--test-pretraining compares with imitation against without: give --replay-data-dir, "
-                "and leave out --no-pretraining"
+                "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
+                "test_pretraining",
             )
         if self.evaluation.skip_final_eval and self.video.record_eval_videos:
-            raise ConfigError("--record-eval-videos films the final evaluation: leave out --skip-final-eval")
+            raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -504,7 +505,7 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     arguments = parser.parse_args(list(argv))
     given = {name.replace("_", "-") for name in vars(arguments)}
     if "single-level" in given and ("train-dataset" in given or "test-dataset" in given):
-        raise ConfigError("--single-level stands for both datasets; leave out --train-dataset and --test-dataset")
+        raise ConfigError("stands for both datasets; leave out --train-dataset and --test-dataset", "--single-level")
     sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
     config = parser.build(ExperimentConfig, arguments, **sections)
     for name in sorted(given & FLAGS.keys()):
@@ -551,9 +552,9 @@ def _check_needs(config: ExperimentConfig, flag: Setting) -> None:
         return
     section, other = FLAGS[flag.needs]
     if not getattr(getattr(config, section) if section else config, other.name):
-        raise ConfigError(f"{flag.option} has no effect without {other.option}; add that, or leave {flag.option} out")
+        raise ConfigError(f"has no effect without {other.option}; add that, or leave this out", flag.option)
     if flag.needs == _REPLAYS and not config.pretraining:
-        raise ConfigError(f"{flag.option} has no effect with --no-pretraining; leave one of them out")
+        raise ConfigError("has no effect with --no-pretraining; leave one of them out", flag.option)
 
 
 def _parser() -> Parser:

@@ -66,10 +66,12 @@ def benchmark(
     "frames_per_s_per_core", "decisions_per_s_per_core" and "phases_ns_per_decision".
     Raises ConfigError for settings out of range.
     """
-    if rounds < 1 or not seconds > 0:
-        raise ConfigError(f"rounds={rounds}, seconds={seconds}: give at least 1 round, and more than 0 seconds")
+    if rounds < 1:
+        raise ConfigError("give at least 1", "rounds", rounds)
+    if not seconds > 0:
+        raise ConfigError("give more than 0", "seconds", seconds)
     if not all(1 <= count <= usable_cores() for count in threads):
-        raise ConfigError(f"threads={list(threads)}: this machine has cores for 1..{usable_cores()}")
+        raise ConfigError(f"this machine has cores for 1..{usable_cores()}", "threads", tuple(threads))
     for count in threads:
         jobs = _physics(plays, count) | _decisions(plays, count)
         if count == 1:

@@ -33,8 +33,9 @@ class StageCurriculum(Sampler):
         if config.start_stage is not None:
             if config.start_stage not in self.stages:
                 raise ConfigError(
-                    f"--curriculum-start-stage {config.start_stage}: the training dataset has no such levels, "
-                    f"only {', '.join(self.stages)}"
+                    f"the training dataset has no such levels, only {', '.join(self.stages)}",
+                    "--curriculum-start-stage",
+                    config.start_stage,
                 )
             self._stage = self.stages.index(config.start_stage)
         self._threshold = config.threshold

@@ -70,11 +70,11 @@ class ABSettings:
         for name in ("common", "a", "b"):
             for flag in getattr(self, name):
                 if flag.split("=")[0] in RESERVED:
-                    raise ConfigError(f"{flag} is set for each run by the comparison; leave it out (seeds: --seeds)")
+                    raise ConfigError("is set for each run by the comparison; leave it out (seeds: --seeds)", flag)
         if self.a == self.b:
             raise ConfigError("A and B have the same flags: there is nothing to compare; change --a or --b")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError(f"seeds {' '.join(map(str, self.seeds))}: give at least one, and none of them twice")
+            raise ConfigError("give at least one, and none of them twice", "--seeds", self.seeds)
         configs = {arm: resolve(self.flags(arm, self.seeds[0], folder)) for arm in ("a", "b")}
         for arm, config in configs.items():
             if len(config.architectures) != 1 or len(config.conditions) != 1:
@@ -128,13 +128,13 @@ def _settle(settings: ABSettings, folder: Path) -> None:
     file = folder / PLAN
     if not file.exists():
         if runs_folder(folder).exists():
-            raise ConfigError(f"--out {folder} holds runs, but no {PLAN}; choose another folder")
+            raise ConfigError(f"holds runs, but no {PLAN}; choose another folder", "--out", folder)
         write_json(file, record)
         return
     different = machine.differences(record, json.loads(file.read_text(encoding="utf-8")))
     if different:
         raise ConfigError(
-            f"--out {folder} was begun with other settings: {'; '.join(different)}. Choose another folder"
+            f"was begun with other settings: {'; '.join(different)}. Choose another folder", "--out", folder
         )
 
 

@@ -83,7 +83,7 @@ class EvaluationSuite:
             raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
         for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
             if value is not None and value < 1:
-                raise ConfigError(f"episodes_per_{name}={value}; give at least 1")
+                raise ConfigError("give at least 1", f"episodes_per_{name}", value)
         self.seed = seed
         self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
         chosen, rows = np.unique(self.level_index, return_inverse=True)

@@ -197,9 +197,7 @@ def test_a_flag_without_machinery_is_refused_unless_it_is_left_at_its_default(na
 def test_a_flag_that_would_have_no_effect_is_an_error(name, folder):
     _, own = arguments(name)
     message = (
-        "needs|--test-pretraining compares"
-        if name == "test-pretraining"
-        else f"no effect without --{KNOWN[name].needs}"
+        "--test-pretraining: compares" if name == "test-pretraining" else f"no effect without --{KNOWN[name].needs}"
     )
     with pytest.raises(ConfigError, match=message):
         resolve(REQUIRED + own)
@@ -267,7 +265,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--mirror-demonstrations"], "no effect without --replay-data-dir"),
         (
             [*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--mirror-demonstrations"],
-            "--mirror-demonstrations has no effect with --no-pretraining",
+            "--mirror-demonstrations: has no effect with --no-pretraining",
         ),
         (
             [*REQUIRED, "--replay-data-dir", "replays", "--max-demonstrations-per-category", "0"],
@@ -456,12 +454,12 @@ def test_the_script_turns_errors_into_exit_statuses(script, folder, monkeypatch,
     def run(config):
         raise raised
 
-    monkeypatch.setattr(script, "run", run)
+    monkeypatch.setattr("rl.experiment.run.run", run)
     assert script.main(REQUIRED) == status
     assert capsys.readouterr().err.strip() in ("error: a.map: broken", "interrupted")
 
 
 def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
-    monkeypatch.setattr(script, "run", lambda config: {}["missing"])
+    monkeypatch.setattr("rl.experiment.run.run", lambda config: {}["missing"])
     with pytest.raises(KeyError):
         script.main(REQUIRED)

@@ -129,7 +129,7 @@ def test_a_failed_run_is_named_with_its_last_words(runs):
     ("changes", "told"),
     [
         ({"b": ("--frame-skip", "4")}, "same flags"),
-        ({"b": ("--seeds", "7")}, "--seeds is set for each run"),
+        ({"b": ("--seeds", "7")}, "--seeds: is set for each run"),
         ({"b": ("--frame-skip", "0")}, "--frame-skip 0: give a whole number"),
         ({"common": (*COMMON, "mlp_baseline")}, "unexpected argument .mlp_baseline"),
         ({"common": ("--architectures", "vision_free", "mlp_baseline", *COMMON[2:])}, "one run each"),

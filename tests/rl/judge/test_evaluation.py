@@ -148,9 +148,9 @@ def test_only_the_levels_played_are_read_from_a_level_set(tmp_path):
 def test_bad_input_is_named():
     with pytest.raises(ConfigError, match="no levels to evaluate on"):
         play(Right(), levels=[])
-    with pytest.raises(ConfigError, match="episodes_per_category=0"):
+    with pytest.raises(ConfigError, match="episodes_per_category 0: give"):
         play(Right(), episodes=0)
-    with pytest.raises(ConfigError, match="episodes_per_level=0"):
+    with pytest.raises(ConfigError, match="episodes_per_level 0: give"):
         EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=0, seed=1, frame_skip=4)
 
 
