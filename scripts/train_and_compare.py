@@ -15,7 +15,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> None:
         errors.needed("torch", "train")
-        from rl.config import resolve
+        from rl.command_line import resolve
         from rl.experiment.run import run
 
         run(resolve(argv))

@@ -99,7 +99,7 @@ ORDER = {
         {"__init__"},
         {"events", "judge", "policy"},
         {"config"},
-        {"curriculum", "upload"},
+        {"command_line", "curriculum", "upload"},
         {"train"},
         {"experiment"},
     ],

@@ -25,7 +25,8 @@ from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.measure import machine, timing
 from nppsim.measure.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.report.charts import band_chart
-from rl.config import ExperimentConfig, resolve
+from rl.command_line import resolve
+from rl.config import ExperimentConfig
 from rl.events import Scalars, read_scalars
 from rl.judge.results import ALL, ResultsError, load_results
 

@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 
-import rl.config
+import rl.command_line
 from hardware import Wishes, plan
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
+from rl.command_line import FLAGS, REFUSED, resolve
 from rl.config import (
     BASE_LEARNING_RATE,
-    FLAGS,
-    REFUSED,
     CurriculumConfig,
     EvaluationConfig,
     PPOConfig,
     UploadConfig,
-    resolve,
 )
 
 from places import ROOT, SHARED
@@ -226,7 +224,7 @@ def test_the_makefiles_command_is_understood(folder):
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
-    assert (ROOT / "docs" / "flags.md").read_text() == rl.config.flags_document(), "python -m rl.config > docs/flags.md"
+    assert (ROOT / "docs" / "flags.md").read_text() == rl.command_line.flags_document(), "python -m rl.command_line"
 
 
 def test_defaults_without_a_flag_change_only_on_purpose():

@@ -14,7 +14,7 @@ from bc.demonstrations import find_replays
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
-from rl.config import resolve
+from rl.command_line import resolve
 from rl.experiment.data import load_data
 from rl.judge.results import load_results
 from rl.policy import checkpoint

@@ -1,0 +1,245 @@
+"""The command line of ``scripts/train_and_compare.py``, and the page of its flags.
+
+    config = resolve(["--experiment-name", "first", "--architectures", "mlp_baseline"])
+
+Flags, help and checks follow from the settings of ``rl.config``.  ``python -m rl.command_line`` prints ``docs/flags.md``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import ConfigError, needed
+from nppsim.files import check_output_folder
+from nppsim.replays.playback import SUFFIXES
+from nppsim.settings import Parser, Setting, settings_of
+from rl.config import IMITATION, ONE_GPU, REPLAYS, ExperimentConfig
+
+_MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
+
+_SECTIONS: dict[str, type] = {
+    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
+}
+_GROUPS = {"": "experiment", "bc": IMITATION, "ppo": "reinforcement learning", "video": "evaluation"}
+
+# Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
+_REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
+    "demonstrations are held in memory and need no loading processes; leave it out": (
+        ("bc-num-workers", 0, "processes that load demonstrations"),
+    ),
+    "hierarchical PPO comes later; train without it, as --architectures mlp_baseline does": (
+        ("use-hierarchical-ppo", False, "two-level policy"),
+        ("high-level-update-freq", 50, "its period"),
+    ),
+    "the deep residual policy comes later; choose another network with --architectures": (
+        ("use-deep-resnet-policy", False, "residual heads"),
+        ("deep-resnet-use-residual", True, "their skip connections"),
+        ("deep-resnet-use-layer-norm", True, "their layer norm"),
+        ("deep-resnet-dropout", 0.1, "their dropout"),
+    ),
+    "frame stacking comes later; the state already holds velocities and buffers, so train without it": (
+        ("enable-visual-frame-stacking", False, "stack images"),
+        ("visual-stack-size", 4, "images in a stack"),
+        ("enable-state-stacking", False, "stack state vectors"),
+        ("state-stack-size", 4, "vectors in a stack"),
+        ("frame-stack-padding", "zero", "zero or repeat"),
+    ),
+    "a live window comes later; use --record-eval-videos and TensorBoard": (
+        ("visualize-training", False, "live window"),
+        ("vis-render-freq", 100, "its period"),
+        ("vis-env-idx", 0, "the environment it shows"),
+        ("vis-fps", 60, "its speed"),
+    ),
+    ONE_GPU: (("distributed-backend", "nccl", "how several GPUs talk: nccl or gloo"),),
+    "tracing comes later; the share of each phase is in results.json under 'speed'": (
+        ("enable-profiling", False, "phase timings"),
+        ("enable-pytorch-profiler", False, "trace"),
+        ("profiler-wait", 1, "its schedule"),
+        ("profiler-warmup", 1, "its schedule"),
+        ("profiler-active", 3, "its schedule"),
+        ("profiler-repeat", 1, "its schedule"),
+    ),
+    "memory tracing comes later; 'python -m hardware plan' prints what a run needs": (
+        ("enable-memory-profiling", False, "memory trace"),
+        ("memory-snapshot-freq", 500, "its period"),
+    ),
+}
+
+
+def _flags() -> dict[str, tuple[str, Setting]]:
+    """Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting)."""
+    owners = {"": ExperimentConfig, **_SECTIONS}
+    found = [(section, known) for section, owner in owners.items() for known in settings_of(owner).values()]
+    return {known.flag: (section, known) for section, known in found if known.flag}
+
+
+FLAGS = _flags()
+REFUSED = {
+    flag: Setting(meaning, flag=flag, refusal=reason, kind=type(default), default=default, switch=True)
+    for reason, rows in _REFUSED.items()
+    for flag, default, meaning in rows
+}
+
+
+def resolve(argv: Sequence[str]) -> ExperimentConfig:
+    """The configuration that these command-line flags (without the program's name) ask for, checked with all its paths.
+
+    Raises ConfigError.  ``--help`` prints the flags and exits.
+    """
+    parser = _parser()
+    arguments = parser.parse_args(list(argv))
+    given = {name.replace("_", "-") for name in vars(arguments)}
+    if "single-level" in given and ("train-dataset" in given or "test-dataset" in given):
+        raise ConfigError("stands for both datasets; leave out --train-dataset and --test-dataset", "--single-level")
+    sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
+    config = parser.build(ExperimentConfig, arguments, **sections)
+    for name in sorted(given & FLAGS.keys()):
+        _check_needs(config, FLAGS[name][1])
+    check_prepared(config)
+    return config
+
+
+def check_prepared(config: ExperimentConfig) -> None:
+    """A UserError that says what to do unless all that the run needs, at its end too, is there.
+
+    That is every folder and file, the packages that make films, and a writable folder with room for the results.
+    """
+    if config.single_level is not None:
+        _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
+    else:
+        for flag, folder in (("train-dataset", config.train_dataset), ("test-dataset", config.test_dataset)):
+            _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
+            _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
+    replays = config.replay_data_dir
+    if replays is not None:
+        one_file = replays.suffix in SUFFIXES and replays.is_file()
+        what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
+        _require(one_file or replays.is_dir(), what, REPLAYS, replays)
+        what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
+        _require(one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*")), what, REPLAYS, replays)
+    if config.resume_from is not None:
+        found = (config.resume_from / "config.json").is_file()
+        _require(found, "holds no config.json; give the folder of a run", "resume-from", config.resume_from)
+    config.video.check_packages()
+    if config.upload.bucket:
+        needed("boto3", "s3")
+    check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())
+
+
+def _require(good: bool, advice: str, flag: str, path: Path) -> None:
+    if not good:
+        raise ConfigError(advice, f"--{flag}", path)
+
+
+def _check_needs(config: ExperimentConfig, flag: Setting) -> None:
+    """ConfigError for a flag that was given, but has no effect without another one."""
+    if not flag.needs:
+        return
+    section, other = FLAGS[flag.needs]
+    if not getattr(getattr(config, section) if section else config, other.name):
+        raise ConfigError(f"has no effect without {other.option}; add that, or leave this out", flag.option)
+    if flag.needs == REPLAYS and not config.pretraining:
+        raise ConfigError("has no effect with --no-pretraining; leave one of them out", flag.option)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="train_and_compare.py",
+        usage="%(prog)s --experiment-name NAME --architectures NAME [NAME ...] [flags]",
+        description="Imitation, then PPO, then evaluation with films and a report, for one or more networks.",
+    )
+    for title, flags in _grouped().items():
+        group = parser.add_argument_group(title)
+        for section, known in flags:
+            parser.add_setting(_SECTIONS[section] if section else ExperimentConfig, known.name, group)
+    refused = parser.add_argument_group("refused unless left at their defaults")
+    for flag in REFUSED.values():
+        parser.add_flag(flag, refused)
+    return parser
+
+
+def _grouped() -> dict[str, list[tuple[str, Setting]]]:
+    """The flags under the headings of the help and of docs/flags.md."""
+    groups: dict[str, list[tuple[str, Setting]]] = {}
+    for section, known in FLAGS.values():
+        groups.setdefault(known.group or _GROUPS.get(section, section), []).append((section, known))
+    return groups
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# docs/flags.md
+
+_PREFACE = """# Flags of `scripts/train_and_compare.py`
+
+Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one whose machinery comes later (last
+table) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
+Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
+`--frame-skip` frames of 1/60 s.
+"""
+
+_OTHER_NAMES = """
+## Other command lines, other names
+
+Flags that mean the same are called the same in all command lines. Where one had another name, both are understood:
+
+| flag | also | where |
+|---|---|---|
+"""
+_SEED_LINES = "ab_compare.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py"
+_SYNONYMS = (  # flag, its other name, the command lines that have both
+    ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
+    ("seeds", "seed", ["nppsim generate", "nppsim plan", "nppsim fuzz"]),
+    ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("output-dir", "out", ["ab_compare.py", "generate_levels.py", "make_demonstrations.py"]),
+    ("out", "output", ["perf_benchmark.py"]),
+    ("out", "json", ["profile_multi_config.py"]),
+    ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
+    ("categories", "category", ["generate_levels.py"]),
+    ("test-dataset", "levels", ["evaluate.py"]),
+    ("replay-data-dir", "replays", ["perf_benchmark.py"]),
+    ("mirror-demonstrations", "mirror", ["bc check"]),
+    ("bc-epochs", "epochs", ["pretrain_bc.py"]),
+    ("bc-batch-size", "batch-size", ["pretrain_bc.py"]),
+    ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
+    ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
+    ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),
+    ("hardware-profile", "profile", ["hardware plan"]),
+    ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
+)
+_OTHER_NOTES = """
+Only `train_and_compare.py` and `ab_compare.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
+`pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
+`--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
+`pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
+"""
+
+
+def flags_document() -> str:
+    """The text of docs/flags.md."""
+    lines = [_PREFACE.rstrip()]
+    for title, flags in _grouped().items():
+        lines += ["", f"## {title.capitalize()}", "", "| flag | default | meaning |", "|---|---|---|"]
+        lines += [f"| {_spelling(flag)} | {flag.shown_default} | {_meaning(flag)} |" for _, flag in flags]
+    lines += ["", "## Refused", "", "| flag | default | refused with |", "|---|---|---|"]
+    lines += [f"| {_spelling(flag)} | {flag.shown_default} | {flag.refusal} |" for flag in REFUSED.values()]
+    rows = [
+        f"| `--{flag}` | `--{other}` | {', '.join(f'`{one}`' for one in where)} |" for flag, other, where in _SYNONYMS
+    ]
+    return "\n".join([*lines, _OTHER_NAMES.rstrip("\n"), *rows, _OTHER_NOTES])
+
+
+def _meaning(flag: Setting) -> str:
+    choices = f"; one of {', '.join(flag.choices)}" if flag.choices else ""
+    aliases = f"; also {', '.join(f'`--{name}`' for name in flag.aliases)}" if flag.aliases else ""
+    return flag.help + choices + aliases + (f" (*needs* `--{flag.needs}`)" if flag.needs else "")
+
+
+def _spelling(flag: Setting) -> str:
+    if flag.kind is bool and flag.switch:
+        return f"`{flag.option}`, `--no-{flag.flag}`"
+    return f"`{flag.option} {flag.placeholder}".rstrip() + (" ...`" if flag.many else "`")
+
+
+if __name__ == "__main__":
+    print(flags_document(), end="")
