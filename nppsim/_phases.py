@@ -33,7 +33,6 @@ PHASES = (
 )
 NUM_PHASES = len(PHASES)
 PHASE = slots(PHASES)  # their numbers by name
-MOVE, THINK, NINJA = PHASE.movers_move, PHASE.movers_think, PHASE.ninja  # those of a tick
 
 _CLOCK_MONOTONIC = 1  # number of the clock, for the operating system
 _NS_PER_S = 1_000_000_000

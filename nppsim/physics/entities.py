@@ -263,7 +263,7 @@ def _touch_thwump(ninja, thwump):
     if not inside:
         return 0.0
     ahead = THWUMP_REACH * thwump["direction"]
-    if thwump["mode"] == 1:
+    if thwump["mode"] == s.HORIZONTAL:
         x1, y1, dx, dy = x + ahead, y - LETHAL_HALF_WIDTH, 0.0, 2.0 * LETHAL_HALF_WIDTH
     else:
         x1, y1, dx, dy = x - LETHAL_HALF_WIDTH, y + ahead, 2.0 * LETHAL_HALF_WIDTH, 0.0

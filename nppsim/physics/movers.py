@@ -19,6 +19,7 @@ from nppsim.physics.segments import cell_at, cell_range, clamped_cell, nearest_s
 from nppsim.physics.state import (
     CHARGING,
     CHASING,
+    HORIZONTAL,
     IDLE,
     LAUNCHING,
     RADIUS,
@@ -317,7 +318,7 @@ def _move_block(ninja, mover, home):
 # ---------------------------------------------------------------------------------------------------- thwumps (7.10)
 @kernel
 def _move_thwump(ninja, mover, home, entities, world, level):
-    axis = 0 if mover["mode"] == 1 else 1
+    axis = 0 if mover["mode"] == HORIZONTAL else 1
     along, start = _along(mover, axis), _along(home, axis)
     sign = mover["direction"] * mover["state"]
     step = (THWUMP_CHARGE if mover["state"] == CHARGING else THWUMP_RETREAT) * sign
@@ -330,7 +331,7 @@ def _move_thwump(ninja, mover, home, entities, world, level):
 
 @kernel
 def _think_thwump(ninja, mover, entities, world, level):
-    axis = 0 if mover["mode"] == 1 else 1
+    axis = 0 if mover["mode"] == HORIZONTAL else 1
     along, across = _along(mover, axis), _along(mover, 1 - axis)
     if not abs(across - _along(ninja, 1 - axis)) < THWUMP_SIGHT:
         return

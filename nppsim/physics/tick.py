@@ -63,12 +63,12 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
     if moves:
         move_all(ninja, entities, movers, world, level)
     if laps is not None:
-        since = clock.stamp(laps, clock.MOVE, since)
+        since = clock.stamp(laps, clock.PHASE.movers_move, since)
     think(ninja, entities, world, level)
     if moves:
         think_all(ninja, entities, movers, world, level)
     if laps is not None:
-        since = clock.stamp(laps, clock.THINK, since)
+        since = clock.stamp(laps, clock.PHASE.movers_think, since)
     if suicide and ninja["suicide_held"]:
         kill(ninja)
     ninja["suicide_held"] = suicide
@@ -82,4 +82,4 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
         settle_contacts(ninja, wall)
     control(ninja, h, input_byte & JUMP)
     if laps is not None:
-        clock.stamp(laps, clock.NINJA, since)
+        clock.stamp(laps, clock.PHASE.ninja, since)
