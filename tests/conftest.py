@@ -12,3 +12,8 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first: begun last, one process would still be at it when the other has nothing left to do."""
+    items.sort(key=lambda item: item.path.name != "test_experiment.py")
