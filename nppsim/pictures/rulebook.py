@@ -6,6 +6,7 @@
 ``tests/nppsim/pictures/test_rulebook.py`` redraws them and compares: a figure cannot tell another rule than the code.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 
@@ -60,9 +61,9 @@ class Figure:
 
     def dashed(self, points: Iterable[Point], colour: Colour, width: float = 0.35) -> None:
         """Draw every other piece of a fine polyline."""
-        points = list(points)
-        for a, b in zip(points[::2], points[1::2], strict=False):
-            self.canvas.line((a, b), colour, width)
+        for place, piece in enumerate(itertools.pairwise(points)):
+            if place % 2 == 0:
+                self.canvas.line(piece, colour, width)
 
     def arrow(self, start: Point, end: Point, colour: Colour, width: float = 0.7) -> None:
         """Draw an arrow whose head ends at ``end``."""

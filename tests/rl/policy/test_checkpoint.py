@@ -23,19 +23,10 @@ from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.vec_env import BatchVecEnv
 
+from seen import observations
 from worlds import corridor
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def observations(size, seed=0):
-    rng = np.random.default_rng(seed)
-    return {
-        spec.key: rng.integers(0, 256, (size, *spec.shape), dtype=np.uint8)
-        if spec.dtype == "uint8"
-        else (rng.normal(size=(size, *spec.shape)) * spec.scale).astype(np.float32)
-        for spec in (layout.SPECS[key] for key in layout.VISION_FREE)
-    }
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Strict transfer: everything arrives, or an error names what does not."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,17 +9,9 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 
+from seen import observations
+
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def observations(size, seed=0):
-    rng = np.random.default_rng(seed)
-    return {
-        spec.key: rng.integers(0, 256, (size, *spec.shape), dtype=np.uint8)
-        if spec.dtype == "uint8"
-        else (rng.normal(size=(size, *spec.shape)) * spec.scale).astype(np.float32)
-        for spec in (layout.SPECS[key] for key in layout.VISION_FREE)
-    }
 
 
 def make_policy(seed):
