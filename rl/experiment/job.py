@@ -22,13 +22,13 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
 from rl.judge.evaluation import Policy, RandomPolicy
-from rl.judge.results import ALL, EpisodeRecord, Stats, aggregate
+from rl.judge.results import ALL, EpisodeRecord, Stats, aggregate, success_by_level
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
-from rl.train.monitor import TrainingMonitor
+from rl.train.monitor import Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.vec_env import BatchVecEnv
@@ -233,9 +233,10 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     ppo.set_logger(Logger(str(job.folder), [TensorBoardOutputFormat(board), CSVOutputFormat(table)]))
     periodic = job.suites.periodic(job.observations)
 
-    def play_periodic(policy: NppPolicy) -> tuple[float, dict[str, float]]:
-        stats = aggregate(periodic.run(policy, deterministic=job.config.evaluation.deterministic))
-        return stats[ALL]["success"], {category: row["success"] for category, row in stats.items()}
+    def play_periodic(policy: NppPolicy) -> Evaluation:
+        episodes = periodic.run(policy, deterministic=job.config.evaluation.deterministic)
+        rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
+        return Evaluation(rows[ALL], rows, success_by_level(episodes))
 
     monitor = TrainingMonitor(job.config, job.root, job.folder, play_periodic, job.uploader, job.log)
     resumed = job.config.resume_from is not None

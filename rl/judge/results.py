@@ -120,6 +120,14 @@ def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     return {category: _count(group) for category, group in groups.items()} | {ALL: _count(list(episodes))}
 
 
+def success_by_level(episodes: Sequence[EpisodeRecord]) -> np.ndarray:
+    """float64[L]: share of wins on each level played, in the order of the level set."""
+    level = np.array([episode.level_index for episode in episodes])
+    won = np.array([episode.won for episode in episodes], float)
+    _, row = np.unique(level, return_inverse=True)
+    return np.bincount(row, won) / np.bincount(row)
+
+
 def _count(episodes: list[EpisodeRecord]) -> Stats:
     won = [e.frames for e in episodes if e.won]
     count = len(episodes)

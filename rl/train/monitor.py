@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,22 @@ MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard de
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 
 
-Evaluate = Callable[
-    [NppPolicy], tuple[float, dict[str, float]]
-]  # success, 0 to 1: of all episodes, and by row of a table
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy achieves on the dev levels; success is a share of episodes won, 0 to 1.
+
+    overall: of all episodes.
+    rows: of the rows of a table: every category and all of them.
+    levels: float64[L], of each level; always the same levels in the same order, so that ``a.levels - b.levels`` compares
+        two policies in pairs.
+    """
+
+    overall: float
+    rows: dict[str, float]
+    levels: np.ndarray
+
+
+Evaluate = Callable[[NppPolicy], Evaluation]
 
 
 class TrainingMonitor(BaseCallback):
@@ -39,7 +53,7 @@ class TrainingMonitor(BaseCallback):
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    evaluate: plays an evaluation, every ``eval_freq`` decisions.
+    evaluate: plays the dev levels, every ``eval_freq`` decisions.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     events: what happened, in words and numbers.
@@ -138,14 +152,14 @@ class TrainingMonitor(BaseCallback):
     def _evaluate(self) -> None:
         ppo = self.model
         began = time.monotonic()
-        overall, success = self.evaluate(ppo.policy)
-        for category, share in success.items():
+        found = self.evaluate(ppo.policy)
+        for category, share in found.rows.items():
             ppo.logger.record(f"eval/{category}_success", share)
         ppo.logger.record("eval/seconds", time.monotonic() - began)
-        self.events.append({"at": self.num_timesteps, "evaluation": success})
-        shares = ", ".join(f"{category} {share:.0%}" for category, share in success.items())
+        self.events.append({"at": self.num_timesteps, "evaluation": found.rows})
+        shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
-        if self.early.update(overall):
+        if self.early.update(found.overall):
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self._stop = True
 

@@ -8,13 +8,22 @@ import numpy as np
 import pytest
 
 from nppsim.files import write_json
-from rl.judge.results import EpisodeRecord, ResultsError, aggregate, format_cell, format_table, load_results, wilson
+from rl.judge.results import (
+    EpisodeRecord,
+    ResultsError,
+    aggregate,
+    format_cell,
+    format_table,
+    load_results,
+    success_by_level,
+    wilson,
+)
 
 
-def episode(category="simple", outcome="won", frames=10, ret=1.0):
+def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0):
     level = SimpleNamespace(name="l")
     return EpisodeRecord(
-        0, "l", category, level, np.zeros(frames, np.uint8), outcome, frames, frames // 4, ret, 2, 100.0
+        level_index, "l", category, level, np.zeros(frames, np.uint8), outcome, frames, frames // 4, ret, 2, 100.0
     )
 
 
@@ -55,6 +64,11 @@ def test_aggregation_counts_per_category_and_over_all():
     assert simple["ci95"] == pytest.approx(wilson(2, 3))
     assert stats["simpler"]["median_frames"] is None and stats["simpler"]["timeouts"] == 1
     assert stats["all"]["episodes"] == 4 and stats["all"]["success"] == 0.5
+
+
+def test_success_by_level_is_in_the_order_of_the_level_set():
+    episodes = [episode(level_index=7), episode(level_index=2), episode(outcome="died", level_index=2)]
+    assert success_by_level(episodes).tolist() == [0.5, 1.0]
 
 
 def test_records_that_contradict_themselves_are_refused():

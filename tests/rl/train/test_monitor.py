@@ -1,12 +1,13 @@
 """What happens between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
 
+import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
 from rl.policy import checkpoint
-from rl.train.monitor import EarlyStopping, TrainingMonitor, check_gradients, check_inputs
+from rl.train.monitor import EarlyStopping, Evaluation, TrainingMonitor, check_gradients, check_inputs
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
 
@@ -29,7 +30,7 @@ class Store:
 
 def half_won(policy):
     """Stands for an evaluation: what it finds does not change."""
-    return 0.5, {**dict.fromkeys(CATEGORIES, 0.5), "all": 0.5}
+    return Evaluation(0.5, {**dict.fromkeys(CATEGORIES, 0.5), "all": 0.5}, np.full(len(CATEGORIES), 0.5))
 
 
 def train(root, updates=3, **evaluation):
