@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from nppsim.observe import layout
 
-# Bytes per transition beside the observation: action 8; log-probability, value, reward, advantage and return 4 each;
-# terminated, truncated and six mask bits 8; six logits of the policy being imitated 24; rounded up.
-TRANSITION_BYTES = 64
+# Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
+# of the policy that played and six of the cloned one 24 each; end of the episode 1; rounded up.
+TRANSITION_BYTES = 80
 # State record, entities, movers and path fields of one environment, beside its two observation rows (current and
 # final).  A generous round figure: at 1024 environments it is 0.1 GB.
 ENVIRONMENT_BYTES = 100_000

@@ -1,8 +1,8 @@
 """The named hardware profiles.
 
 Their predecessors collected up to two million decisions per update (1024 environments x 2048 decisions), so that a
-whole run had a handful of updates.  Here a rollout is 64 decisions, environments stay many, and each learning rate is
-the base 3e-4 times the root of the number of GPUs.
+whole run had a handful of updates.  Here a rollout is 64 decisions, environments stay many, and learning rates grow with
+the root of the minibatch.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from hardware.detect import GB, Gpu, Machine
 from nppsim.errors import UserError, did_you_mean
 
+BASE_LEARNING_RATE = 1e-3  # PPO's, where neither a flag nor a profile sets one
+BASE_MINIBATCH = 4_096  # decisions; what that rate was measured with
 AUTO = "auto"  # no fixed numbers: everything follows from the machine, the observations and the length of the run
 
 
@@ -39,16 +41,23 @@ class Profile:
 _A100_80GB = Gpu("A100-80GB", 80 * GB, bf16=True)
 _A100_40GB = Gpu("A100-40GB", 40 * GB, bf16=True)
 _V100_32GB = Gpu("V100-32GB", 32 * GB, bf16=False)
-_RATE = 3e-4
-_RATE_OF_8 = 8.49e-4  # 3e-4 x root of 8
+
+
+def _rate(minibatch_size: int) -> float:
+    """Learning rate for larger or smaller minibatches than usual: the noise of Adam's steps stays the same.
+
+    Source: Malladi et al. 2022 (On the SDEs and scaling rules for adaptive gradient algorithms).
+    """
+    return BASE_LEARNING_RATE * (minibatch_size / BASE_MINIBATCH) ** 0.5
+
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        Profile("8xA100-80GB", 1024, 64, 8192, cores=96, memory_gb=1000, gpus=(_A100_80GB,) * 8, learning_rate=_RATE_OF_8),
-        Profile("8xA100-40GB", 768, 64, 6144, cores=96, memory_gb=1000, gpus=(_A100_40GB,) * 8, learning_rate=_RATE_OF_8),
-        Profile("1xA100-80GB", 256, 64, 2048, cores=12, memory_gb=120, gpus=(_A100_80GB,), learning_rate=_RATE),
-        Profile("8xV100-32GB", 512, 64, 4096, cores=40, memory_gb=480, gpus=(_V100_32GB,) * 8, learning_rate=_RATE_OF_8),
+        Profile("8xA100-80GB", 1024, 64, 8192, cores=96, memory_gb=1000, gpus=(_A100_80GB,) * 8, learning_rate=_rate(8192)),
+        Profile("8xA100-40GB", 768, 64, 6144, cores=96, memory_gb=1000, gpus=(_A100_40GB,) * 8, learning_rate=_rate(6144)),
+        Profile("1xA100-80GB", 256, 64, 2048, cores=12, memory_gb=120, gpus=(_A100_80GB,), learning_rate=_rate(2048)),
+        Profile("8xV100-32GB", 512, 64, 4096, cores=40, memory_gb=480, gpus=(_V100_32GB,) * 8, learning_rate=_rate(4096)),
         Profile("cpu-testing", 64, 32, 256, cores=2, memory_gb=8),
     )
 }  # fmt: skip

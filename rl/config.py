@@ -16,7 +16,7 @@ from pathlib import Path
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
 from hardware import DEVICES, Plan, PlanError, Wishes
-from hardware.profiles import AUTO, find_profile
+from hardware.profiles import AUTO, BASE_LEARNING_RATE, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, did_you_mean, needed, redact
 from nppsim.generate import CATEGORIES
@@ -25,7 +25,7 @@ from nppsim.reward import PRESETS as REWARD_PRESETS
 from nppsim.settings import check_settings, same_setting, setting
 from rl.policy.architectures import ArchitectureError, get_architecture
 
-BASE_LEARNING_RATE = 5e-4  # where neither a flag nor a hardware profile sets one
+KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 RUN_BYTES = 100 << 20  # of one training run on disk: checkpoints, curves, results; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
 LARGEST_SEED = 2**31 - 1
@@ -67,8 +67,12 @@ class PPOConfig:
     anneal_learning_rate: bool = setting(
         True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
     )
-    pretrained_learning_rate_share: float = setting(
-        0.5, "of the learning rate after behavioural cloning, where no flag sets it", above=0, high=1
+    desired_kl: float | None = setting(
+        None,
+        "steer the learning rate so that each update moves the policy about this far, nats (annealed if the rate is); "
+        "without it the rate is only annealed",
+        flag="desired-kl",
+        above=0,
     )
     n_epochs: int | None = setting(None, "passes over a rollout; None: the hardware plan's", low=1)
     vf_coef: float = setting(0.5, "weight of the value loss", low=0)
@@ -89,20 +93,30 @@ class PPOConfig:
                 "pbrs_gamma",
                 self.pbrs_gamma,
             )
+        if self.desired_kl and self.target_kl and 2 * self.desired_kl > KL_TOLERANCE * self.target_kl:
+            raise ConfigError(
+                f"updates end at {KL_TOLERANCE * self.target_kl:g}, before the learning rate would be lowered; give at "
+                f"most {KL_TOLERANCE * self.target_kl / 2:g}",
+                "desired_kl",
+                self.desired_kl,
+            )
 
-    def settled(self, plan: Plan, *, pretrained: bool) -> "PPOConfig":
-        """The same with the numbers that were left to the hardware plan; ``pretrained``: after behavioural cloning."""
-        rate = self.learning_rate
-        if rate is None:
-            rate = plan.learning_rate or BASE_LEARNING_RATE
-            rate *= self.pretrained_learning_rate_share if pretrained else 1
+    def settled(self, plan: Plan) -> "PPOConfig":
+        """The same with the numbers that were left to the hardware plan."""
+        rate = self.learning_rate or plan.learning_rate or BASE_LEARNING_RATE
         return replace(self, learning_rate=rate, n_epochs=self.n_epochs or plan.epochs)
 
     def learning_rate_at(self, progress: float) -> float:
-        """Learning rate at this progress of training (0 to 1); only for a settled configuration."""
+        """Learning rate at this progress of training (0 to 1) where nothing steers it; only for a settled configuration."""
         assert self.learning_rate is not None
-        end = self.learning_rate_end_share if self.anneal_learning_rate else 1
-        return self.learning_rate * _line(1, end, progress)
+        return self.learning_rate * self._annealed(progress)
+
+    def desired_kl_at(self, progress: float) -> float | None:
+        """How far an update should move the policy at this progress (0 to 1): small steps move it by their square."""
+        return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
+
+    def _annealed(self, progress: float) -> float:
+        return _line(1, self.learning_rate_end_share, progress) if self.anneal_learning_rate else 1.0
 
     def ent_coef_at(self, progress: float) -> float:
         """Weight of the entropy bonus at this progress of training (0 to 1)."""

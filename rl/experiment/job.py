@@ -115,7 +115,7 @@ def train_one(job: Job) -> RunRecord:
     job.folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(job.seed)
     plan = make_plan(job)
-    settings = job.config.ppo.settled(plan, pretrained=job.pretrained)
+    settings = job.config.ppo.settled(plan)
     env = make_env(job, settings, plan)
     by_chance = evaluate(job, RandomPolicy())
     clone = imitate(job, plan) if job.pretrained else None

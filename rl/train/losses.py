@@ -19,7 +19,7 @@ class Losses(NamedTuple, Generic[Number]):
     value_loss: mean squared error of the values against the returns.
     entropy_loss: minus the policy's entropy, nats.
     loss: what the optimiser minimises.
-    approx_kl: estimated divergence from the policy that played, nats (Schulman's k3, never negative).
+    approx_kl: divergence of the policy from the one that played, nats: over all actions, so there is nothing to estimate.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
     bc_kl: divergence of the policy from the cloned one, nats; 0 where there is no pull.
     """
@@ -54,7 +54,7 @@ class Samples:
     """What the losses need to know about B decisions.
 
     actions: int64[B].
-    log_probs: float32[B], of these actions, by the policy that played.
+    log_probs: float32[B, 6], of all actions, by the policy that played.
     advantages, returns: float32[B]; advantages are normalised over the rollout.
     cloned_log_probs: float32[B, 6], of all actions, by the cloned policy; None where there is no pull towards it.
     """
@@ -80,8 +80,7 @@ def losses(
     clip = settings.clip_range
     log_probs_all = F.log_softmax(logits, dim=1)
     probs = log_probs_all.exp()
-    log_ratio = log_probs_all.gather(1, samples.actions[:, None])[:, 0] - samples.log_probs
-    ratio = log_ratio.exp()
+    ratio = (log_probs_all - samples.log_probs).gather(1, samples.actions[:, None])[:, 0].exp()
     gain = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
     policy_loss = -gain.mean()
     value_loss = F.mse_loss(values, samples.returns)
@@ -94,7 +93,7 @@ def losses(
     if settings.critic_only:
         loss = settings.vf_coef * value_loss
     with torch.no_grad():
-        approx_kl = (ratio - 1 - log_ratio).mean()
+        approx_kl = divergence(samples.log_probs, log_probs_all).mean()
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
     return Losses(policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl)
 

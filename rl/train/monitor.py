@@ -189,6 +189,12 @@ class TrainingMonitor(BaseCallback):
         if not found:
             raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
         data = checkpoint.load(found[-1])
+        absent = ppo.training_state().keys() - data["training"].keys()
+        if absent:
+            raise checkpoint.CheckpointError(
+                f"{found[-1]}: lacks {', '.join(sorted(absent))}, so that training cannot go on from it: use the version of "
+                "the project that wrote it, or train again"
+            )
         ppo.load_training_state(data["policy"], data["training"])
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
 

@@ -28,14 +28,15 @@ from nppsim.errors import UserError
 from nppsim.files import replacing
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
-from rl.config import PPOConfig
+from rl.config import KL_TOLERANCE, PPOConfig
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.train.losses import Losses, LossSettings, Samples, losses, measured, normalised
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
-KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
+RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
+RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
 
 
 class DivergedError(UserError, RuntimeError):
@@ -96,6 +97,7 @@ class BatchPPO(PPO):
         self.config = config
         self.sim, self.sampler = env.sim, env.sampler
         self.reference: NppPolicy | None = None
+        self.steered_rate = config.learning_rate  # in force only with desired_kl
         self.speed = dict.fromkeys(PARTS, 0.0)
         self.updates = 0
         self.decisions_played = 0
@@ -168,7 +170,7 @@ class BatchPPO(PPO):
         actions = sample_actions(logits.cpu(), self._sampling)
         buffer.values[t] = values
         buffer.actions[t] = actions.to(self.device)
-        buffer.log_probs[t] = F.log_softmax(logits, dim=1).gather(1, buffer.actions[t, :, None])[:, 0]
+        buffer.log_probs[t] = F.log_softmax(logits, dim=1)
         return actions.numpy()
 
     def _store_outcome(self, t: int) -> None:
@@ -223,26 +225,28 @@ class BatchPPO(PPO):
     def train(self) -> None:
         """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
         begin = time.perf_counter()
-        rate, settings = self.config.learning_rate_at(self.progress), self._loss_settings()
+        rate, settings = self._learning_rate(), self._loss_settings()
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
         samples = self._samples(settings)
         steps: list[Losses[float]] = []
         norms: list[torch.Tensor] = []
-        stopped = False
+        kl, stopped = 0.0, False
         for index in self._minibatches():
             logits, values = self.policy.logits_and_values(self.rollout_buffer.observations(index))
             parts = losses(logits, values, samples.take(index), settings)
             numbers = self._finite(measured(parts))
+            kl = numbers.approx_kl
             stopped = self._moved_too_far(numbers, settings)
             if stopped:
                 break
             norms.append(self._descend(parts.loss, settings.critic_only))
             steps.append(numbers)
         self.updates += 1
-        self._n_updates += self.n_epochs
+        if not settings.critic_only:
+            self._steer(kl)
         self._log_steps(steps, norms)
-        self._log_update(settings, rate, stopped)
+        self._log_update(settings, rate, kl, stopped)
         seconds = time.perf_counter() - begin
         self.speed["update"] += seconds
         self.seconds += seconds
@@ -281,8 +285,19 @@ class BatchPPO(PPO):
             parts.append(F.log_softmax(self.reference.logits_and_values(buffer.observations(index))[0], dim=1))
         return torch.cat(parts)
 
+    def _learning_rate(self) -> float:
+        return self.steered_rate if self.config.desired_kl else self.config.learning_rate_at(self.progress)
+
+    def _steer(self, kl: float) -> None:
+        """Set the next update's learning rate, where it is steered; kl: how far this one has moved the policy."""
+        desired = self.config.desired_kl_at(self.progress)
+        if desired:
+            self.steered_rate = steered(self.steered_rate, kl, desired)
+
     def _minibatches(self) -> Iterator[torch.Tensor]:
+        """Every minibatch of the update; passes are counted as they begin."""
         for _ in range(self.n_epochs):
+            self._n_updates += 1
             yield from self.rollout_buffer.minibatches(self.batch_size, self._rng)
 
     def _finite(self, numbers: Losses[float]) -> Losses[float]:
@@ -318,12 +333,14 @@ class BatchPPO(PPO):
                 self.logger.record(f"train/{name}", float(value))
             self.logger.record("train/grad_norm", float(np.mean(torch.stack(norms).tolist())))
 
-    def _log_update(self, settings: LossSettings, rate: float, stopped: bool) -> None:
+    def _log_update(self, settings: LossSettings, rate: float, kl: float, stopped: bool) -> None:
+        """kl: from the policy that played, at the last minibatch."""
         returns, values = self.rollout_buffer.flat("returns"), self.rollout_buffer.flat("values")
         spread = returns.var()
         explained = float(1 - (returns - values).var() / spread) if spread > 0 else float("nan")
         self.logger.record("train/explained_variance", explained)
         self.logger.record("train/learning_rate", rate)
+        self.logger.record("train/last_kl", kl)
         self.logger.record("train/ent_coef", settings.ent_coef)
         self.logger.record("train/bc_kl_coef", settings.bc_kl_coef)
         self.logger.record("train/clip_range", settings.clip_range)
@@ -335,7 +352,7 @@ class BatchPPO(PPO):
 
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
-        ours = ("config", "speed", "updates", "decisions_played", "seconds", "_rng")
+        ours = ("config", "speed", "updates", "steered_rate", "decisions_played", "seconds", "_rng")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             self.save(file, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
 
@@ -345,6 +362,8 @@ class BatchPPO(PPO):
             "optimizer": self.policy.optimizer.state_dict(),
             "num_timesteps": self.num_timesteps,
             "updates": self.updates,
+            "passes": self._n_updates,
+            "steered_rate": self.steered_rate,
             "seconds": self.seconds,
             "decisions_played": self.decisions_played,
             "speed": dict(self.speed),
@@ -358,8 +377,9 @@ class BatchPPO(PPO):
         """Continue from a checkpoint's weights and ``training_state``; environments start new episodes."""
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(training["optimizer"])
-        for name in ("num_timesteps", "updates", "seconds", "decisions_played"):
+        for name in ("num_timesteps", "updates", "steered_rate", "seconds", "decisions_played"):
             setattr(self, name, training[name])
+        self._n_updates = training["passes"]
         self.speed.update(training["speed"])
         self.sampler.load_state_dict(json.loads(training["curriculum"]))
         self._rng.bit_generator.state = json.loads(training["shuffling"])
@@ -370,3 +390,16 @@ class BatchPPO(PPO):
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_sampling"]
+
+
+def steered(rate: float, kl: float, desired: float) -> float:
+    """The next update's learning rate, after one at ``rate`` that moved the policy by ``kl`` where ``desired`` was wanted.
+
+    Lowered where that was more than twice as far, raised where it was less than half as far, within RATE_LIMITS.
+    Source: Schulman et al. 2017, section 4 (the same rule for a penalty's weight); Rudin et al. 2022 (for the rate).
+    """
+    if kl > 2 * desired:
+        rate /= RATE_STEP
+    elif kl < desired / 2:
+        rate *= RATE_STEP
+    return min(max(rate, RATE_LIMITS[0]), RATE_LIMITS[1])

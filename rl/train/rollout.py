@@ -14,7 +14,8 @@ class TensorRolloutBuffer:
 
     obs: key -> tensor [T, N, *shape] of the layout's dtype.
     actions: int64[T, N].
-    log_probs, values, rewards, advantages, returns: float32[T, N]; log_probs of the actions, by the policy that played.
+    log_probs: float32[T, N, 6], of all actions, by the policy that played.
+    values, rewards, advantages, returns: float32[T, N].
     episode_ends: bool[T, N], whether the decision was its episode's last.
     The arguments are those that Stable-Baselines3 gives to rollout buffers.
     """
@@ -41,7 +42,7 @@ class TensorRolloutBuffer:
             key: zeros(getattr(torch, layout.SPECS[key].dtype), *layout.SPECS[key].shape) for key in observation_space
         }
         self.actions = zeros(torch.int64)
-        self.log_probs = zeros(torch.float32)
+        self.log_probs = zeros(torch.float32, int(action_space.n))
         self.values = zeros(torch.float32)
         self.rewards = zeros(torch.float32)
         self.advantages = zeros(torch.float32)

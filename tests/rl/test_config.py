@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import rl.command_line
-from hardware import Wishes, plan
+from hardware import PROFILES, Wishes, plan
+from hardware.profiles import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
 from rl.command_line import FLAGS, REFUSED, resolve
 from rl.config import (
-    BASE_LEARNING_RATE,
     CurriculumConfig,
     EvaluationConfig,
     PPOConfig,
@@ -66,6 +66,7 @@ EXAMPLES = {
     "time-budget-minutes": ["1.5"],
     "gamma": ["0.99"],
     "pbrs-gamma": ["0.99"],
+    "desired-kl": ["0.01"],
     "initial-lr": ["1e-4"],
     "enable-lr-annealing": ["--no-enable-lr-annealing"],
     "mixed-precision": [],
@@ -251,6 +252,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--gamma", "nan"], "--gamma nan: give a number above 0 and at most 1"),
         ([*REQUIRED, "--time-budget-minutes", "inf"], "--time-budget-minutes inf: give a number above 0"),
         ([*REQUIRED, "--pbrs-gamma", "1.0"], "--pbrs-gamma 1.0: differs .* 0.995"),
+        ([*REQUIRED, "--desired-kl", "0.03"], "--desired-kl 0.03: updates end at 0.045, .* at most 0.0225"),
         (
             [*REQUIRED, "--use-curriculum", "--curriculum-threshold", "60"],
             "--curriculum-threshold 60.0: .* at most 1",
@@ -404,10 +406,12 @@ def test_explicit_flags_win_over_the_plan(folder):
 
 def test_settled_ppo_settings_come_from_flag_then_profile_then_default():
     made = plan(layout.VISION_FREE, Wishes(total_timesteps=10**6, device="cpu"))
-    assert PPOConfig().settled(made, pretrained=False).learning_rate == BASE_LEARNING_RATE
-    assert PPOConfig().settled(made, pretrained=True).learning_rate < BASE_LEARNING_RATE
-    assert PPOConfig().settled(made, pretrained=False).n_epochs == made.epochs
-    explicit = PPOConfig(learning_rate=1e-5, n_epochs=7).settled(made, pretrained=True)
+    assert PPOConfig().settled(made).learning_rate == BASE_LEARNING_RATE
+    assert PPOConfig().settled(made).n_epochs == made.epochs
+    server = PROFILES["1xA100-80GB"]
+    preset = plan(layout.VISION_FREE, Wishes(profile=server.name), machine=server.machine())
+    assert PPOConfig().settled(preset).learning_rate == server.learning_rate != BASE_LEARNING_RATE
+    explicit = PPOConfig(learning_rate=1e-5, n_epochs=7).settled(made)
     assert (explicit.learning_rate, explicit.n_epochs) == (1e-5, 7)
 
 
@@ -416,6 +420,10 @@ def test_schedules_run_from_start_to_end():
     assert config.learning_rate_at(0) == 1e-3
     assert config.learning_rate_at(1) == pytest.approx(1e-3 * config.learning_rate_end_share)
     assert replace(config, anneal_learning_rate=False).learning_rate_at(0.7) == 1e-3
+    steered = replace(config, desired_kl=0.02)
+    assert (config.desired_kl_at(0.5), steered.desired_kl_at(0)) == (None, 0.02)
+    assert steered.desired_kl_at(1) == pytest.approx(0.02 * config.learning_rate_end_share**2)
+    assert replace(steered, anneal_learning_rate=False).desired_kl_at(1) == 0.02
     assert config.ent_coef_at(0) == config.ent_coef_start
     assert config.ent_coef_at(2) == pytest.approx(config.ent_coef_end)
     assert config.bc_kl_coef_at(0) == config.bc_kl_coef_start

@@ -70,10 +70,10 @@ def statistics(seed=0):
     return found
 
 
-def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, pretrained=False, seed=0, **settings):
+def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, seed=0, **settings):
     """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
     plan = make_plan(num_envs, rollout_length, minibatch_size)
-    config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan, pretrained=pretrained)
+    config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
     env = make_env(num_envs, frame_skip=frame_skip, gamma=config.gamma, seed=seed)
     ppo = BatchPPO(env, "vision_free", config, plan, statistics=statistics(), seed=seed)

@@ -30,7 +30,8 @@ class Nowhere(gym.Env):
 
 
 def their_ppo(seed, **settings):
-    """Stable-Baselines3's PPO whose buffer holds random data, for one step of plain gradient descent."""
+    """Stable-Baselines3's PPO whose buffer holds random data, for one step of plain gradient descent, and the
+    log-probabilities of all actions behind that data."""
     ppo = PPO(
         "MlpPolicy",
         Nowhere(),
@@ -52,17 +53,20 @@ def their_ppo(seed, **settings):
         field[:] = rng.normal(size=field.shape)
     observations, actions = torch.from_numpy(buffer.observations[:, 0]), torch.from_numpy(buffer.actions[:, 0, 0])
     with torch.no_grad():
-        log_probs = ppo.policy.evaluate_actions(observations, actions)[1].numpy()
-    buffer.log_probs[:, 0] = log_probs + rng.normal(scale=0.2, size=SAMPLES)  # as if the policy had moved since
+        logits = ppo.policy.get_distribution(observations).distribution.logits
+    noise = torch.from_numpy(rng.normal(scale=0.2, size=logits.shape)).float()
+    played = (logits + noise).log_softmax(dim=1)  # as if the policy had moved since
+    buffer.log_probs[:, 0] = played.gather(1, actions[:, None].long())[:, 0].numpy()
     buffer.full = True
-    return ppo
+    return ppo, played
 
 
-def our_samples(ppo):
+def our_samples(ppo, played):
     buffer = ppo.rollout_buffer
-    field = {name: torch.from_numpy(getattr(buffer, name).copy()).flatten() for name in ("actions", "log_probs")}
-    advantages = normalised(torch.from_numpy(buffer.advantages.copy()).flatten())
-    return Samples(field["actions"], field["log_probs"], advantages, torch.from_numpy(buffer.returns.copy()).flatten())
+    actions, advantages, returns = (
+        torch.from_numpy(getattr(buffer, name).copy()).flatten() for name in ("actions", "advantages", "returns")
+    )
+    return Samples(actions.long(), played, normalised(advantages), returns)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -72,11 +76,12 @@ def our_samples(ppo):
 def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
     seed, clip_range, ent_coef, vf_coef, max_grad_norm
 ):
-    theirs = their_ppo(seed, clip_range=clip_range, ent_coef=ent_coef, vf_coef=vf_coef, max_grad_norm=max_grad_norm)
-    policy, samples = copy.deepcopy(theirs.policy), our_samples(theirs)
+    settings = {"clip_range": clip_range, "ent_coef": ent_coef, "vf_coef": vf_coef}
+    theirs, played = their_ppo(seed, max_grad_norm=max_grad_norm, **settings)
+    policy, samples = copy.deepcopy(theirs.policy), our_samples(theirs, played)
     observations = torch.from_numpy(theirs.rollout_buffer.observations[:, 0].copy())
     logits, values = policy.get_distribution(observations).distribution.logits, policy.predict_values(observations)
-    parts = losses(logits, values.flatten(), samples, LossSettings(clip_range, vf_coef, ent_coef))
+    parts = losses(logits, values.flatten(), samples, LossSettings(**settings))
     parts.loss.backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
     policy.optimizer.step()
@@ -85,9 +90,11 @@ def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
     theirs.set_logger(Logger(None, [scalars]))
     theirs.train()
     expected = theirs.logger.name_to_value
-    for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "approx_kl", "clip_fraction"):
+    for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction"):
         assert getattr(measured(parts), name) == pytest.approx(expected[f"train/{name}"], rel=1e-4, abs=1e-6), name
     assert 0 < measured(parts).clip_fraction < 1, "or clipping was not tested"
+    exact = kl_divergence(Categorical(logits=played), Categorical(logits=logits)).mean().item()
+    assert measured(parts).approx_kl == pytest.approx(exact, rel=1e-4)
     for ours, their in zip(policy.parameters(), theirs.policy.parameters(), strict=True):
         torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-6)
 
@@ -98,7 +105,7 @@ def by_hand(**changes):
     logits = torch.tensor([[3.0, 1.0]]).log().requires_grad_()
     samples = Samples(
         torch.tensor([0]),
-        torch.tensor([given["old"]]).log(),
+        torch.tensor([[given["old"], 1 - given["old"]]]).log(),
         torch.tensor([given["advantage"]]),
         torch.tensor([given["ret"]]),
     )
@@ -114,7 +121,7 @@ def test_one_decision_solved_by_hand():
     assert parts.value_loss == pytest.approx(9)
     assert parts.entropy_loss == pytest.approx(-entropy)
     assert parts.loss == pytest.approx(-2.4 + 0.5 * 9 - 0.1 * entropy)
-    assert parts.approx_kl == pytest.approx(1.5 - 1 - np.log(1.5))
+    assert parts.approx_kl == pytest.approx(0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(0.5 / 0.25))
     assert parts.clip_fraction == 1
     assert parts.bc_kl == 0
 
@@ -124,8 +131,8 @@ def test_one_decision_solved_by_hand():
     [
         (0.5, 2.0, 2 * 1.2),  # better than thought and more likely than allowed: no more of it
         (0.5, -2.0, -2 * 1.5),  # worse than thought: the whole ratio counts
-        (1.0, 2.0, 2 * 0.75),  # good, and less likely than it was: the whole ratio counts
-        (1.0, -2.0, -2 * 0.8),  # bad, and less likely than allowed: no more of it
+        (0.95, 2.0, 2 * 0.75 / 0.95),  # good, and less likely than it was: the whole ratio counts
+        (0.95, -2.0, -2 * 0.8),  # bad, and less likely than allowed: no more of it
         (0.7, 2.0, 2 * 0.75 / 0.7),  # inside the clip range
     ],
 )
@@ -147,7 +154,7 @@ def pulled_losses(logits, cloned, **settings):
     rng = torch.Generator().manual_seed(5)
     samples = Samples(
         torch.randint(ACTIONS, (SAMPLES,), generator=rng),
-        torch.full((SAMPLES,), -1.5),
+        torch.full((SAMPLES, ACTIONS), 1 / ACTIONS).log(),
         torch.randn(SAMPLES, generator=rng),
         torch.randn(SAMPLES, generator=rng),
         cloned,
@@ -182,12 +189,11 @@ def test_in_the_warm_up_only_the_value_loss_counts():
 
 def test_taking_samples_keeps_decisions_together():
     numbers = torch.arange(6.0)
-    whole = Samples(
-        numbers.long(), numbers + 10, numbers + 20, numbers + 30, numbers[:, None] + torch.zeros(6, ACTIONS)
-    )
+    of_all_actions = numbers[:, None] + torch.zeros(6, ACTIONS)
+    whole = Samples(numbers.long(), of_all_actions + 10, numbers + 20, numbers + 30, of_all_actions)
     part = whole.take(torch.tensor([4, 1]))
     assert part.actions.tolist() == [4, 1]
-    assert part.log_probs.tolist() == [14, 11]
+    assert part.log_probs[:, 0].tolist() == [14, 11]
     assert part.advantages.tolist() == [24, 21]
     assert part.returns.tolist() == [34, 31]
     assert part.cloned_log_probs[:, 0].tolist() == [4, 1]

@@ -52,6 +52,11 @@ def changed(before, policy):
     return {name for name, tensor in policy.state_dict().items() if not torch.equal(tensor, before[name])}
 
 
+def of_actions(buffer):
+    """Log-probabilities of the actions that were played, float32[T, N]."""
+    return buffer.log_probs.gather(2, buffer.actions[..., None])[..., 0]
+
+
 def actor_and_trunk(policy):
     return {name for name, _ in policy.named_parameters() if "value_net" not in name}
 
@@ -79,9 +84,12 @@ def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
     callback = Patient()
     callback.init_callback(theirs)
     theirs.collect_rollouts(theirs.env, callback, theirs.rollout_buffer, theirs.n_steps)
-    for name in ("rewards", "values", "log_probs", "advantages", "returns"):
-        found, expected = getattr(ours.rollout_buffer, name).numpy(), getattr(theirs.rollout_buffer, name)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+    buffer = ours.rollout_buffer
+    found = {name: getattr(buffer, name) for name in ("rewards", "values", "advantages", "returns")}
+    found["log_probs"] = of_actions(buffer)
+    for name, values in found.items():
+        expected = getattr(theirs.rollout_buffer, name)
+        np.testing.assert_allclose(values.numpy(), expected, rtol=1e-4, atol=1e-4, err_msg=name)
     ends = ours.rollout_buffer.episode_ends.numpy()
     np.testing.assert_array_equal(ends[:-1], theirs.rollout_buffer.episode_starts[1:].astype(bool))
     assert ours.num_timesteps == theirs.num_timesteps == 480
@@ -154,8 +162,9 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
     for key, values in source.obs.items():
         target.observations[key][:] = values.numpy()
     target.actions[:] = source.actions[..., None].numpy()
-    for name in ("values", "log_probs", "advantages", "returns"):
+    for name in ("values", "advantages", "returns"):
         getattr(target, name)[:] = getattr(source, name).numpy()
+    target.log_probs[:] = of_actions(source).numpy()
     target.full = True
 
     ours.train()
@@ -170,7 +179,7 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
 
 
 def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
-    ours, scalars = make_ppo(pretrained=True, critic_warmup_updates=2, n_epochs=2)
+    ours, scalars = make_ppo(critic_warmup_updates=2, n_epochs=2)
     ours.anchor_to(build_policy("vision_free", statistics()))
     before = weights(ours.policy)
     for update in (1, 2):
@@ -199,9 +208,7 @@ def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
 
 def test_the_pull_brings_the_policy_nearer_to_the_clone():
     def distance_after(**settings):
-        ours, scalars = make_ppo(
-            pretrained=True, critic_warmup_updates=0, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings
-        )
+        ours, scalars = make_ppo(critic_warmup_updates=0, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
         torch.manual_seed(9)
         clone = build_policy("vision_free", statistics())
         with torch.no_grad():
@@ -227,12 +234,17 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
     ours.train()
     row = logged(ours, scalars)
     assert row["train/stopped_early"] == 1
+    assert row["train/n_updates"] == 1, "the pass that was broken off"
+    assert row["train/last_kl"] > 0.015 > row["train/approx_kl"] == 0, (
+        "the step after which it ended is not in the means"
+    )
     steps = {int(state["step"]) for state in ours.policy.optimizer.state.values()}
     assert steps == {1}, "the first step is always taken: only then is there a distance"
     free, scalars = make_ppo(learning_rate=0.1, target_kl=None, n_epochs=4)
     roll_out(free)
     free.train()
-    assert logged(free, scalars)["train/stopped_early"] == 0
+    row = logged(free, scalars)
+    assert (row["train/stopped_early"], row["train/n_updates"]) == (0, 4)
     assert {int(state["step"]) for state in free.policy.optimizer.state.values()} == {16}
 
 
@@ -248,7 +260,6 @@ def test_gradients_are_clipped_and_logged_as_they_were():
 @pytest.mark.parametrize(("done", "share"), [(0, 0.0), (2_500, 0.25), (10_000, 1.0), (20_000, 1.0)])
 def test_schedules_follow_the_progress_of_training(done, share):
     ours, scalars = make_ppo(
-        pretrained=True,
         learning_rate=1e-3,
         ent_coef_start=0.02,
         ent_coef_end=0.01,
@@ -263,6 +274,38 @@ def test_schedules_follow_the_progress_of_training(done, share):
     assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
     assert row["train/ent_coef"] == pytest.approx(0.02 - 0.01 * share)
     assert row["train/bc_kl_coef"] == pytest.approx(0.4 * max(0, 1 - share / 0.5))
+
+
+def test_the_learning_rate_is_steered_towards_the_desired_divergence():
+    """By 1.5 where an update moved the policy less than half or more than twice as far as it should, within limits."""
+    assert ppo_module.steered(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
+    assert ppo_module.steered(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
+    assert ppo_module.steered(1e-3, 0.011, 0.02) == ppo_module.steered(1e-3, 0.039, 0.02) == 1e-3
+    assert ppo_module.steered(9e-3, 0.0, 0.02) == 1e-2
+    assert ppo_module.steered(1.1e-5, 1.0, 0.02) == 1e-5
+
+
+@pytest.mark.parametrize(("desired", "factor"), [(1e-9, 1 / 1.5), (1.0, 1.5)])
+def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_annealed(desired, factor):
+    ours, scalars = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
+    for update in range(3):
+        roll_out(ours)
+        ours.train()
+        row = logged(ours, scalars)
+        assert row["train/learning_rate"] == pytest.approx(1e-3 * factor**update)
+        assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
+    state = ours.training_state()
+    other, _ = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
+    other.load_training_state(ours.policy.state_dict(), state)
+    assert other.steered_rate == ours.steered_rate == pytest.approx(1e-3 * factor**3)
+
+
+def test_the_critic_alone_steers_nothing():
+    ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01, critic_warmup_updates=1)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    roll_out(ours)
+    ours.train()
+    assert ours.steered_rate == 1e-3
 
 
 def test_the_time_budget_counts_if_it_is_used_up_first():
@@ -285,11 +328,11 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
 
 def test_training_goes_on_where_its_state_was_taken():
     """Weights, optimiser, shuffling, sampling and counters; the environments begin new episodes."""
-    ours, _ = make_ppo(pretrained=True, critic_warmup_updates=0)
+    ours, _ = make_ppo(critic_warmup_updates=0)
     ours.anchor_to(build_policy("vision_free", statistics()))
     roll_out(ours)
     ours.train()
-    other, _ = make_ppo(pretrained=True, critic_warmup_updates=0, seed=5)
+    other, _ = make_ppo(critic_warmup_updates=0, seed=5)
     other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     assert (other.updates, other.num_timesteps) == (1, 128)
     for ppo in (ours, other):
