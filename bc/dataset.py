@@ -9,7 +9,7 @@ recording, and the settings.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -86,12 +86,14 @@ def load_or_build(
     cache_folder: str | Path,
     config: DatasetConfig | None = None,
     *,
+    held_back: Iterable[Level] = (),
     available_bytes: int | None = None,
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
     """The dataset of a folder (or set) of replays, from the cache if it holds exactly this one, else built and cached.
 
+    held_back: levels whose replays, mirrored or not, are left out and counted.
     available_bytes: memory that may be used (default: what is free); too large a dataset is refused before anything is
         recorded.
     log: receives the tables.
@@ -100,7 +102,8 @@ def load_or_build(
     """
     config = config or DatasetConfig()
     files = find_replays(folder)
-    key = content_key(files, config)
+    unwanted = frozenset(shape.fingerprint for level in held_back for shape in (level, mirror(level)))
+    key = content_key(files, config, unwanted)
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
         log(f"demonstrations of {folder}: using {path}")
@@ -116,6 +119,7 @@ def load_or_build(
         mirror=config.mirror,
         max_per_category=config.max_per_category,
         seed=config.seed,
+        held_back=unwanted,
         progress=progress,
     )
     bank = write_dataset(path, found, config, key, available_bytes=available_bytes)
@@ -124,14 +128,18 @@ def load_or_build(
     return dataset
 
 
-def content_key(files: Sequence[ReplayFile], config: DatasetConfig) -> str:
-    """Hex digest (16 characters) of all that a dataset's content depends on; the name of the folder does not count."""
+def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
+    """Hex digest (16 characters) of all that a dataset's content depends on; the name of the folder does not count.
+
+    held_back: fingerprints of the levels that are left out.
+    """
     settings = asdict(config) | {
         "format": FORMAT_VERSION,
         "layout": layout.fingerprint(config.observations),
         "sources": source_digest(),
         "code": [hashlib.sha256(path.read_bytes()).hexdigest() for path in _CODE],
         "replays": sorted((file.name, file.category, file.digest) for file in files),
+        "held_back": sorted(held_back),
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -367,14 +375,15 @@ class BCDataset:
         return observed | self.images.draw(rows) if self.images else observed
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
-        """Raise DatasetError if a demonstration is of one of ``levels``, those to be tested on, or of its mirror image."""
+        """Raise DatasetError if a demonstration is of one of ``levels``, those to be judged on, or of its mirror image."""
         held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
         leaked = [i for i, level in enumerate(self.level_fingerprints) if level in held_out]
         if leaked:
             raise DatasetError(
-                f"{len(leaked)} of {len(self.names)} demonstrations are of test levels, as they are or mirrored, e.g. "
-                f"{self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there would measure "
-                "memory. Remove these demonstrations (python -m bc report --held-out names them), or test on other levels"
+                f"{len(leaked)} of {len(self.names)} demonstrations are of levels kept for evaluation, as they are or "
+                f"mirrored, e.g. {self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there "
+                "would measure memory. Remove these demonstrations (python -m bc report --held-out names them), or evaluate "
+                "on other levels"
             )
 
     def rows(self, validation: bool) -> np.ndarray:

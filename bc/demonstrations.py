@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ _LOST_BY_RETIMING = "does not finish after re-timing"
 _LOST_BY_MIRRORING = "does not finish mirrored"
 _DUPLICATE = "duplicate"
 _NOT_DRAWN = "not drawn"
+_HELD_BACK = "held back"
 
 
 class DemonstrationError(UserError, ValueError):
@@ -214,12 +215,14 @@ def load_demonstrations(
     mirror: bool = False,
     max_per_category: int | None = None,
     seed: int = 0,
+    held_back: Collection[str] = (),
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> DemonstrationSet:
     """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
 
     mirror: add each demonstration's mirror image, where it finishes too; where it does not, that is counted.
     max_per_category: replays of each category to play at most, drawn at random from ``seed``; the others are counted.
+    held_back: fingerprints of levels whose replays are left out, and counted.
     progress: wraps the files, e.g. tqdm.
     A broken file is left out like any other, with the error as its detail.
     """
@@ -229,7 +232,7 @@ def load_demonstrations(
     detail = f"{max_per_category} others of its category were drawn"
     left_out = [LeftOut(file.name, file.category, _NOT_DRAWN, detail) for file in others]
     kept: dict[tuple[Level, bytes], Demonstration] = {}
-    examiner = _Examiner(frame_skip)
+    examiner = _Examiner(frame_skip, held_back)
     for file in progress(drawn):
         result = _unless_known(examiner.examine(file), kept)
         results = [result]
@@ -256,8 +259,9 @@ def _unless_known(
 class _Examiner:
     """Plays replays on the grid of ``frame_skip`` frames.  compiled: the levels so far, each compiled once."""
 
-    def __init__(self, frame_skip: int):
+    def __init__(self, frame_skip: int, held_back: Collection[str]):
         self.frame_skip = frame_skip
+        self.held_back = held_back
         self.compiled: dict[Level, LevelGeometry] = {}
 
     def _bank(self, level: Level) -> LevelBank:
@@ -275,6 +279,8 @@ class _Examiner:
             replay = file.replay
         except ReplayError as error:
             return leave_out(_UNREADABLE, str(error))
+        if replay.level.fingerprint in self.held_back:
+            return leave_out(_HELD_BACK, "its level is kept for evaluation during training")
         if replay.success is False:
             return leave_out(_FAILURE, "the file says that the level was not finished")
         if np.any(replay.inputs & SELF_DESTRUCT):

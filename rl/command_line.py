@@ -90,8 +90,8 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     parser = _parser()
     arguments = parser.parse_args(list(argv))
     given = {name.replace("_", "-") for name in vars(arguments)}
-    if "single-level" in given and ("train-dataset" in given or "test-dataset" in given):
-        raise ConfigError("stands for both datasets; leave out --train-dataset and --test-dataset", "--single-level")
+    if "single-level" in given and (others := sorted(given & {"train-dataset", "dev-dataset", "test-dataset"})):
+        raise ConfigError(f"stands for all datasets; leave out --{' and --'.join(others)}", "--single-level")
     sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
     config = parser.build(ExperimentConfig, arguments, **sections)
     for name in sorted(given & FLAGS.keys()):
@@ -108,7 +108,10 @@ def check_prepared(config: ExperimentConfig) -> None:
     if config.single_level is not None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
     else:
-        for flag, folder in (("train-dataset", config.train_dataset), ("test-dataset", config.test_dataset)):
+        for name in ("train_dataset", "dev_dataset", "test_dataset"):
+            flag, folder = name.replace("_", "-"), getattr(config, name)
+            if folder is None:
+                continue
             _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
             _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
     replays = config.replay_data_dir

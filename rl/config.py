@@ -206,7 +206,7 @@ class CurriculumConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Evaluation on held-out levels, during training and at its end, with the same seed each time."""
+    """Evaluation on dev levels during training and on test levels at its end, with the same seed each time."""
 
     eval_freq: int = setting(100_000, "decisions between evaluations during training; 0: none", flag="eval-freq", low=0)
     periodic_episodes_per_category: int = setting(20, "episodes of each category in those evaluations", low=1)
@@ -344,8 +344,14 @@ class ExperimentConfig:
         MISSING, "networks, trained one after another", flag="architectures", aliases=("architecture",)
     )
     train_dataset: Path = setting(Path("datasets/train"), "folder of training levels", flag="train-dataset")
+    dev_dataset: Path | None = setting(
+        None,
+        "folder of dev levels, on which policies are evaluated during training; default: a tenth of the training levels is "
+        "held back, 50 of a category at most",
+        flag="dev-dataset",
+    )
     test_dataset: Path = setting(
-        Path("datasets/test"), "folder of held-out levels, for evaluation only", flag="test-dataset"
+        Path("datasets/test"), "folder of test levels, played in the final evaluation only", flag="test-dataset"
     )
     single_level: Path | None = setting(
         None, "train and evaluate on this one level file, without datasets", flag="single-level"

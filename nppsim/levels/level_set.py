@@ -185,19 +185,27 @@ class LevelSet(Sequence[Level]):
         return cls(path, entries)
 
 
-def check_disjoint(train: LevelSet, test: LevelSet) -> None:
-    """Raise LevelSetError if a level of ``test``, or its mirror image, is also in ``train``."""
-    place = {train.fingerprint(i): i for i in range(len(train))}
+def check_disjoint(*sets: LevelSet) -> None:
+    """Raise LevelSetError if a level of one set, or its mirror image, is also in a set before it (train, dev, test)."""
+    for number, later in enumerate(sets):
+        levels = list(later) if number else []
+        for earlier in sets[:number]:
+            _check_apart(earlier, later, levels)
+
+
+def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) -> None:
+    """levels: those of ``later``."""
+    place = {earlier.fingerprint(i): i for i in range(len(earlier))}
     shared = []
-    for i, level in enumerate(test):
+    for i, level in enumerate(levels):
         twin = place.get(level.fingerprint, place.get(mirror(level).fingerprint))
         if twin is not None:
-            shared.append(f"{test.entries[i].file} = {train.entries[twin].file}")
+            shared.append(f"{later.entries[i].file} = {earlier.entries[twin].file}")
     if shared:
         raise LevelSetError(
-            f"{len(shared)} of {len(test)} levels of {test.path} are also in {train.path}, as they are or mirrored: "
+            f"{len(shared)} of {len(later)} levels of {later.path} are also in {earlier.path}, as they are or mirrored: "
             f"{', '.join(shared[:5])}{', …' if len(shared) > 5 else ''}; success on them would measure memory. "
-            "Remove them, or generate the test levels with another seed and train as exclude"
+            f"Remove them, or generate the levels of {later.path} with another seed and --exclude {earlier.path}"
         )
 
 

@@ -1,6 +1,7 @@
-"""What an experiment trains and tests on: levels, their check before training, demonstrations, and the evaluations."""
+"""What an experiment learns from and is judged on: levels, their check before training, demonstrations, evaluations."""
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,21 +11,30 @@ import numpy as np
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.errors import ConfigError
-from nppsim.levels.level import Level
+from nppsim.levels.level import Level, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
 
+DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
+DEV_LEVELS = 50  # of a category, at most
 Log = Callable[[str], None]  # receives lines for people
 Pairs = list[tuple[Level, str]]  # levels with their categories
 
 
 @dataclass(frozen=True)
 class Data:
-    """What an experiment trains and tests on: (level, category) pairs; bank: the training levels, compiled."""
+    """The levels of an experiment, as (level, category) pairs; no level, mirrored or not, is in two of the lists.
+
+    train: what is learned from.
+    dev: what every choice during a run is made on: evaluations between updates, and whatever heeds them.
+    test: what the final evaluation plays, and nothing else.
+    bank: the training levels, compiled.
+    """
 
     train: Pairs
+    dev: Pairs
     test: Pairs
     bank: LevelBank
 
@@ -35,7 +45,7 @@ class Data:
     @property
     def fingerprints(self) -> dict[str, str]:
         """One digest for the levels of each dataset, whatever their order."""
-        return {"train": _digest(self.train), "test": _digest(self.test)}
+        return {"train": _digest(self.train), "dev": _digest(self.dev), "test": _digest(self.test)}
 
 
 def _digest(pairs: Pairs) -> str:
@@ -46,13 +56,27 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     """Read and compile the levels; LevelError or LevelSetError names what cannot be used."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
-        return Data([(level, "single")], [(level, "single")], LevelBank([level]))
-    train, test = LevelSet.open(config.train_dataset), LevelSet.open(config.test_dataset)
-    check_disjoint(train, test)
-    train_pairs, test_pairs = _pairs(train), _pairs(test)
+        pairs = [(level, "single")]
+        return Data(pairs, pairs, pairs, LevelBank([level]))
+    given = (config.train_dataset, config.dev_dataset, config.test_dataset)
+    sets = [LevelSet.open(folder) for folder in given if folder is not None]
+    check_disjoint(*sets)
+    train, test = _pairs(sets[0]), _pairs(sets[-1])
+    train, dev = (train, _pairs(sets[1])) if config.dev_dataset else hold_back(train)
+    if config.evaluation.eval_freq and not dev:
+        raise ConfigError(
+            "no category has two levels, of which one could be held back for the evaluations during training; give "
+            "--dev-dataset, or --eval-freq 0",
+            "--train-dataset",
+            config.train_dataset,
+        )
     begin = time.monotonic()
-    bank = LevelBank([level for level, _ in train_pairs])
-    log(f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(test)} held-out levels")
+    bank = LevelBank([level for level, _ in train])
+    origin = f"of {config.dev_dataset}" if config.dev_dataset else "held back from training"
+    log(
+        f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
+        f"{len(test)} test levels"
+    )
     lost = [level.name for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
     if lost:
         raise ConfigError(
@@ -61,11 +85,30 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
             "--train-dataset",
             config.train_dataset,
         )
-    return Data(train_pairs, test_pairs, bank)
+    return Data(train, dev, test, bank)
 
 
 def _pairs(levels: LevelSet) -> Pairs:
     return [(levels[i], levels.category(i)) for i in range(len(levels))]
+
+
+def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
+    """(levels to train on, dev levels): of each category DEV_SHARE, rounded up, DEV_LEVELS at most, and never all.
+
+    The choice depends on the levels alone: those of the lowest fingerprints.  A level and its mirror image stay together.
+    """
+    contents = [symmetric_fingerprint(level) for level, _ in train]
+    of_category: dict[str, set[str]] = {}
+    for content, (_, category) in zip(contents, train, strict=True):
+        of_category.setdefault(category, set()).add(content)
+    chosen: set[str] = set()
+    for members in of_category.values():
+        count = min(math.ceil(DEV_SHARE * len(members)), DEV_LEVELS, len(members) - 1)
+        chosen.update(sorted(members)[:count])
+    parts: tuple[Pairs, Pairs] = ([], [])
+    for content, pair in zip(contents, train, strict=True):
+        parts[content in chosen].append(pair)
+    return parts
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
@@ -90,24 +133,25 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
 class Suites:
     """The evaluations of an experiment, compiled when first needed: one per kind and set of observations."""
 
-    def __init__(self, config: ExperimentConfig, test: Pairs):
-        self.config, self.test = config, test
+    def __init__(self, config: ExperimentConfig, data: Data):
+        self.config, self.data = config, data
         self._made: dict[tuple, EvaluationSuite] = {}
 
     def final(self, observations: tuple[str, ...]) -> EvaluationSuite:
-        """The evaluation at the end of training, for networks that read these observations."""
-        categories = len({category for _, category in self.test})
-        return self._get(observations, self.config.evaluation.episodes_per_category(categories))
+        """The evaluation at the end of training, on the test levels, for networks that read these observations."""
+        categories = len({category for _, category in self.data.test})
+        return self._get("test", observations, self.config.evaluation.episodes_per_category(categories))
 
     def periodic(self, observations: tuple[str, ...]) -> EvaluationSuite:
-        """The smaller one between updates."""
-        return self._get(observations, self.config.evaluation.periodic_episodes_per_category)
+        """The smaller one between updates, on the dev levels."""
+        return self._get("dev", observations, self.config.evaluation.periodic_episodes_per_category)
 
-    def _get(self, observations: tuple[str, ...], episodes: int) -> EvaluationSuite:
-        key = (observations, episodes)
+    def _get(self, levels: str, observations: tuple[str, ...], episodes: int) -> EvaluationSuite:
+        """levels: "dev" or "test"."""
+        key = (levels, observations, episodes)
         if key not in self._made:
             self._made[key] = EvaluationSuite(
-                self.test,
+                getattr(self.data, levels),
                 episodes_per_category=episodes,
                 seed=self.config.evaluation.seed,
                 frame_skip=self.config.frame_skip,
@@ -118,11 +162,12 @@ class Suites:
 
 
 def load_demonstrations(
-    config: ExperimentConfig, held_out: Pairs, observations: tuple[str, ...], seed: int, log: Log
+    config: ExperimentConfig, data: Data, observations: tuple[str, ...], seed: int, log: Log
 ) -> demonstrations.BCDataset:
     """The demonstrations as a dataset, from the cache beside the experiments if they are the same.
 
-    held_out: levels that must not occur in them; not checked where one level is both trained and tested on.
+    Those of dev levels that were held back from training are left out.  Others of dev levels, or of test levels, are an
+    error, except where one level is both trained and tested on.
     """
     settings = demonstrations.DatasetConfig(
         config.frame_skip,
@@ -132,9 +177,15 @@ def load_demonstrations(
         max_per_category=config.max_demonstrations_per_category,
     )
     assert config.replay_data_dir is not None  # the configuration has checked it
+    held_back = data.dev if config.single_level is None and config.dev_dataset is None else []
     dataset = demonstrations.load_or_build(
-        config.replay_data_dir, config.output_dir / "cache", settings, log=log, progress=progress_bar
+        config.replay_data_dir,
+        config.output_dir / "cache",
+        settings,
+        held_back=[level for level, _ in held_back],
+        log=log,
+        progress=progress_bar,
     )
     if config.single_level is None:
-        dataset.check_held_out(level for level, _ in held_out)
+        dataset.check_held_out(level for level, _ in data.dev + data.test)
     return dataset

@@ -85,7 +85,7 @@ def make_jobs(
     config: ExperimentConfig, data: Data, machine: hardware.Machine, root: Path, uploader: Uploader | None, log: Log
 ) -> Iterator[Job]:
     """The jobs of an experiment: every architecture, under every condition, from every seed."""
-    suites = Suites(config, data.test)
+    suites = Suites(config, data)
     for name in config.architectures:
         for condition in config.conditions:
             several = len(config.conditions) > 1
@@ -117,16 +117,14 @@ def train_one(job: Job) -> RunRecord:
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
     env = make_env(job, settings, plan)
-    by_chance = evaluate(job, RandomPolicy())
     clone = imitate(job, plan) if job.pretrained else None
-    cloned = evaluate(job, clone.policy) if clone else []
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
     ppo = BatchPPO(env, job.architecture.name, settings, plan, statistics=statistics, seed=job.seed, device=plan.device)
     moved = hand_over(job, clone, ppo) if clone else None
     events = fine_tune(job, ppo)
-    trained = evaluate(job, ppo.policy)
-    films = make_films(job, trained)
-    results = {"random": success(by_chance), "bc": success(cloned), "ppo": success(trained)}
+    played = judge(job, clone, ppo)
+    films = make_films(job, played["ppo"])
+    results = {method: success(episodes) for method, episodes in played.items()}
     return record_of(job, begin, plan, results, clone, moved, ppo, films, events)
 
 
@@ -163,12 +161,24 @@ def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
     return BatchVecEnv(sim, make_sampler(job.data.train_categories, job.config.curriculum, job.seed))
 
 
-def evaluate(job: Job, policy: Policy) -> list[EpisodeRecord]:
-    """The final evaluation's episodes; none where it is to be skipped."""
+def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
+    """The final evaluation, after everything else: method -> its episodes; none where it was not run.
+
+    Only here are the test levels played, once by each method.
+    """
+    policies: dict[str, Policy | None] = {
+        "random": RandomPolicy(),
+        "bc": clone.policy if clone else None,
+        "ppo": ppo.policy,
+    }
     evaluation = job.config.evaluation
     if evaluation.skip_final_eval:
-        return []
-    return job.suites.final(job.observations).run(policy, deterministic=evaluation.deterministic)
+        return {method: [] for method in policies}
+    suite = job.suites.final(job.observations)
+    return {
+        method: suite.run(policy, deterministic=evaluation.deterministic) if policy else []
+        for method, policy in policies.items()
+    }
 
 
 def success(episodes: list[EpisodeRecord]) -> dict[str, Stats] | None:
@@ -190,7 +200,7 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
 
 def imitate(job: Job, plan: hardware.Plan) -> Clone:
     """Behavioural cloning; the demonstrations' memory is free again when this returns."""
-    dataset = load_demonstrations(job.config, job.data.test, job.observations, job.seed, job.log)
+    dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
     statistics = dataset.statistics()
     policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
     result = clone_behaviour(job, policy, dataset)

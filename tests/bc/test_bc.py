@@ -216,7 +216,10 @@ def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrore
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--test-dataset", str(levels)]
     assert load_script("pretrain_bc").main([*command, "--output-dir", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr().err
-    assert "error: 1 of 3 demonstrations are of test levels" in printed and "2025_train_simple_1.replay of " in printed
+    assert (
+        "error: 1 of 3 demonstrations are of levels kept for evaluation" in printed
+        and "2025_train_simple_1.replay of " in printed
+    )
     assert not list(tmp_path.glob("out/pretrain_*"))
 
 

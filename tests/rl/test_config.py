@@ -31,7 +31,14 @@ from programs import load_script
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder to work in, with datasets and replays where the defaults expect them; nothing in them is read here."""
-    for name in ("datasets/train/a.map", "datasets/test/b.map", "other/c.map", "replays/d.replay", "old/config.json"):
+    for name in (
+        "datasets/train/a.map",
+        "datasets/dev/e.map",
+        "datasets/test/b.map",
+        "other/c.map",
+        "replays/d.replay",
+        "old/config.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     monkeypatch.chdir(tmp_path)
@@ -45,6 +52,7 @@ EXAMPLES = {
     "experiment-name": ["second"],
     "architectures": ["vision_free"],
     "train-dataset": ["other"],
+    "dev-dataset": ["other"],
     "test-dataset": ["other"],
     "single-level": ["other/c.map"],
     "output-dir": ["elsewhere"],
@@ -221,7 +229,9 @@ def test_the_makefiles_command_is_understood(folder):
     command = re.search(r"^ARGS \?= (.*?[^\\])$", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
     (folder / "datasets" / "demonstrations").mkdir()
     (folder / "datasets" / "demonstrations" / "a.replay").write_bytes(b"")
-    assert resolve(command).architectures == ("mlp_baseline",)
+    config = resolve(command)
+    assert config.architectures == ("mlp_baseline",)
+    assert config.dev_dataset == Path("datasets/dev")
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
@@ -280,7 +290,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--seeds", "1", "1"], "--seeds 1 1: .* none of them twice"),
         ([*REQUIRED, "--seed", "-1"], "--seeds -1: give whole numbers from 0 to 2,147,483,647"),
         ([*REQUIRED, "--bc-epochs=2", "extra"], "unexpected argument 'extra'"),
-        ([*REQUIRED, "--single-level", "other/c.map", "--train-dataset", "other"], "stands for both datasets"),
+        ([*REQUIRED, "--single-level", "other/c.map", "--dev-dataset", "other"], "leave out --dev-dataset"),
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
         (["--experiment-name", "x", "--architectures", "gat"], "--architectures gat: .* graph"),
@@ -298,6 +308,7 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
     ("option", "path", "message"),
     [
         ("--train-dataset", "nowhere", "is no folder; make one with"),
+        ("--dev-dataset", "empty", "holds no levels; make one with"),
         ("--test-dataset", "empty", "holds no levels; make one with"),
         ("--replay-data-dir", "nowhere", r"is no folder, nor a \*.replay or \*.h5 file"),
         ("--replay-data-dir", "other/c.map", "is no folder, nor"),

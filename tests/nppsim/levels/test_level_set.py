@@ -199,6 +199,15 @@ def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_
             check_disjoint(train, test)
 
 
+def test_every_set_is_held_against_those_before_it(path, tmp_path):
+    sets = [LevelSet.open(path)]
+    for name, x in (("dev", 41), ("test", 42), ("late", 41)):
+        sets.append(LevelSet.write(tmp_path / name, [(level_with_spawn(x), LevelEntry("simple"))]))
+    check_disjoint(*sets[:3])
+    with pytest.raises(LevelSetError, match=r"1 of 1 levels of .*late are also in .*dev, .* --exclude .*dev"):
+        check_disjoint(*sets)
+
+
 def test_a_large_index_opens_without_reading_a_level(path):
     def enlarge(index):
         index["levels"] = [dict(index["levels"][0], file=f"simple/{i}.map") for i in range(20_000)]

@@ -41,7 +41,7 @@ def command(script, *arguments, **options):
 def data(tmp_path_factory):
     """A few shipped levels of some categories, with their demonstrations."""
     folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 4), ("test", 2)):
+    for name, count in (("train", 4), ("dev", 2), ("test", 2)):
         levels = LevelSet.open(ROOT / "datasets" / name)
         chosen = [i for category in CATEGORIES for i in levels.indices(category)[:count]]
         LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
@@ -60,8 +60,8 @@ def experiment(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("experiments")
     done = command(
         "train_and_compare.py", "--experiment-name", "tiny", "--architectures", "mlp_baseline", "vision_free",
-        "--train-dataset", data / "train", "--test-dataset", data / "test", "--replay-data-dir", data / "demonstrations",
-        "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
+        "--train-dataset", data / "train", "--dev-dataset", data / "dev", "--test-dataset", data / "test",
+        "--replay-data-dir", data / "demonstrations", "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
         "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
         "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
         "--num-eval-episodes", "6", "--record-eval-videos", "--max-videos-per-category", "1", "--output-dir", out,

@@ -111,7 +111,7 @@ def test_the_summary_has_a_table_for_each_run(record, tmp_path):
 
 def jobs(**changes):
     config = ExperimentConfig(experiment_name="x", evaluation=EvaluationConfig(), **changes)
-    data = Data([], [], bank=None)
+    data = Data([], [], [], bank=None)
     return list(make_jobs(config, data, hardware.detect(), Path("out"), None, print))
 
 

@@ -1,0 +1,132 @@
+"""Train, dev and test levels: what is held back, what is refused, and what a run plays when."""
+
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.levels.level import mirror
+from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+from rl.command_line import resolve
+from rl.experiment.data import DEV_LEVELS, hold_back, load_data, load_demonstrations
+from rl.experiment.run import run
+from rl.judge.evaluation import EvaluationSuite
+from rl.train import monitor
+
+from recordings import winning_inputs
+from worlds import corridor
+
+
+def quiet(line):
+    pass
+
+
+def halls(first, count, category="simple"):
+    """Levels that differ in where their door stands."""
+    return [(corridor(door=30 + first + i), LevelEntry(category)) for i in range(count)]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """12 training levels of one category with a demonstration each, one level of another, 3 dev and 3 test levels."""
+    LevelSet.write(tmp_path / "train", halls(0, 12) + halls(30, 1, "lonely"))
+    LevelSet.write(tmp_path / "dev", halls(15, 3))
+    LevelSet.write(tmp_path / "test", halls(20, 3))
+    with ReplayWriter(tmp_path / "demonstrations.h5") as writer:
+        for level, entry in halls(0, 12) + halls(30, 1, "lonely"):
+            writer.append(Replay(level, winning_inputs(level), True), category=entry.category)
+    return tmp_path
+
+
+def configuration(folders, *flags):
+    return resolve([
+        "--experiment-name", "x", "--architectures", "vision_free", "--train-dataset", str(folders / "train"),
+        "--test-dataset", str(folders / "test"), "--output-dir", str(folders / "out"), *map(str, flags),
+    ])  # fmt: skip
+
+
+def test_without_dev_levels_a_share_of_the_training_levels_is_held_back(folders):
+    data = load_data(configuration(folders), quiet)
+    assert (len(data.train), len(data.dev), len(data.test)) == (11, 2, 3)
+    assert {category for _, category in data.dev} == {"simple"}, "the only level of a category is trained on"
+    assert not {level for level, _ in data.dev} & set(data.bank.levels)
+    assert load_data(configuration(folders, "--seeds", 5), quiet).fingerprints == data.fingerprints
+
+
+def test_given_dev_levels_nothing_is_held_back(folders):
+    data = load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet)
+    assert (len(data.train), len(data.dev), len(data.test)) == (13, 3, 3)
+
+
+def test_what_is_held_back_is_bounded_and_keeps_mirror_images_together():
+    pairs = [(shape, "many") for level, _ in halls(0, 20) for shape in (level, mirror(level))]
+    train, dev = hold_back(pairs)
+    assert len(dev) == 4 and {mirror(level) for level, _ in dev} == {level for level, _ in dev}
+    assert sorted(level.fingerprint for level, _ in train + dev) == sorted(level.fingerprint for level, _ in pairs)
+    many = [(corridor(switch=25 + i % 30, door=60 + i // 30), "many") for i in range(600)]
+    assert len(hold_back(many)[1]) == DEV_LEVELS
+
+
+def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders):
+    config = configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--mirror-demonstrations")
+    data, told = load_data(config, quiet), []
+    dataset = load_demonstrations(config, data, ("game_state",), 0, told.append)
+    held_back = {shape.fingerprint for level, _ in data.dev for shape in (level, mirror(level))}
+    assert len(set(dataset.level_fingerprints)) == 22 and not set(dataset.level_fingerprints) & held_back
+    assert "held back: 2" in told[0]
+    everything = load_demonstrations(
+        configuration(folders, "--replay-data-dir", folders / "demonstrations.h5", "--dev-dataset", folders / "dev"),
+        load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet), ("game_state",), 0, quiet,
+    )  # fmt: skip
+    assert len(everything.names) == 13, "another cache"
+
+
+@pytest.mark.parametrize(("name", "first", "earlier"), [("dev", 3, "train"), ("test", 3, "train"), ("test", 15, "dev")])
+def test_levels_in_two_of_the_sets_are_refused(folders, name, first, earlier):
+    ((shared, entry),) = halls(first, 1)
+    LevelSet.append(folders / name, [(mirror(shared), entry)])
+    with pytest.raises(LevelSetError, match=f"1 of 4 levels of .*{name} are also in .*{earlier}"):
+        load_data(configuration(folders, "--dev-dataset", folders / "dev"), quiet)
+
+
+def test_evaluations_during_training_need_dev_levels(tmp_path):
+    LevelSet.write(tmp_path / "train", halls(0, 1))
+    LevelSet.write(tmp_path / "test", halls(1, 1))
+    with pytest.raises(ConfigError, match=r"--train-dataset .*give --dev-dataset, or --eval-freq 0"):
+        load_data(configuration(tmp_path), quiet)
+    assert load_data(configuration(tmp_path, "--eval-freq", 0), quiet).dev == []
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_test_levels_are_played_once_by_each_method_after_everything_else(folders, monkeypatch):
+    """Whatever a run steps, imitation, training and dev levels, it steps before the first test level."""
+    names = {"train": halls(0, 12) + halls(30, 1), "dev": halls(15, 3), "test": halls(20, 3)}
+    name_of = {level: name for name, levels in names.items() for level, _ in levels}
+    stepped, evaluated = [], []
+    step, play = BatchSimulator.step, EvaluationSuite.run
+
+    def seen_step(sim, actions):
+        stepped.append("+".join(sorted({name_of[level] for level in sim.bank.levels})))
+        return step(sim, actions)
+
+    def seen_run(suite, policy, **options):
+        evaluated.append(("+".join(sorted({name_of[level] for level in suite.bank.levels})), type(policy).__name__))
+        return play(suite, policy, **options)
+
+    monkeypatch.setattr(monitor, "MAX_INPUT_MEAN", np.inf)  # demonstrations that only walk show little of the inputs
+    monkeypatch.setattr(BatchSimulator, "step", seen_step)
+    monkeypatch.setattr(EvaluationSuite, "run", seen_run)
+    run(configuration(
+        folders, "--dev-dataset", folders / "dev", "--replay-data-dir", folders / "demonstrations.h5", "--bc-epochs", 1,
+        "--total-timesteps", 1500, "--num-envs", 8, "--rollout-length", 64, "--eval-freq", 600, "--num-eval-episodes", 3,
+    ), quiet)  # fmt: skip
+    final = [("test", "RandomPolicy"), ("test", "NppPolicy"), ("test", "NppPolicy")]
+    assert evaluated[-3:] == final
+    assert set(evaluated[:-3]) == {("dev", "NppPolicy")}
+    phases = [name for name, _ in groupby(stepped)]
+    assert phases[-1] == "test" and "test" not in phases[:-1]
+    assert {"train", "dev"} == set(phases[:-1])
