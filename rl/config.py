@@ -76,11 +76,23 @@ class PPOConfig:
     )
     n_epochs: int | None = setting(None, "passes over a rollout; None: the hardware plan's", low=1)
     vf_coef: float = setting(0.5, "weight of the value loss", low=0)
+    scale_value_loss: bool = setting(
+        True, "that loss counts in units of the returns' variance, whatever the rewards' size"
+    )
     max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
     target_kl: float | None = setting(
         0.03, "an update ends where the policy has moved 1.5 times as far; None: never", above=0
     )
-    critic_warmup_updates: int = setting(5, "updates after behavioural cloning in which the critic learns alone", low=0)
+    critic_warmup_explained_variance: float = setting(
+        0.5, "after behavioural cloning the critic learns alone until it explains so much of the returns", high=1
+    )
+    critic_warmup_min_updates: int = setting(2, "updates that takes at least", low=0)
+    critic_warmup_max_updates: int = setting(20, "updates that takes at most", low=0)
+    learning_rate_warmup_updates: int = setting(
+        5,
+        "updates after that, in which the learning rate rises: Adam's first steps know no gradient but their own",
+        low=0,
+    )
     bc_kl_coef_start: float = setting(0.2, "pull towards the cloned policy at the start", low=0)
     bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", low=0, high=1)
 
@@ -99,6 +111,12 @@ class PPOConfig:
                 f"most {KL_TOLERANCE * self.target_kl / 2:g}",
                 "desired_kl",
                 self.desired_kl,
+            )
+        if self.critic_warmup_min_updates > self.critic_warmup_max_updates:
+            raise ConfigError(
+                f"is more than critic_warmup_max_updates {self.critic_warmup_max_updates}; lower one or raise the other",
+                "critic_warmup_min_updates",
+                self.critic_warmup_min_updates,
             )
 
     def settled(self, plan: Plan) -> "PPOConfig":

@@ -40,6 +40,7 @@ class LossSettings:
     clip_range: how far the probability ratio may leave 1 before a decision stops pulling.
     vf_coef, ent_coef, bc_kl_coef: weights of value loss, entropy and divergence from the cloned policy.
     critic_only: the loss is the value loss alone.
+    return_variance: the value loss weighs vf_coef over this.
     """
 
     clip_range: float
@@ -47,6 +48,7 @@ class LossSettings:
     ent_coef: float
     bc_kl_coef: float = 0.0
     critic_only: bool = False
+    return_variance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,14 @@ def losses(
     policy_loss = -gain.mean()
     value_loss = F.mse_loss(values, samples.returns)
     entropy = -(probs * log_probs_all).sum(dim=1).mean()
-    loss = policy_loss - settings.ent_coef * entropy + settings.vf_coef * value_loss
+    weighed_value_loss = settings.vf_coef / settings.return_variance * value_loss
+    loss = policy_loss - settings.ent_coef * entropy + weighed_value_loss
     bc_kl = torch.zeros((), device=logits.device)
     if samples.cloned_log_probs is not None:
         bc_kl = divergence(samples.cloned_log_probs, log_probs_all).mean()
         loss = loss + settings.bc_kl_coef * bc_kl
     if settings.critic_only:
-        loss = settings.vf_coef * value_loss
+        loss = weighed_value_loss
     with torch.no_grad():
         approx_kl = divergence(samples.log_probs, log_probs_all).mean()
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()

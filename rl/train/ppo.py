@@ -34,6 +34,9 @@ from rl.train.losses import Losses, LossSettings, Samples, losses, measured, nor
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
+# Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
+NUMBERS = ("updates", "actor_updates", "critic_only", "steered_rate", "seconds", "decisions_played")
+THEIR_NUMBERS = ("num_timesteps", "_n_updates")
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
 RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
@@ -99,20 +102,27 @@ class BatchPPO(PPO):
         self.reference: NppPolicy | None = None
         self.steered_rate = config.learning_rate  # in force only with desired_kl
         self.speed = dict.fromkeys(PARTS, 0.0)
+        self.critic_only = False  # whether the next update leaves the actor alone
+        self.explained_variance = float("nan")  # of the latest rollout's returns, by the values while it was played
         self.updates = 0
+        self.actor_updates = 0  # those in which the actor learned
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
 
     def anchor_to(self, cloned: NppPolicy) -> None:
-        """Let the critic learn alone for ``critic_warmup_updates``, then pull the actor towards ``cloned``, less and less."""
+        """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
         self.reference = copy.deepcopy(cloned).requires_grad_(False)
+        self.critic_only = True
 
-    @property
-    def critic_only(self) -> bool:
-        """Whether the next update leaves the actor alone."""
-        return self.reference is not None and self.updates < self.config.critic_warmup_updates
+    def _critic_can_judge(self) -> bool:
+        """Whether the critic's warm-up ends: it explains enough of the rollout's returns, or has had its time."""
+        config = self.config
+        good = self.explained_variance >= config.critic_warmup_explained_variance
+        return (good and self.updates >= config.critic_warmup_min_updates) or (
+            self.updates >= config.critic_warmup_max_updates
+        )
 
     @property
     def progress(self) -> float:
@@ -153,6 +163,8 @@ class BatchPPO(PPO):
             if not callback.on_step():
                 return False
         buffer.compute_returns_and_advantages(self._values(sim.obs))
+        self.explained_variance = buffer.explained_variance()
+        self.critic_only = self.critic_only and not self._critic_can_judge()
         seconds = time.perf_counter() - begin
         self.seconds += seconds
         self.decisions_played += len(buffer)
@@ -245,6 +257,7 @@ class BatchPPO(PPO):
         self.updates += 1
         if not settings.critic_only:
             self._steer(kl)
+            self.actor_updates += 1
         self._log_steps(steps, norms)
         self._log_update(settings, rate, kl, stopped)
         seconds = time.perf_counter() - begin
@@ -261,7 +274,17 @@ class BatchPPO(PPO):
             ent_coef=config.ent_coef_at(progress),
             bc_kl_coef=config.bc_kl_coef_at(progress),
             critic_only=self.critic_only,
+            return_variance=self._return_variance(),
         )
+
+    def _return_variance(self) -> float:
+        """What the value loss is divided by, so that neither the rewards' size nor the policy's skill changes its weight.
+
+        Values stay in the units of the rewards, unlike with PopArt (van Hasselt et al. 2016): Adam's steps do not depend
+        on the size of a gradient, so only the balance with the actor's in the shared trunk matters.
+        """
+        spread = float(self.rollout_buffer.returns.var())
+        return spread if self.config.scale_value_loss and spread > 0 else 1.0
 
     def _samples(self, settings: LossSettings) -> Samples:
         """All decisions of the rollout."""
@@ -286,12 +309,22 @@ class BatchPPO(PPO):
         return torch.cat(parts)
 
     def _learning_rate(self) -> float:
-        return self.steered_rate if self.config.desired_kl else self.config.learning_rate_at(self.progress)
+        rate = self.steered_rate if self.config.desired_kl else self.config.learning_rate_at(self.progress)
+        return rate if self.critic_only else rate * self._risen
+
+    @property
+    def _risen(self) -> float:
+        """Share of the learning rate, which rises when a cloned actor begins to learn.
+
+        Adam's first step is as long as its rate, whatever the gradient: at 1e-3 that alone moves a clone by 0.08 nats.
+        """
+        warmup = self.config.learning_rate_warmup_updates if self.reference is not None else 0
+        return min(1.0, (self.actor_updates + 1) / (warmup + 1))
 
     def _steer(self, kl: float) -> None:
         """Set the next update's learning rate, where it is steered; kl: how far this one has moved the policy."""
         desired = self.config.desired_kl_at(self.progress)
-        if desired:
+        if desired and self._risen == 1:
             self.steered_rate = steered(self.steered_rate, kl, desired)
 
     def _minibatches(self) -> Iterator[torch.Tensor]:
@@ -335,10 +368,7 @@ class BatchPPO(PPO):
 
     def _log_update(self, settings: LossSettings, rate: float, kl: float, stopped: bool) -> None:
         """kl: from the policy that played, at the last minibatch."""
-        returns, values = self.rollout_buffer.flat("returns"), self.rollout_buffer.flat("values")
-        spread = returns.var()
-        explained = float(1 - (returns - values).var() / spread) if spread > 0 else float("nan")
-        self.logger.record("train/explained_variance", explained)
+        self.logger.record("train/explained_variance", self.explained_variance)
         self.logger.record("train/learning_rate", rate)
         self.logger.record("train/last_kl", kl)
         self.logger.record("train/ent_coef", settings.ent_coef)
@@ -352,7 +382,7 @@ class BatchPPO(PPO):
 
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
-        ours = ("config", "speed", "updates", "steered_rate", "decisions_played", "seconds", "_rng")
+        ours = (*NUMBERS, "explained_variance", "config", "speed", "_rng")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             self.save(file, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
 
@@ -360,12 +390,7 @@ class BatchPPO(PPO):
         """Everything beside the weights that training needs to go on, as tensors, numbers, texts and dictionaries."""
         return {
             "optimizer": self.policy.optimizer.state_dict(),
-            "num_timesteps": self.num_timesteps,
-            "updates": self.updates,
-            "passes": self._n_updates,
-            "steered_rate": self.steered_rate,
-            "seconds": self.seconds,
-            "decisions_played": self.decisions_played,
+            **{name: getattr(self, name) for name in NUMBERS + THEIR_NUMBERS},
             "speed": dict(self.speed),
             "curriculum": json.dumps(self.sampler.state_dict()),
             "shuffling": json.dumps(self._rng.bit_generator.state),
@@ -377,9 +402,8 @@ class BatchPPO(PPO):
         """Continue from a checkpoint's weights and ``training_state``; environments start new episodes."""
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(training["optimizer"])
-        for name in ("num_timesteps", "updates", "steered_rate", "seconds", "decisions_played"):
+        for name in NUMBERS + THEIR_NUMBERS:
             setattr(self, name, training[name])
-        self._n_updates = training["passes"]
         self.speed.update(training["speed"])
         self.sampler.load_state_dict(json.loads(training["curriculum"]))
         self._rng.bit_generator.state = json.loads(training["shuffling"])

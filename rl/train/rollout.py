@@ -71,6 +71,11 @@ class TensorRolloutBuffer:
             following = self.values[t]
         torch.add(self.advantages, self.values, out=self.returns)
 
+    def explained_variance(self) -> float:
+        """Of the returns by the values: 1 is perfect, 0 no better than their mean; NaN where all returns are equal."""
+        spread = self.returns.var()
+        return float(1 - (self.returns - self.values).var() / spread) if spread > 0 else float("nan")
+
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
         """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped."""
         order = torch.from_numpy(rng.permutation(len(self))).to(self.device)

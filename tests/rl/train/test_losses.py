@@ -183,6 +183,8 @@ def test_in_the_warm_up_only_the_value_loss_counts():
     logits = random_log_probs(2).requires_grad_()
     parts = pulled_losses(logits, None, critic_only=True)
     assert measured(parts).loss == pytest.approx(0.5 * measured(parts).value_loss)
+    scaled = measured(pulled_losses(logits, None, critic_only=True, return_variance=4.0))
+    assert scaled == measured(parts)._replace(loss=pytest.approx(measured(parts).loss / 4))
     parts.loss.backward()
     assert logits.grad is None or not logits.grad.any()
 

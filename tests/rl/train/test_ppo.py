@@ -26,6 +26,8 @@ from learners import (
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+# The actor of a clone learns from the first update on, as fast as it ever will.
+AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "learning_rate_warmup_updates": 0}
 
 
 def their_ppo(ours, frame_skip=4, **settings):
@@ -153,7 +155,12 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
     settings = {"learning_rate": 1e-3, "n_epochs": 3, "clip_range": 0.1, "target_kl": None, "vf_coef": 0.7}
     settings |= {"max_grad_norm": max_grad_norm}
     ours, scalars = make_ppo(
-        minibatch_size=128, anneal_learning_rate=False, ent_coef_start=0.03, ent_coef_end=0.03, **settings
+        minibatch_size=128,
+        anneal_learning_rate=False,
+        ent_coef_start=0.03,
+        ent_coef_end=0.03,
+        scale_value_loss=False,
+        **settings,
     )
     roll_out(ours)
     before = weights(ours.policy)
@@ -179,36 +186,99 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
 
 
 def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
-    ours, scalars = make_ppo(critic_warmup_updates=2, n_epochs=2)
+    ours, scalars = make_ppo(critic_warmup_max_updates=2, n_epochs=2, scale_value_loss=False)
     ours.anchor_to(build_policy("vision_free", statistics()))
     before = weights(ours.policy)
+    obs = {key: tensor.clone() for key, tensor in ours.policy.to_tensors(ours.sim.obs).items()}
+    logits, values = ours.policy.logits_and_values(obs)
     for update in (1, 2):
-        assert ours.critic_only
         roll_out(ours)
+        assert ours.critic_only
         ours.train()
         critic = {name for name, _ in ours.policy.named_parameters() if "value_net" in name}
         assert changed(before, ours.policy) == critic, update
+    present_logits, present_values = ours.policy.logits_and_values(obs)
+    assert torch.equal(present_logits, logits) and not torch.equal(present_values, values)
     row = logged(ours, scalars)
     assert (row["train/bc_kl"], row["train/stopped_early"]) == (0, 0)
     assert row["train/loss"] == pytest.approx(0.5 * row["train/value_loss"], rel=1e-5)
-    assert not ours.critic_only
     roll_out(ours)
+    assert not ours.critic_only
     ours.train()
     assert actor_and_trunk(ours.policy) <= changed(before, ours.policy)
     assert logged(ours, scalars)["train/bc_kl"] > 0
 
 
 def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
-    ours, scalars = make_ppo(critic_warmup_updates=5)
-    assert not ours.critic_only
+    ours, scalars = make_ppo(learning_rate=1e-3)
     roll_out(ours)
+    assert not ours.critic_only
     ours.train()
-    assert logged(ours, scalars)["train/bc_kl"] == 0
+    row = logged(ours, scalars)
+    assert (row["train/bc_kl"], row["train/learning_rate"]) == (0, pytest.approx(1e-3, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("explained", "alone"),
+    [  # of the returns of each rollout; updates of the critic alone
+        ([0.1, 0.4, 0.5, 0.4], 2),
+        ([0.9, 0.9, 0.9, 0.9], 1),  # the minimum
+        ([float("nan"), -2.0, 0.1, 0.4], 3),  # the maximum
+    ],
+)
+def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypatch, explained, alone):
+    ours, _ = make_ppo(critic_warmup_min_updates=1, critic_warmup_max_updates=3)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    rollouts = iter(explained)
+    monkeypatch.setattr(ours.rollout_buffer, "explained_variance", lambda: next(rollouts))
+    warming_up = []
+    for _ in explained:
+        roll_out(ours)
+        warming_up.append(ours.critic_only)
+        ours.train()
+    assert warming_up == [update < alone for update in range(4)], "and it never begins again"
+    assert ours.actor_updates == 4 - alone
+
+
+def test_the_learning_rate_of_a_clone_rises_when_its_actor_begins_to_learn():
+    ours, scalars = make_ppo(
+        critic_warmup_max_updates=1, critic_warmup_min_updates=1, learning_rate_warmup_updates=3, learning_rate=1e-3,
+        anneal_learning_rate=False,
+    )  # fmt: skip
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    rates = []
+    for _ in range(6):
+        roll_out(ours)
+        ours.train()
+        rates.append(logged(ours, scalars)["train/learning_rate"])
+    assert rates == pytest.approx([1e-3, 0.25e-3, 0.5e-3, 0.75e-3, 1e-3, 1e-3])
+
+
+def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
+    """Ten times the rewards: the same loss for the actor, and one that is 100 times as large for the critic."""
+
+    def update(factor, scaled):
+        ours, scalars = make_ppo(scale_value_loss=scaled, minibatch_size=128, learning_rate=1e-4)
+        roll_out(ours)
+        buffer = ours.rollout_buffer
+        with torch.no_grad():
+            ours.policy.value_net.weight *= factor
+            ours.policy.value_net.bias *= factor
+        for name in ("values", "returns", "advantages"):
+            getattr(buffer, name).mul_(factor)
+        ours.train()
+        row = logged(ours, scalars)
+        return row["train/loss"], row["train/value_loss"]
+
+    loss, value_loss = update(1, True)
+    assert update(10, True) == (pytest.approx(loss, rel=1e-4), pytest.approx(100 * value_loss, rel=1e-4))
+    plain = update(1, False)[0]
+    assert update(10, False)[0] - plain == pytest.approx(0.5 * 99 * value_loss, rel=1e-3)
 
 
 def test_the_pull_brings_the_policy_nearer_to_the_clone():
     def distance_after(**settings):
-        ours, scalars = make_ppo(critic_warmup_updates=0, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
+        ours, scalars = make_ppo(**AT_ONCE, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
         torch.manual_seed(9)
         clone = build_policy("vision_free", statistics())
         with torch.no_grad():
@@ -301,7 +371,7 @@ def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_anneal
 
 
 def test_the_critic_alone_steers_nothing():
-    ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01, critic_warmup_updates=1)
+    ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01)
     ours.anchor_to(build_policy("vision_free", statistics()))
     roll_out(ours)
     ours.train()
@@ -328,11 +398,11 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
 
 def test_training_goes_on_where_its_state_was_taken():
     """Weights, optimiser, shuffling, sampling and counters; the environments begin new episodes."""
-    ours, _ = make_ppo(critic_warmup_updates=0)
+    ours, _ = make_ppo(**AT_ONCE)
     ours.anchor_to(build_policy("vision_free", statistics()))
     roll_out(ours)
     ours.train()
-    other, _ = make_ppo(critic_warmup_updates=0, seed=5)
+    other, _ = make_ppo(**AT_ONCE, seed=5)
     other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     assert (other.updates, other.num_timesteps) == (1, 128)
     for ppo in (ours, other):
