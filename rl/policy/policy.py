@@ -130,7 +130,8 @@ class NppPolicy(ActorCriticPolicy):
     def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
             return contextlib.nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        # No cache of converted weights: each is used once, and threads would share it.
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False)
 
     @torch.no_grad()
     def act(

@@ -112,8 +112,3 @@ def divergence(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
 def normalised(advantages: torch.Tensor) -> torch.Tensor:
     """Advantages with mean 0 and standard deviation 1."""
     return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-
-
-def measured(parts: Losses[torch.Tensor]) -> Losses[float]:
-    """The same as numbers; waits for the device, once."""
-    return Losses(*torch.stack(parts).tolist())

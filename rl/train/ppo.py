@@ -30,8 +30,9 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.config import KL_TOLERANCE, PPOConfig
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
-from rl.train.losses import Losses, LossSettings, Samples, losses, measured, normalised
+from rl.train.losses import Losses, LossSettings, Samples, losses, normalised
 from rl.train.rollout import TensorRolloutBuffer
+from rl.train.team import Team, summed_gradients
 from rl.train.vec_env import BatchVecEnv
 
 # Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
@@ -110,6 +111,7 @@ class BatchPPO(PPO):
         self.seconds = 0.0  # spent in rollouts and updates
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
+        self._team = Team(plan.torch_threads if self.device.type == "cpu" else 1)
 
     def anchor_to(self, cloned: NppPolicy) -> None:
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
@@ -172,17 +174,21 @@ class BatchPPO(PPO):
         callback.on_rollout_end()
         return True
 
-    @torch.no_grad()
     def _decide(self, t: int) -> np.ndarray:
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
         buffer = self.rollout_buffer
-        for key, store in buffer.obs.items():
-            store[t].copy_(torch.from_numpy(self.sim.obs[key]))
-        logits, values = self.policy.logits_and_values({key: store[t] for key, store in buffer.obs.items()})
-        actions = sample_actions(logits.cpu(), self._sampling)
-        buffer.values[t] = values
+
+        @torch.no_grad()
+        def part(rows: slice) -> torch.Tensor:
+            for key, store in buffer.obs.items():
+                store[t, rows].copy_(torch.from_numpy(self.sim.obs[key][rows]))
+            logits, values = self.policy.logits_and_values({key: store[t, rows] for key, store in buffer.obs.items()})
+            buffer.values[t, rows] = values
+            buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
+            return logits.cpu()
+
+        actions = sample_actions(torch.cat(self._team.share(self.sim.num_envs, part)), self._sampling)
         buffer.actions[t] = actions.to(self.device)
-        buffer.log_probs[t] = F.log_softmax(logits, dim=1)
         return actions.numpy()
 
     def _store_outcome(self, t: int) -> None:
@@ -245,14 +251,12 @@ class BatchPPO(PPO):
         norms: list[torch.Tensor] = []
         kl, stopped = 0.0, False
         for index in self._minibatches():
-            logits, values = self.policy.logits_and_values(self.rollout_buffer.observations(index))
-            parts = losses(logits, values, samples.take(index), settings)
-            numbers = self._finite(measured(parts))
+            numbers = self._finite(self._differentiate(index, samples, settings))
             kl = numbers.approx_kl
             stopped = self._moved_too_far(numbers, settings)
             if stopped:
                 break
-            norms.append(self._descend(parts.loss, settings.critic_only))
+            norms.append(self._descend())
             steps.append(numbers)
         self.updates += 1
         if not settings.critic_only:
@@ -298,15 +302,18 @@ class BatchPPO(PPO):
             cloned_log_probs=self._cloned_log_probs() if pulled else None,
         )
 
-    @torch.no_grad()
     def _cloned_log_probs(self) -> torch.Tensor:
         """float32[T * N, 6]: the cloned policy's log-probabilities of all actions on the rollout's observations."""
         assert self.reference is not None
-        buffer = self.rollout_buffer
-        parts = []
-        for index in torch.arange(len(buffer), device=self.device).split(self.batch_size):
-            parts.append(F.log_softmax(self.reference.logits_and_values(buffer.observations(index))[0], dim=1))
-        return torch.cat(parts)
+        buffer, reference = self.rollout_buffer, self.reference
+
+        @torch.no_grad()
+        def part(rows: slice) -> torch.Tensor:
+            index = torch.arange(rows.start, rows.stop, device=self.device)
+            pieces = (buffer.observations(some) for some in index.split(self.batch_size))
+            return torch.cat([F.log_softmax(reference.logits_and_values(piece)[0], dim=1) for piece in pieces])
+
+        return torch.cat(self._team.share(len(buffer), part))
 
     def _learning_rate(self) -> float:
         rate = self.steered_rate if self.config.desired_kl else self.config.learning_rate_at(self.progress)
@@ -346,17 +353,31 @@ class BatchPPO(PPO):
         limit = self.config.target_kl
         return limit is not None and numbers.approx_kl > KL_TOLERANCE * limit and not settings.critic_only
 
-    def _descend(self, loss: torch.Tensor, critic_only: bool) -> torch.Tensor:
+    def _differentiate(self, index: torch.Tensor, samples: Samples, settings: LossSettings) -> Losses[float]:
+        """The losses of a minibatch; every parameter that is to move has its gradient then."""
+
+        def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+            mine = index[rows]
+            logits, values = self.policy.logits_and_values(self.rollout_buffer.observations(mine))
+            parts = losses(logits, values, samples.take(mine), settings)
+            return parts.loss, torch.stack(parts)
+
+        self.policy.optimizer.zero_grad(set_to_none=True)
+        # The trunk is shared: the cloned actor must not move while the critic learns.
+        moving = [
+            parameter
+            for name, parameter in self.policy.named_parameters()
+            if parameter.requires_grad and ("value_net" in name or not settings.critic_only)
+        ]
+        means, gradients = summed_gradients(self._team, len(index), loss, moving)
+        for parameter, gradient in zip(moving, gradients, strict=True):
+            parameter.grad = gradient
+        return Losses(*means.tolist())
+
+    def _descend(self) -> torch.Tensor:
         """One step of the optimiser; returns the gradient's norm before clipping, as a tensor: nobody waits for it here."""
-        policy = self.policy
-        policy.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if critic_only:  # the trunk is shared: the cloned actor must not move while the critic learns
-            for name, parameter in policy.named_parameters():
-                if "value_net" not in name:
-                    parameter.grad = None
-        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), self.config.max_grad_norm)
-        policy.optimizer.step()
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
+        self.policy.optimizer.step()
         return norm
 
     def _log_steps(self, steps: list[Losses[float]], norms: list[torch.Tensor]) -> None:
@@ -413,7 +434,7 @@ class BatchPPO(PPO):
             self.reference.load_state_dict(training["reference"])
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_sampling"]
+        return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_sampling", "_team"]
 
 
 def steered(rate: float, kl: float, desired: float) -> float:

@@ -11,7 +11,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 from torch.distributions import Categorical, kl_divergence
 
-from rl.train.losses import LossSettings, Samples, divergence, losses, measured, normalised
+from rl.train.losses import Losses, LossSettings, Samples, divergence, losses, normalised
 
 from learners import Scalars
 
@@ -59,6 +59,11 @@ def their_ppo(seed, **settings):
     buffer.log_probs[:, 0] = played.gather(1, actions[:, None].long())[:, 0].numpy()
     buffer.full = True
     return ppo, played
+
+
+def measured(parts):
+    """The losses as numbers."""
+    return Losses(*torch.stack(parts).tolist())
 
 
 def our_samples(ppo, played):
