@@ -26,6 +26,7 @@ PHASES = (
     "entity_positions",
     "switch_states",
     "hazards_and_surroundings",
+    "foresight",
     "player_frame",
     "global_view",
     "rewards",

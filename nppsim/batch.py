@@ -35,6 +35,7 @@ from nppsim.decision import (
 )
 from nppsim.levels.level import Level
 from nppsim.observe import layout, vectors
+from nppsim.observe.foresight import make_room
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.workers import usable_cores
 
@@ -125,7 +126,9 @@ class BatchSimulator:
             spec.key: np.zeros((2 * self.num_envs if spec.key in made else 0, *spec.shape), spec.dtype)
             for spec in layout.SPECS.values()
         }
-        self._views = Views._make([*rows.values(), np.empty((2 * self.num_envs, layout.NUM_HAZARDS))])
+        gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
+        room = make_room(self.num_envs, self.bank.max_entities, self.bank.max_movers)
+        self._views = Views._make([*rows.values(), gaps, room])
         self.obs = {key: rows[key][: self.num_envs] for key in self.keys}
         self.final_obs = {key: rows[key][self.num_envs :] for key in self.keys}
 

@@ -16,7 +16,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
-from nppsim.observe import images, layout, vectors
+from nppsim.observe import foresight, images, layout, vectors
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
@@ -53,8 +53,8 @@ EPISODE_DTYPE = np.dtype(
 )
 
 # Arrays of observations, in the order of ``layout.SPECS``: rows 0 to N - 1 hold the present ones, the other N the last ones
-# of episodes; what nobody wants has length 0.  gaps: float64[2 N, 8], room to work in.
-_VIEWS = (*layout.SPECS, "gaps")
+# of episodes; what nobody wants has length 0.  gaps: float64[2 N, 8], and ``room`` (foresight.Room), to work in.
+_VIEWS = (*layout.SPECS, "gaps", "room")
 Views = namedtuple("Views", _VIEWS)  # type: ignore[misc]  # mypy wants the names written out
 # Everything of the environments, one row each; visited is empty unless exploration is rewarded.
 State = namedtuple("State", "ninja progress terms entities movers visited")
@@ -298,18 +298,31 @@ def _observe_way(i, row, state, world, fields, views, laps):
     """Write ``reachability_features`` from the path fields that hold for environment i now."""
     since = clock.begin(laps)
     ninja, out = state.ninja[i], views.reachability_features[row]
-    level = ninja["level"]
+    level, path_start = ninja["level"], state.progress[i]["path_start"]
     if has_own_fields(i, state, world, fields):
         since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
-            ninja, fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i], out
+            ninja, fields.own_distance[i], fields.own_hop[i], fields.own_switch_to_exit[i], path_start, out
         )
     else:
         since = clock.stamp(laps, PHASE.path, since)
         vectors.reachability_features(
-            ninja, fields.distance[level], fields.hop[level], fields.switch_to_exit[level], out
+            ninja, fields.distance[level], fields.hop[level], fields.switch_to_exit[level], path_start, out
         )
     clock.stamp(laps, PHASE.reachability_features, since)
+
+
+@inlined
+def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
+    """Write ``foresight`` from the path fields that hold for environment i now."""
+    since = clock.begin(laps)
+    ninja, entities, movers, out = state.ninja[i], state.entities[i], state.movers[i], views.foresight[row]
+    if has_own_fields(i, state, world, fields):
+        distance = fields.own_distance[i]
+    else:
+        distance = fields.distance[ninja["level"]]
+    foresight.foresight(i, ninja, entities, movers, world, distance, frame_skip, views.room, out)
+    clock.stamp(laps, PHASE.foresight, since)
 
 
 @inlined
@@ -327,7 +340,7 @@ def _draw(i, row, state, world, static, views, laps):
 
 
 @inlined
-def _observe(i, row, state, world, fields, static, views, laps):
+def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted into a row of ``views``."""
     ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]
     level = ninja["level"]
@@ -349,6 +362,8 @@ def _observe(i, row, state, world, fields, static, views, laps):
         hazards, surroundings = views.hazards[row], views.surroundings[row]
         vectors.hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings)
         clock.stamp(laps, PHASE.hazards_and_surroundings, since)
+    if len(views.foresight):
+        _look_ahead(i, row, frame_skip, state, world, fields, views, laps)
     _draw(i, row, state, world, static, views, laps)
 
 
@@ -386,7 +401,7 @@ def advance(
                 _restart(i, next_level[i], state, world, fields, static)
                 clock.stamp(laps, PHASE.reset, since)
             if row == i or final:
-                _observe(i, row, state, world, fields, static, views, laps)
+                _observe(i, row, frame_skip, state, world, fields, static, views, laps)
 
 
 @kernel

@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 1  # raise when a component changes its meaning while shapes stay the same
+from nppsim.actions import NUM_ACTIONS
+
+VERSION = 2  # raise when a component changes its meaning while shapes stay the same
 
 NUM_DOORS = 5  # locked doors listed in ``switch_states``
 NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
+CONTINUATIONS = ("hold", "release")  # of ``foresight``: what follows the first decision, the same keys or none
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
@@ -69,11 +72,16 @@ _REACHABILITY = [
     ("waypoint2_dy", 120.0),
     ("switch_collected", 1.0),
     ("reachable", 1.0),
+    ("path_from_start", 600.0),
 ]
 _ENTITIES = [
     (f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))
 ]
 _DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y", 300.0), ("open", 1.0)]
+_AHEAD = (
+    [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3), ("vy", 3.3), ("progress", 36.0)]
+    + [("airborne", 1.0), ("switch", 1.0), ("gold", 1.0), ("doors", 1.0)]
+)
 _HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
 
 
@@ -96,6 +104,7 @@ SPECS: dict[str, ObservationSpec] = {
         _vector("entities", "entity_positions", _ENTITIES),
         _vector("switches", "switch_states", [(f"door{i}_{n}", s) for i in range(NUM_DOORS) for n, s in _DOOR]),
         _vector("hazards", "hazards", _HAZARD, (NUM_HAZARDS, len(_HAZARD))),
+        _vector("foresight", "foresight", _AHEAD, (NUM_ACTIONS, len(CONTINUATIONS), len(_AHEAD))),
         _image("surroundings", "surroundings", (len(SURROUNDINGS_PLANES), SURROUNDINGS_SIZE, SURROUNDINGS_SIZE)),
         _image("player_frame", "player_frame", (PLAYER_FRAME_SIZE, PLAYER_FRAME_SIZE, 1)),
         _image("global_view", "global_view", (*GLOBAL_VIEW_SHAPE, 1)),

@@ -53,6 +53,7 @@ DOOR_SLOTS = len(DOOR) // NUM_DOORS  # components of one door; those of door n c
 PAD = SURROUNDINGS_SIZE + 1  # half-cells of solid around the stage in ``solid_map``: as wide as a window can be
 SOLID_SHAPE = (HALF_CELLS_Y + 2 * PAD, HALF_CELLS_X + 2 * PAD)  # rows (y), columns (x)
 WINDOW_REACH = HALF_CELL * SURROUNDINGS_SIZE / 2  # px from the ninja to the edge of the window
+NO_HAZARD = 2 * WINDOW_REACH  # px below the ninja: where hazards are listed that do not exist
 BEAM_RADIUS = 0.1  # px, of a laser's beam as a hazard: it has no width, but 0 says that there is none
 NEAR_STEPS = 3  # hops to the first way-point: about 36 px
 FAR_STEPS = 10  # hops to the second one: about 120 px
@@ -107,13 +108,19 @@ def game_state(ninja, out):
 
 
 @kernel
-def reachability_features(ninja, distance, hop, switch_to_exit, out):
-    """float32[8].  distance, hop: the two fields of the level as its doors are now; switch_to_exit: units."""
+def reachability_features(ninja, distance, hop, switch_to_exit, path_start, out):
+    """float32[9].
+
+    distance, hop: the two fields of the level as its doors are now.
+    switch_to_exit: units.
+    path_start: px, length of the level's way.
+    """
     phase = 1 if ninja["switch_taken"] else 0
     length, node = paths.nearest_node(distance[phase], ninja["x"], ninja["y"])
     out[:] = 0.0
     out[WAY.path_to_objective] = out[WAY.path_to_exit] = paths.MAX_PATH
     out[WAY.switch_collected] = phase
+    out[WAY.path_from_start] = path_start
     if node < 0:
         return
     out[WAY.reachable] = 1.0
@@ -167,7 +174,7 @@ def _mine_radius(state):
 
 @kernel
 def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps, hazards, surroundings):
-    """float32[8, 5] (nearest first; radius 0: none) and uint8[3, 19, 19] (PLANE, y, x).
+    """float32[8, 5] (nearest first; radius 0: none, and far away) and uint8[3, 19, 19] (PLANE, y, x).
 
     A cell of ``surroundings`` holds the share, 0..255, of the 12 x 12 px square at its place around the ninja that is
     solid (blended from half-cells, so that it moves smoothly).
@@ -187,6 +194,7 @@ def hazards_and_surroundings(ninja, entities, movers, world, level, solid, gaps,
     for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
         found = _mover(ninja, movers[m], surroundings, hazards, gaps, found)
     hazards[found:] = 0.0
+    hazards[found:, HAZARD.dy] = NO_HAZARD
 
 
 @inlined

@@ -26,6 +26,7 @@ from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, N
 from nppsim.physics.tick import start, tick
 from nppsim.reward import PATH_SHAPING, TERMS
 from nppsim.shadow import report
+from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNREACHED
@@ -159,7 +160,7 @@ class Shadow:
             record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
             self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
-            self._check_views("final ", i, simulator.final_obs, twin, now)
+            self._check_views("final ", i, simulator.final_obs, twin, (ninja, entities, movers))
         restarted_on = int(simulator.next_level[i]) if ended else -1
         if restarted_on < 0:
             self._check_state(i, ninja, entities[:count], movers)
@@ -181,7 +182,7 @@ class Shadow:
             start(ninja[0], entities[0], movers[0], simulator.bank.world, level)
             self._check_state(i, ninja[0], entities[0, :count], movers[0])
             self._check_ledger(i, Ledger(simulator.reward_config, simulator.gamma, twin, now))
-        self._check_views("", i, simulator.obs, twin, now)
+        self._check_views("", i, simulator.obs, twin, (state.ninja[i], state.entities[i], state.movers[i]))
 
     def _check_state(self, i: int, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> None:
         state, bank = self._simulator.state, self._simulator.bank
@@ -197,10 +198,22 @@ class Shadow:
         self._check("ledger terms", state.terms[i], ledger.terms, TERMS)
         self._check("ledger visited", state.visited[i], ledger.visited_flags(state.visited.shape[1]))
 
-    def _check_views(self, prefix: str, i: int, obs: dict[str, np.ndarray], twin: LevelTwin, now: StateTwin) -> None:
+    def _check_views(
+        self,
+        prefix: str,
+        i: int,
+        obs: dict[str, np.ndarray],
+        twin: LevelTwin,
+        rows: tuple[np.void, np.ndarray, np.ndarray],
+    ) -> None:
+        """rows: ninja, entities and movers of the state that is seen."""
+        simulator, now = self._simulator, twin.state_twin(*rows)
         hop = self._check_ways(i, twin, now)
         for key, values in obs.items():
-            if key != "reachability_features" or len(hop):  # wrong hops lead nowhere; they are reported already
+            if key == "foresight":
+                wanted = foresight(twin, *rows, simulator.bank.world, simulator.frame_skip)
+                self._check(prefix + key, values[i], wanted, layout.SPECS[key].components)
+            elif key != "reachability_features" or len(hop):  # wrong hops lead nowhere; they are reported already
                 self._check(prefix + key, values[i], VIEWS[key](twin, now, hop), layout.SPECS[key].components)
 
     def _check_ways(self, i: int, twin: LevelTwin, now: StateTwin) -> np.ndarray:
@@ -208,7 +221,7 @@ class Shadow:
         simulator, config, level = self._simulator, self._simulator.reward_config, now.ninja["level"]
         ended = now.ninja["state"] in (CELEBRATING, DEAD)
         shaped = config.shaping and config.potential == PATH_SHAPING and not ended
-        if not shaped and "reachability_features" not in simulator.keys:
+        if not shaped and not {"reachability_features", "foresight"} & {*simulator.keys}:
             return _NO_HOPS
         if twin.touched(now) == twin.at_start:
             distance, hop = simulator.bank.paths.distance[level], simulator.bank.paths.hop[level]

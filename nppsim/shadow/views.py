@@ -37,16 +37,16 @@ def game_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
 
 
 def reachability_features(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
-    """float32[8].  hop: uint8[2, 4539], the simulator's: of several shortest ways it says which one was chosen."""
+    """float32[9].  hop: uint8[2, 4539], the simulator's: of several shortest ways it says which one was chosen."""
     taken = now.ninja["switch_taken"]
     px, point = twin.way(now)
     if point is None:
-        return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0], np.float32)
+        return np.array([MAX_PATH, MAX_PATH, 0, 0, 0, 0, taken, 0, twin.path_start], np.float32)
     chosen = hop[int(taken)].reshape(COLUMNS, ROWS)
     places = [follow(chosen, point, hops) for hops in WAYPOINT_HOPS]
     offsets = [SPACING * place[axis] - now.ninja["xy"[axis]] for place in places for axis in (0, 1)]
     beyond = 0.0 if taken else (twin.ways(now).onward or 0) * UNIT
-    return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0], np.float32)
+    return np.array([max(px - beyond, 0.0), px, *offsets, taken, 1.0, twin.path_start], np.float32)
 
 
 def entity_positions(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
@@ -167,6 +167,7 @@ def hazards(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
             order = (0, clamped_cell(*position(e, now)), e.place) if _is_mine(e) else (1, (), e.index)
             found.append((dx * dx + dy * dy, order, (dx, dy, *velocity(e, now), radius)))
     out = np.zeros(layout.SPECS["hazards"].shape, np.float32)
+    out[:, 1] = 2 * WINDOW_REACH  # far below: nothing is there
     for i, (_, _, values) in enumerate(sorted(found)[: layout.NUM_HAZARDS]):
         out[i] = values
     return out
@@ -357,7 +358,7 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     return image.T[:, :, None]
 
 
-# Key of ``layout`` -> its twin.
+# Key of ``layout`` -> its twin, but for ``foresight``, whose twin plays on (``nppsim.shadow.foresight``).
 VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
     view.__name__: view
     for view in (

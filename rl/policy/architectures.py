@@ -69,6 +69,17 @@ ARCHITECTURES: dict[str, Architecture] = {
             fusion=(256,),
             heads=(64,),
         ),
+        Architecture(
+            name="vision_free_foresight",
+            description="vision_free, and what the simulator says each action leads to",
+            vectors=(
+                (("game_state", "reachability_features", "entity_positions", "switch_states", "hazards"), (64,)),
+                (("foresight",), (128,)),
+            ),
+            surroundings=128,
+            fusion=(256,),
+            heads=(64,),
+        ),
     )
 }
 

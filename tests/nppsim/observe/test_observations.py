@@ -9,6 +9,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.kinds import EXIT_SWITCH
 from nppsim.levels.level import Level
 from nppsim.observe import images, layout, vectors
+from nppsim.observe.foresight import AHEAD
+from nppsim.shadow.foresight import foresight
 from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.views import VIEWS
@@ -56,6 +58,9 @@ def test_observations_agree_with_their_slow_twins_to_the_bit(seed, density, exit
         assert len(twin.ways(now).wrong_hops(hop)) == 0
         for key, view in VIEWS.items():
             np.testing.assert_array_equal(obs[key][0], view(twin, now, hop), key)
+        rows = (sim.state.ninja[0], sim.state.entities[0], sim.state.movers[0])
+        wanted = foresight(twin, *rows, sim.bank.world, sim.frame_skip)
+        np.testing.assert_array_equal(obs["foresight"][0], wanted)
 
 
 INSIDE = [(8, 8), (168, 8), (8, 92), (168, 92), (5, 50), (171, 50)]
@@ -80,6 +85,9 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
         sim.step(np.array([3]))
 
 
+NOTHING = [0.0, 228.0, 0.0, 0.0, 0.0]  # a hazard that does not exist is far away
+
+
 def test_more_mines_than_places_leave_the_nearest_eight_in_order():
     mines = [(1, 88 + 2 * dx, 40 - abs(dx)) for dx in range(-8, 9) if dx]
     sim = BatchSimulator([room(entities=mines)], 1)
@@ -94,7 +102,7 @@ def test_hazards_beyond_the_window_are_not_seen():
     sim = BatchSimulator([room(entities=[(1, 88 + 20, 46), (1, 88 + 18, 46)])], 1)
     nearest = sim.reset()["hazards"][0]
     assert nearest[0].tolist() == [108.0, 0.0, 0.0, 0.0, 4.0]
-    assert not nearest[1:].any()
+    assert nearest[1:].tolist() == [NOTHING] * 7
 
 
 def test_the_path_goes_to_the_switch_first_and_then_to_the_exit():
@@ -176,6 +184,7 @@ SLOTS = {
     "entity_positions": vectors.PLACE,
     "switch_states": vectors.DOOR,
     "hazards": vectors.HAZARD,
+    "foresight": AHEAD,
 }
 
 
@@ -193,7 +202,7 @@ def test_kernels_and_layout_agree_on_the_place_of_each_component():
 
 @pytest.mark.parametrize("level", [corridor(), room(entities=[(1, 92, 46)]), random_level(3, 0.3, num_entities=40)])
 def test_kernels_write_every_component(level):
-    sim = BatchSimulator([level], 1)
+    sim = BatchSimulator([level], 1, observations=SLOTS)
     sim.reset()
     for key in SLOTS:
         sim.obs[key][:] = np.nan
@@ -261,9 +270,9 @@ def test_each_entity_is_seen_as_documented(kind, orientation):
     hazard, planes, grey = LOOKS[kind, orientation]
     level = room((88, 38), entities=[(kind, 92, 38, orientation)])
     obs = BatchSimulator([level], 1, observations=layout.ALL).reset()
-    expected = [0.0] * 5 if hazard is None else [hazard[0], 0.0, 0.0, 0.0, np.float32(hazard[1])]
+    expected = NOTHING if hazard is None else [hazard[0], 0.0, 0.0, 0.0, np.float32(hazard[1])]
     assert obs["hazards"][0, 0].tolist() == expected
-    assert not obs["hazards"][0, 1:].any()
+    assert obs["hazards"][0, 1:].tolist() == [NOTHING] * 7
     around = obs["surroundings"][0, :, SQUARE - 1 : SQUARE + 2, SQUARE + 1 : SQUARE + 4]
     assert {name for name, plane in zip(layout.SURROUNDINGS_PLANES, around, strict=True) if plane.any()} == set(planes)
     assert obs["player_frame"][0, 42, 42 + 12, 0] == grey

@@ -1,0 +1,73 @@
+"""The twin of ``foresight``: every branch played from the start, frame by frame, on copies of its own."""
+
+import numpy as np
+
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import World
+from nppsim.observe import layout
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.physics.tick import tick
+from nppsim.shadow.geometry import StateTwin
+from nppsim.shadow.level_twin import LevelTwin
+
+HORIZON = 24  # frames
+PROGRESS_LIMIT = 300.0  # px
+ENDED = (DEAD, CELEBRATING)
+
+
+def foresight(
+    twin: LevelTwin, ninja: np.void, entities: np.ndarray, movers: np.ndarray, world: World, frame_skip: int
+) -> np.ndarray:
+    """float32[6, 2, 11]: the components of ``layout`` by name, for each action and what follows it.
+
+    twin: of the level.
+    ninja, entities, movers: state of the environment, left as it is.
+    world: of the bank.
+    frame_skip: frames of a decision.
+    """
+    out = np.zeros(layout.SPECS["foresight"].shape, np.float32)
+    if ninja["state"] in ENDED:
+        return out
+    now = twin.state_twin(ninja, entities, movers)
+    for action, keys in enumerate(ACTION_INPUT.tolist()):
+        for place, continuation in enumerate(layout.CONTINUATIONS):
+            onward = {"hold": keys, "release": 0}[continuation]
+            inputs = [keys] * frame_skip + [onward] * (HORIZON - frame_skip)
+            then, frames = _played(twin, (ninja, entities, movers), world, inputs)
+            out[action, place] = _reported(twin, now, then, frames)
+    return out
+
+
+def _played(
+    twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray], world: World, inputs: list[int]
+) -> tuple[StateTwin, int]:
+    """What the inputs lead to, and the number of frames until then: all, or until the episode ends."""
+    ninja, entities, movers = (row.copy() for row in rows)
+    for frame, keys in enumerate(inputs):
+        tick(ninja, entities, movers, world, keys)
+        if ninja["state"] in ENDED:
+            return twin.state_twin(ninja, entities, movers), frame + 1
+    return twin.state_twin(ninja, entities, movers), len(inputs)
+
+
+def _reported(twin: LevelTwin, now: StateTwin, then: StateTwin, frames: int) -> list[float]:
+    ways, before, after = twin.ways(now), now.ninja, then.ninja
+    left = [
+        (ways.to_exit if ninja["switch_taken"] else ways.to_switch).way(ninja["x"], ninja["y"])[0]
+        for ninja in (before, after)
+    ]
+    soon = 1.0 - (frames - 1) / HORIZON
+    values = {
+        "death": soon * (after["state"] == DEAD),
+        "win": soon * (after["state"] == CELEBRATING),
+        "dx": after["x"] - before["x"],
+        "dy": after["y"] - before["y"],
+        "vx": after["vx"],
+        "vy": after["vy"],
+        "progress": np.clip(left[0] - left[1], -PROGRESS_LIMIT, PROGRESS_LIMIT),
+        "airborne": after["airborne"],
+        "switch": after["switch_taken"] - before["switch_taken"],
+        "gold": after["gold"] - before["gold"],
+        "doors": sum(now.states[e.index].closed != then.states[e.index].closed for e in twin.doors),
+    }
+    return [values[name] for name in layout.SPECS["foresight"].components]

@@ -1,0 +1,138 @@
+"""What ``foresight`` says, against what then happens; its slow twin is in test_observations and the shadow tests."""
+
+import numpy as np
+import pytest
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.batch import BatchSimulator
+from nppsim.observe import layout
+from nppsim.observe.foresight import AHEAD, HORIZON
+from nppsim.outcomes import DIED, WON
+from nppsim.paths import MAX_PATH
+
+from worlds import corridor, mixed_level, random_level, room
+
+NO_OP, LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = range(NUM_ACTIONS)
+HOLD, RELEASE = (layout.CONTINUATIONS.index(name) for name in ("hold", "release"))
+DECISIONS = HORIZON // 4
+
+
+def simulator(level, **options):
+    sim = BatchSimulator([level], 1, observations=("state", "foresight", "reachability"), **options)
+    sim.reset()
+    return sim
+
+
+def seen(sim):
+    return sim.obs["foresight"][0].copy()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("continuation", [HOLD, RELEASE])
+def test_what_it_says_is_what_happens(seed, continuation):
+    level = mixed_level(seed) if seed % 2 else random_level(seed, 0.2, num_entities=30)
+    sim, rng = simulator(level), np.random.default_rng(seed)
+    for _ in range(12):
+        for _ in range(rng.integers(1, 6)):
+            sim.step(rng.integers(NUM_ACTIONS, size=1))
+        before, said = sim.snapshot(0), seen(sim)
+        start, taken = sim.state.ninja[0].copy(), int(sim.state.ninja["switch_taken"][0])
+        for action in range(NUM_ACTIONS):
+            told = said[action, continuation]
+            sim.restore(0, before)
+            played = 0
+            for decision in range(DECISIONS):
+                pressed = action if decision == 0 or continuation == HOLD else NO_OP
+                sim._step(np.array([pressed]), np.array([-1], np.int32), every_end=False)
+                played = int(sim.state.ninja["frame"][0]) - int(start["frame"])
+                if sim.finished.size and sim.terminated[0]:
+                    break
+            now = sim.state.ninja[0]
+            soon = np.float32(1 - (played - 1) / HORIZON)
+            outcome = sim.episode["outcome"][0] if sim.terminated[0] else 0
+            assert told[AHEAD.death] == (soon if outcome == DIED else 0)
+            assert told[AHEAD.win] == (soon if outcome == WON else 0)
+            assert told[AHEAD.dx] == np.float32(now["x"] - start["x"])
+            assert told[AHEAD.dy] == np.float32(now["y"] - start["y"])
+            assert told[AHEAD.vx] == np.float32(now["vx"])
+            assert told[AHEAD.vy] == np.float32(now["vy"])
+            assert told[AHEAD.airborne] == now["airborne"]
+            assert told[AHEAD.switch] == now["switch_taken"] - taken
+            assert told[AHEAD.gold] == now["gold"] - start["gold"]
+        sim.restore(0, before)
+        sim.observe()
+
+
+def test_a_mine_ahead_kills_whoever_holds_on_and_not_who_turns():
+    sim = simulator(room((80, 46), entities=[(1, 92, 46)]))
+    for _ in range(4):
+        sim.step(np.array([RIGHT]))
+    said = seen(sim)
+    assert said[RIGHT, HOLD, AHEAD.death] > 0
+    assert not said[LEFT, :, AHEAD.death].any()
+    deaths = said[RIGHT, HOLD, AHEAD.death]
+    sim.step(np.array([RIGHT]))
+    assert seen(sim)[RIGHT, HOLD, AHEAD.death] == pytest.approx(deaths + 4 / HORIZON)  # a decision nearer
+
+
+def test_switch_and_exit_are_foreseen_and_progress_is_the_way_covered():
+    sim = simulator(corridor(spawn=20, switch=30, door=60))
+    switches, wins = [], []
+    while not sim.finished.size:
+        said, left = seen(sim), sim.obs["reachability_features"][0, 1]
+        switches.append(said[RIGHT, HOLD, AHEAD.switch])
+        wins.append(said[RIGHT, HOLD, AHEAD.win])
+        for _ in range(1):
+            sim.step(np.array([RIGHT]))
+        assert 0 <= left - sim.obs["reachability_features"][0, 1] <= said[RIGHT, HOLD, AHEAD.progress] + 12 or wins[-1]
+    assert sim.episode["outcome"][0] == WON
+    assert 0 < sum(switches) <= DECISIONS  # foreseen, taken, and no news any more
+    assert np.count_nonzero(wins) in (DECISIONS - 1, DECISIONS)
+    assert (np.diff(wins) >= 0).all()
+
+
+def test_doors_that_open_on_the_way_are_counted():
+    sim = simulator(corridor(20, 100, 120, locked_doors=[((30, 46), (80, 44), 0)]))
+    said = []
+    while sim.obs["reachability_features"][0, 1] and not said or not said[-1]:
+        said.append(seen(sim)[RIGHT, HOLD, AHEAD.doors])
+        sim.step(np.array([RIGHT]))
+    assert said[-1] == 1
+
+
+def test_gold_on_the_way_is_counted():
+    sim = simulator(room((80, 46), entities=[(2, 86, 46), (2, 88, 46)]))
+    assert seen(sim)[RIGHT, HOLD, AHEAD.gold] == 2
+    assert not seen(sim)[LEFT, :, AHEAD.gold].any()
+
+
+def test_looking_ahead_changes_nothing():
+    level = mixed_level(3)
+    looking, plain = simulator(level), BatchSimulator([level], 1, observations=("state",))
+    plain.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        action = rng.integers(NUM_ACTIONS, size=1)
+        looking.step(action), plain.step(action)
+        assert looking.snapshot(0).tobytes() == plain.snapshot(0).tobytes()
+
+
+def test_a_finished_episode_has_nothing_ahead():
+    sim = simulator(room((80, 46), entities=[(1, 92, 46)]))
+    while not sim.terminated[0]:
+        sim._step(np.array([RIGHT]), np.array([-1], np.int32), every_end=False)
+    assert not seen(sim).any()
+
+
+def test_without_a_way_there_is_no_progress():
+    sim = simulator(room(exits=()))
+    assert sim.obs["reachability_features"][0, 1] == MAX_PATH
+    assert not seen(sim)[..., AHEAD.progress].any()
+
+
+def test_a_decision_may_be_longer_than_the_horizon():
+    sim = simulator(room((80, 46)), frame_skip=HORIZON + 6)
+    said = seen(sim)
+    assert (said[:, HOLD] == said[:, RELEASE]).all()
+    sim.step(np.array([RIGHT]))
+    assert said[RIGHT, HOLD, AHEAD.dx] == np.float32(sim.state.ninja["x"][0] - 6.0 * 80)
