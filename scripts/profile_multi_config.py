@@ -51,7 +51,7 @@ CONFIGURATIONS = (
     Configuration("tiny corridor", family("minimal", width=(3, 8), height=(1, 2))),
     Configuration("maze without entities", family("maze", width=(20, 30), height=(13, 19))),
     Configuration("mixed entities", mixed),
-    Configuration("mixed entities, both images", mixed, layout.ALL),
+    Configuration("mixed entities, foresight and both images", mixed, layout.ALL),
 )
 
 

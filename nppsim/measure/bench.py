@@ -40,8 +40,9 @@ PHYSICS_FRAMES = 200  # of each of them, in one call
 OBSERVATION_SETS = {
     "state_only": ("game_state",),
     "vision_free": layout.VISION_FREE,
+    "foresight": (*layout.VISION_FREE, "foresight"),
     "images": layout.IMAGES,
-    "with_images": layout.ALL,
+    "with_images": (*layout.VISION_FREE, *layout.IMAGES),
 }
 
 

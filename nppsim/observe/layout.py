@@ -78,11 +78,13 @@ _ENTITIES = [
     (f"{name}_{axis}", size) for name in ("ninja", "switch", "exit") for axis, size in (("x", 528.0), ("y", 300.0))
 ]
 _DOOR = [("switch_x", 528.0), ("switch_y", 300.0), ("door_x", 528.0), ("door_y", 300.0), ("open", 1.0)]
-_AHEAD = (
-    [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3), ("vy", 3.3), ("progress", 36.0)]
-    + [("airborne", 1.0), ("switch", 1.0), ("gold", 1.0), ("doors", 1.0)]
-)
 _HAZARD = [("dx", 120.0), ("dy", 120.0), ("vx", 3.0), ("vy", 3.0), ("radius", 4.0)]
+_AHEAD = [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3), ("vy", 3.3), ("progress", 36.0)] + [
+    ("airborne", 1.0),
+    ("switch", 1.0),
+    ("gold", 1.0),
+    ("doors", 1.0),
+]
 
 
 def _vector(

@@ -3,7 +3,7 @@
 This table is the only one: flags, the hardware plan and the networks themselves (``rl.policy.networks``) read it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
@@ -44,43 +44,42 @@ class Architecture:
         return layout.fingerprint(self.observations)
 
 
-ARCHITECTURES: dict[str, Architecture] = {
-    architecture.name: architecture
-    for architecture in (
-        Architecture(
-            name="mlp_baseline",
-            description="all observations: a CNN for each image, an MLP for each group of vectors, concatenation",
-            vectors=(
-                (("game_state",), (128, 128)),
-                (("reachability_features",), (64, 64)),
-                (("entity_positions", "switch_states", "hazards"), (64, 64)),
-            ),
-            player_frame=512,
-            global_view=256,
-            surroundings=128,
-            fusion=(512,),
-            heads=(128,),
-        ),
-        Architecture(
-            name="vision_free",
-            description="no images: vectors and the surroundings through a small MLP; the fast one",
-            vectors=((("game_state", "reachability_features", "entity_positions", "switch_states", "hazards"), (64,)),),
-            surroundings=128,
-            fusion=(256,),
-            heads=(64,),
-        ),
-        Architecture(
-            name="vision_free_foresight",
-            description="vision_free, and what the simulator says each action leads to",
-            vectors=(
-                (("game_state", "reachability_features", "entity_positions", "switch_states", "hazards"), (64,)),
-                (("foresight",), (128,)),
-            ),
-            surroundings=128,
-            fusion=(256,),
-            heads=(64,),
-        ),
+def _with_foresight(plain: Architecture) -> Architecture:
+    """The same, asking the simulator what each action leads to."""
+    return replace(
+        plain,
+        name=f"{plain.name}_foresight",
+        description=f"{plain.name}, and what the simulator says each action leads to",
+        vectors=(*plain.vectors, (("foresight",), (128,))),
     )
+
+
+_PLAIN = (
+    Architecture(
+        name="mlp_baseline",
+        description="all observations: a CNN for each image, an MLP for each group of vectors, concatenation",
+        vectors=(
+            (("game_state",), (128, 128)),
+            (("reachability_features",), (64, 64)),
+            (("entity_positions", "switch_states", "hazards"), (64, 64)),
+        ),
+        player_frame=512,
+        global_view=256,
+        surroundings=128,
+        fusion=(512,),
+        heads=(128,),
+    ),
+    Architecture(
+        name="vision_free",
+        description="no images: vectors and the surroundings through a small MLP; the fast one",
+        vectors=((("game_state", "reachability_features", "entity_positions", "switch_states", "hazards"), (64,)),),
+        surroundings=128,
+        fusion=(256,),
+        heads=(64,),
+    ),
+)
+ARCHITECTURES: dict[str, Architecture] = {
+    architecture.name: architecture for plain in _PLAIN for architecture in (plain, _with_foresight(plain))
 }
 
 _GRAPH = "it reads the graph observation"
