@@ -20,17 +20,9 @@ import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.files import table
+from nppsim.measure.intervals import Estimate, mean_of_ratios, ratio_of_means
 from nppsim.measure.machine import conditions, differences
-from nppsim.measure.timing import (
-    Estimate,
-    Summary,
-    TimingError,
-    alternate,
-    mean_of_ratios,
-    measure_rounds,
-    ratio_of_means,
-    summarise,
-)
+from nppsim.measure.timing import Summary, TimingError, alternate, measure_rounds, summarise
 from nppsim.measure.workload import Workload
 
 FORMAT = "nppsim benchmark"

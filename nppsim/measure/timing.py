@@ -4,28 +4,26 @@ Knows nothing about what is timed; every measuring tool of the project uses it.
 
     rounds = measure_rounds(work, 20, units)  # with calibration loops beside every round
     summary = summarise(rounds.seconds)       # mean, spread, percentiles; summary.stability: "excellent" ... "poor"
-    speed_up = ratio_of_means(before, after)  # Estimate: value with a 95 % bootstrap interval
     on, off = alternate(work_on, work_off, 20)  # A B B A A B B A ..., so that a slow minute hits both
 
-A time belongs to a machine, to library versions and to settings: see ``machine``.
+A time belongs to a machine, to library versions and to settings: see ``machine``.  Ratios and differences of times, with
+intervals: see ``intervals``.
 """
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
 from nppsim.errors import UserError
+from nppsim.measure.intervals import Sample
 from nppsim.measure.kernels import spin
 
 POOR = "poor"
-Sample = Sequence[float] | np.ndarray
 _STABILITY = ((0.05, "excellent"), (0.10, "good"), (0.20, "fair"))  # below this coefficient of variation
-_RESAMPLES = 4000  # of the bootstrap; an interval's ends are then known to about a tenth of its width
-_INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
 _PYTHON_LOOP = 200_000  # iterations of the calibration loops, about 0.05 s in all
 _NUMBA_LOOP = 5_000_000
 
@@ -76,57 +74,6 @@ def summarise(seconds: Sample) -> Summary:
     return Summary(
         len(times), float(times.mean()), float(times.std(ddof=1)), float(times.min()), float(times.max()), p50, p95, p99
     )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval; low and high are None where a single observation allows no interval."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        if self.low is None:
-            return f"{self.value:.3f} (no interval: one observation)"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-
-def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bool = False) -> Estimate:
-    """Percentile bootstrap of ``statistic(*samples)``.
-
-    statistic: takes arrays [resamples, n], gives [resamples].  paired: all samples are resampled with the same indices.
-    The resampling is seeded: equal samples give equal intervals.
-    """
-    arrays = [np.asarray(sample, float) for sample in samples]
-    if any(array.ndim != 1 or not len(array) for array in arrays) or (paired and len({len(a) for a in arrays}) > 1):
-        raise TimingError(
-            f"samples of shapes {[array.shape for array in arrays]}; needed are values, paired ones in step"
-        )
-    value = float(statistic(*(array[None] for array in arrays))[0])
-    if min(map(len, arrays)) < 2:
-        return Estimate(value, None, None)
-    rng = np.random.default_rng(0)
-    rows = [rng.integers(len(array), size=(_RESAMPLES, len(array))) for array in arrays]
-    if paired:
-        rows = rows[:1] * len(arrays)
-    low, high = np.percentile(statistic(*(a[r] for a, r in zip(arrays, rows, strict=True))), _INTERVAL).tolist()
-    return Estimate(value, low, high)
-
-
-def ratio_of_means(numerator: Sample, denominator: Sample) -> Estimate:
-    """mean(numerator) / mean(denominator) of independent samples."""
-    return bootstrap(lambda a, b: a.mean(axis=1) / b.mean(axis=1), numerator, denominator)
-
-
-def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
-    """Geometric mean of the ratios of pairs that were measured next to each other, or with the same seed."""
-    return bootstrap(lambda a, b: np.exp(np.log(a / b).mean(axis=1)), numerator, denominator, paired=True)
-
-
-def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
-    """Mean of minuend - subtrahend over pairs."""
-    return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
 
 
 def amdahl(share: float, speed_up: float) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 from nppsim.errors import ConfigError
 from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.measure import machine, timing
-from nppsim.measure.timing import Estimate, bootstrap, mean_difference, mean_of_ratios
+from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.report.charts import band_chart
 from rl.command_line import resolve
 from rl.config import ExperimentConfig

@@ -6,7 +6,6 @@ write_json(folder / "results.json", {"architectures": {...}, "config": ..., "mac
 """
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.files import table
 from nppsim.levels.level import Level
+from nppsim.measure.intervals import wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 
 ALL = "all"  # the row over every category
-_Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
 _STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
 _TOP_KEYS = ("architectures", "config", "machine", "versions")
 
@@ -88,23 +87,6 @@ class EpisodeRecord:
             )
         if len(self.inputs) != self.frames:
             raise ResultsError(f"episode on {self.level_name!r}: {len(self.inputs)} inputs for {self.frames} frames")
-
-
-def wilson(wins: int, episodes: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a success rate; (0, 1) where there are no episodes.
-
-    Unlike wins/episodes ± 2 standard errors it is never empty: 0 of 10 is compatible with 28 %.
-    """
-    if not 0 <= wins <= episodes:
-        raise ResultsError(f"{wins} wins in {episodes} episodes")
-    if episodes == 0:
-        return 0.0, 1.0
-    rate, z2 = wins / episodes, _Z95**2
-    centre = (rate + z2 / (2 * episodes)) / (1 + z2 / episodes)
-    half = _Z95 / (1 + z2 / episodes) * math.sqrt(rate * (1 - rate) / episodes + z2 / (4 * episodes**2))
-    low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact at the ends, where rounding would leave 1e-17
-    high = 1.0 if wins == episodes else min(centre + half, 1.0)
-    return low, high
 
 
 def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from torch.utils.tensorboard import SummaryWriter
 
+from nppsim.measure.intervals import wilson
 from rl.events import EventsError, read_scalars, require_tags
 from rl.experiment.curves import CHARTS
 from rl.experiment.report import verdict, write_report
-from rl.judge.results import wilson
 
 from places import ROOT
 

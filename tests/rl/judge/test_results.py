@@ -32,27 +32,6 @@ def results(stats):
     return {"architectures": {"mlp": {"seeds": {"0": entry}}}, "config": {}, "machine": {}, "versions": {}}
 
 
-# By hand with z = 1.959964: centre (k + z²/2) / (n + z²), half width z / (n + z²) · sqrt(k (n - k) / n + z² / 4).
-@pytest.mark.parametrize(("wins", "episodes", "low", "high"), [
-    (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 1, 0.2065, 1.0),
-    (95, 100, 0.8882, 0.9785), (990, 1000, 0.9817, 0.9946),
-])  # fmt: skip
-def test_wilson_intervals_are_those_of_the_textbook(wins, episodes, low, high):
-    assert wilson(wins, episodes) == pytest.approx((low, high), abs=1e-4)
-
-
-def test_wilson_knows_nothing_without_episodes_and_refuses_nonsense():
-    assert wilson(0, 0) == (0.0, 1.0)
-    with pytest.raises(ResultsError, match="3 wins in 2 episodes"):
-        wilson(3, 2)
-
-
-def test_the_interval_solves_its_defining_equation():
-    low, high = wilson(37, 120)
-    for p in (low, high):
-        assert abs(37 / 120 - p) == pytest.approx(1.959963984540054 * np.sqrt(p * (1 - p) / 120), abs=1e-12)
-
-
 def test_aggregation_counts_per_category_and_over_all():
     stats = aggregate(
         [episode(frames=10), episode(frames=30), episode(outcome="died", frames=500), episode("simpler", "timeout")]

@@ -1,0 +1,161 @@
+"""Intervals: how far what was measured may lie from what endless measuring would give.
+
+    speed_up = ratio_of_means(before, after)      # Estimate: a value with its 95 % interval
+    success = mean_over_levels(wins / episodes)   # [levels] or [seeds, levels]
+    gain = mean_over_levels(after - before)       # paired: the same levels, the same seeds
+    low, high = wilson(wins=9, trials=10)         # independent trials
+
+Every tool of the project that states an interval takes it from here.  All are seeded: equal input gives equal intervals.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppsim.errors import UserError
+
+Sample = Sequence[float] | np.ndarray
+RESAMPLES = 4000  # of a bootstrap; an interval's ends are then known to about a tenth of its width
+_INTERVAL = (2.5, 97.5)  # percentiles that bound a 95 % interval
+_Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
+_CHUNK = 1 << 21  # drawn numbers that are held at once
+
+
+class IntervalError(UserError, ValueError):
+    """Values that have no interval; the message says which were needed."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; low and high are None where a single observation allows no interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return f"{self.value:.3f} (no interval: one observation)"
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sample, paired: bool = False) -> Estimate:
+    """Percentile bootstrap of ``statistic(*samples)``.
+
+    statistic: takes arrays [resamples, n], gives [resamples].  paired: all samples are resampled with the same indices.
+    The resampling is seeded: equal samples give equal intervals.
+    """
+    arrays = [np.asarray(sample, float) for sample in samples]
+    if any(array.ndim != 1 or not len(array) for array in arrays) or (paired and len({len(a) for a in arrays}) > 1):
+        raise IntervalError(
+            f"samples of shapes {[array.shape for array in arrays]}; needed are values, paired ones in step"
+        )
+    value = float(statistic(*(array[None] for array in arrays))[0])
+    if min(map(len, arrays)) < 2:
+        return Estimate(value, None, None)
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(len(array), size=(RESAMPLES, len(array))) for array in arrays]
+    if paired:
+        rows = rows[:1] * len(arrays)
+    low, high = np.percentile(statistic(*(a[r] for a, r in zip(arrays, rows, strict=True))), _INTERVAL).tolist()
+    return Estimate(value, low, high)
+
+
+def ratio_of_means(numerator: Sample, denominator: Sample) -> Estimate:
+    """mean(numerator) / mean(denominator) of independent samples."""
+    return bootstrap(lambda a, b: a.mean(axis=1) / b.mean(axis=1), numerator, denominator)
+
+
+def mean_of_ratios(numerator: Sample, denominator: Sample) -> Estimate:
+    """Geometric mean of the ratios of pairs that were measured next to each other, or with the same seed."""
+    return bootstrap(lambda a, b: np.exp(np.log(a / b).mean(axis=1)), numerator, denominator, paired=True)
+
+
+def mean_difference(minuend: Sample, subtrahend: Sample) -> Estimate:
+    """Mean of minuend - subtrahend over pairs."""
+    return bootstrap(lambda a, b: (a - b).mean(axis=1), minuend, subtrahend, paired=True)
+
+
+def mean_over_levels(values: Sample, weights: Sample | None = None) -> Estimate:
+    """The mean of ``values`` and its 95 % interval, by a hierarchical bootstrap over levels and seeds.
+
+    values: [L] of each level, e.g. its share of episodes won, or differences of such shares for a paired comparison; or
+        [S, L], a row per training seed, all on the same levels.
+    weights: [L], of each level in the mean, e.g. its episodes; None: alike.
+    low and high are None where redrawing changes nothing, as all values are the same: it then says nothing.
+
+    What is drawn by chance are levels and seeds: episodes on one level resemble each other, and so do the levels that one
+    trained policy plays.  Levels are redrawn with their means over the seeds; to each mean over the levels is added that of
+    redrawn effects of the seeds, and the interval lies between percentiles of the sums.  Of the effects, what chance alone
+    would let seeds differ by is taken off first, because redrawing the levels shows that already.  Each redraw leaves one
+    draw out, or few seeds would look too much alike.  Still, no method makes much of three seeds that differ by more than
+    the levels do: the interval is then too narrow.
+
+    Sources: Efron & Tibshirani 1993, chapter 13 (percentiles); Davison & Hinkley 1997, section 3.8 (hierarchical data);
+    Hesterberg 2004 (leaving one out); Agarwal et al. 2021 (why intervals over runs and tasks in reinforcement learning).
+    """
+    table = np.atleast_2d(np.asarray(values, float))
+    weight = np.ones(table.shape[-1]) if weights is None else np.asarray(weights, float)
+    if not table.size or table.ndim != 2 or weight.shape != table.shape[1:] or not (weight > 0).all():
+        raise IntervalError(
+            f"values {table.shape} with weights {weight.shape}: needed are values of [seeds, levels] and a weight above 0 "
+            "for each level"
+        )
+    by_level = table.mean(axis=0)
+    value = float(np.average(by_level, weights=weight))
+    effects = _seed_effects(table, weight)
+    rng = np.random.default_rng(0)
+    means = []
+    for times in _chunks(RESAMPLES, max(1, _CHUNK // table.size)):
+        drawn = _redraw(rng, len(by_level), times)
+        of_levels = (by_level[drawn] * weight[drawn]).sum(axis=1) / weight[drawn].sum(axis=1)
+        means.append(of_levels + effects[_redraw(rng, len(effects), times)].mean(axis=1))
+    low, high = np.percentile(np.concatenate(means), _INTERVAL).tolist()
+    return Estimate(value, low, high) if high - low > 1e-12 else Estimate(value, None, None)  # more than rounding
+
+
+def _seed_effects(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """float64[seeds]: by how much each seed lies above the mean of all, shrunk so that their variance is that of the seeds
+    without the chance of finitely many levels; 0 for a single seed.  Two-way analysis of variance."""
+    seeds, levels = table.shape
+    effects = np.average(table, axis=1, weights=weight)
+    effects -= effects.mean()
+    spread = (effects**2).sum() / max(seeds - 1, 1)
+    if spread == 0 or levels == 1:
+        return effects
+    left = table - table.mean(axis=0) - effects[:, None]
+    by_chance = (left**2).sum() / ((seeds - 1) * (levels - 1)) * (weight**2).sum() / weight.sum() ** 2
+    return effects * math.sqrt(max(0.0, 1 - by_chance / spread))
+
+
+def _chunks(total: int, most: int) -> list[int]:
+    """Sizes of parts, ``most`` at most, that sum to ``total``."""
+    return [min(most, total - begin) for begin in range(0, total, most)]
+
+
+def _redraw(rng: np.random.Generator, count: int, times: int) -> np.ndarray:
+    """int64[times, count]: places 0..count - 1, drawn with replacement from all but one, which differs from row to row."""
+    if count == 1:
+        return np.zeros((times, 1), np.int64)
+    left_out = rng.integers(count, size=(times, 1))
+    drawn = rng.integers(count - 1, size=(times, count))
+    return drawn + (drawn >= left_out)
+
+
+def wilson(wins: float, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a success rate from independent trials; (0, 1) where there are none.
+
+    Unlike wins/trials ± 2 standard errors it is never empty: 0 of 10 is compatible with 28 %.
+    """
+    if not 0 <= wins <= trials:
+        raise IntervalError(f"{wins} wins in {trials} trials")
+    if trials == 0:
+        return 0.0, 1.0
+    rate, z2 = wins / trials, _Z95**2
+    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z95 / (1 + z2 / trials) * math.sqrt(rate * (1 - rate) / trials + z2 / (4 * trials**2))
+    low = 0.0 if wins == 0 else max(centre - half, 0.0)  # exact at the ends, where rounding would leave 1e-17
+    high = 1.0 if wins == trials else min(centre + half, 1.0)
+    return low, high
