@@ -51,7 +51,8 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
         frames = _play(room, after, world, ACTION_INPUT[action], frame_skip)
         for way_on in range(NUM_CONTINUATIONS):
             if way_on and ONWARD_INPUT[way_on, action] == ONWARD_INPUT[way_on - 1, action]:
-                out[action, way_on] = out[action, way_on - 1]
+                for component in range(len(AHEAD)):
+                    out[action, way_on, component] = out[action, way_on - 1, component]
                 continue
             if _settled(room.ninja[after]):
                 _report(ninja, entities, room, after, world, distance, way, frames, out[action, way_on])
