@@ -3,6 +3,7 @@
 ``plan`` is the door; ``python -m hardware plan --architecture NAME`` prints the same for any machine.
 """
 
+from hardware.compute import Way
 from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, plan
@@ -21,6 +22,7 @@ __all__ = [
     "PlanError",
     "Profile",
     "UpdateMemory",
+    "Way",
     "Wishes",
     "detect",
     "estimate_update",

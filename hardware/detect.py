@@ -30,18 +30,18 @@ class Machine:
     cores: int  # usable at once, at least 1
     memory_bytes: int  # physical memory, or the control group's limit
     available_bytes: int  # of these, free now
-    amx: bool = False  # the CPU multiplies bf16 matrices in hardware (Intel AMX)
+    bf16: str = ""  # the CPU's instructions for bf16 numbers, "AMX" or "AVX512-BF16"; "" without
     gpus: tuple[Gpu, ...] = ()
     present: bool = True  # False: only described, so that a plan for it may ask for what is not here
 
     @property
     def name(self) -> str:
         """One line for reports, e.g. ``Intel(R) Xeon(R) Processor, 2 cores, AMX, 25.2 GB; no GPU``."""
-        amx = ", AMX" if self.amx else ""
+        bf16 = f", {self.bf16}" if self.bf16 else ""
         kinds = sorted({gpu.name for gpu in self.gpus})
         gpus = f"{len(self.gpus)} x {' and '.join(kinds)}" if kinds else "no GPU"
         cores = f"{self.cores} core{'s' if self.cores > 1 else ''}"
-        return f"{self.cpu}, {cores}{amx}, {self.memory_bytes / GB:.1f} GB; {gpus}"
+        return f"{self.cpu}, {cores}{bf16}, {self.memory_bytes / GB:.1f} GB; {gpus}"
 
     def to_dict(self) -> dict:
         """Plain values for JSON."""
@@ -52,7 +52,13 @@ def detect() -> Machine:
     """The machine that this process runs on.  Imports torch, if it is installed, to look for GPUs."""
     cpu, flags = processor()
     total, available = usable_memory()
-    return Machine(cpu, usable_cores(), total, available, amx="amx_bf16" in flags, gpus=_gpus())
+    return Machine(cpu, usable_cores(), total, available, bf16=_bf16(flags), gpus=_gpus())
+
+
+def _bf16(flags: set[str]) -> str:
+    if "amx_bf16" in flags:
+        return "AMX"
+    return "AVX512-BF16" if "avx512_bf16" in flags else ""
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -5,10 +5,11 @@ Explicit wishes win over the profile, the profile over the automatic choice (``s
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import ceil, log2
+from math import ceil
 
+from hardware.compute import Race, choose_way
 from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryNeeds, MemoryRow, estimate_update, measure_update, total
+from hardware.memory import MemoryNeeds, MemoryRow, estimate_update, has_images, measure_update, total
 from hardware.profiles import PlanError, Profile, find_profile
 from hardware.sizes import (
     DEVICE_SHARE,
@@ -27,9 +28,6 @@ from nppsim.observe import layout
 
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
-MAX_TORCH_THREADS = 16
-MAX_TORCH_THREADS_WITHOUT_IMAGES = 4
-THREAD_GAIN = 1.05  # what each doubling of threads must gain to be worth it
 MAX_MINIBATCHES = 64  # per epoch; more are noisy and slow
 
 
@@ -58,11 +56,16 @@ class Plan:
     rollout_length = property(lambda self: self.settings["rollout_length"].value)  # decisions
     minibatch_size = property(lambda self: self.settings["minibatch_size"].value)
     epochs = property(lambda self: self.settings["epochs"].value)
-    torch_threads = property(lambda self: self.settings["torch_threads"].value)
+    torch_threads = property(lambda self: self.settings["torch_threads"].value)  # that share a minibatch
     simulator_threads = property(lambda self: self.settings["simulator_threads"].value)  # per process
     precision = property(lambda self: self.settings["precision"].value)  # of PRECISIONS
     device = property(lambda self: self.settings["device"].value)  # of DEVICES
     learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None leaves it to PPO's settings
+
+    @property
+    def operation_threads(self) -> int:
+        """Threads that torch splits single operations among, outside PPO: in small networks they are too short for that."""
+        return self.torch_threads if has_images(self.observations) else 1
 
     @property
     def batch_size(self) -> int:
@@ -129,7 +132,7 @@ def plan(
     *,
     machine: Machine | None = None,
     probe: Callable[[int], int] | None = None,
-    thread_probe: Callable[[int], float] | None = None,
+    race: Race | None = None,
 ) -> Plan:
     """A plan that fits the machine, or PlanError with what to lower.
 
@@ -137,7 +140,7 @@ def plan(
     wishes: what the user asks for; None: nothing.
     machine: None: this one.
     probe: minibatch size -> peak bytes of one update on the device; without it the memory is estimated.
-    thread_probe: threads -> seconds of one update with that many torch threads; without it a cautious default.
+    race: (minibatch size, ways to compute) -> seconds of an update in each; without it, what usually is the fastest.
     """
     keys = layout.observation_keys(observations)
     wishes = Wishes() if wishes is None else wishes
@@ -148,7 +151,7 @@ def plan(
     update = estimate_update(keys) if probe is None else measure_update(probe, keys)
     task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus))
     sizes, settings = choose_sizes(task)
-    settings |= _other_settings(task, sizes, thread_probe, device)
+    settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
     made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, wishes.total_timesteps)
     return replace(made, warnings=tuple(_warnings(made, profile)))
@@ -181,17 +184,14 @@ def _gpus_used(profile: Profile | None, machine: Machine) -> int:
     return wanted
 
 
-def _other_settings(
-    task: Task, sizes: Sizes, thread_probe: Callable[[int], float] | None, device: Chosen
-) -> dict[str, Chosen]:
+def _other_settings(task: Task, sizes: Sizes, race: Race | None, device: Chosen) -> dict[str, Chosen]:
     """All settings but the sizes."""
     wishes, slow_images, cores = task.wishes, task.needs.slow_images, task.cores
     simulator_threads = min(cores, sizes.num_envs)
     return {
         "epochs": _wish_or(wishes.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
-        "torch_threads": _choose_torch_threads(task, thread_probe),
         "simulator_threads": _wish_or(wishes.simulator_threads, simulator_threads, f"{cores} cores for each process"),
-        "precision": _choose_precision(task),
+        **choose_way(task, sizes.minibatch_size, race),
         "device": device,
         "learning_rate": _choose_learning_rate(wishes.learning_rate, task.profile),
     }
@@ -199,38 +199,6 @@ def _other_settings(
 
 def _wish_or(wish: int | float | None, default: int | float | None, note: str = "") -> Chosen:
     return Chosen(default, "default", note) if wish is None else Chosen(wish, "flag")
-
-
-def _choose_torch_threads(task: Task, thread_probe: Callable[[int], float] | None) -> Chosen:
-    """Threads for torch on the CPU: measured where there is a probe.
-
-    Convolutions use every core.  Small networks gain 15-25 % from a second thread in a quiet hour, and lose far more
-    when somebody else wants that core: half the cores, at most four.
-    """
-    cores = task.cores
-    if task.wishes.torch_threads is not None:
-        return Chosen(task.wishes.torch_threads, "flag")
-    if thread_probe is not None:
-        counts = [1 << n for n in range(cores.bit_length()) if 1 << n <= min(cores, MAX_TORCH_THREADS)]
-        seconds = {count: thread_probe(count) for count in counts}
-        best = min(counts, key=lambda count: seconds[count] * THREAD_GAIN ** log2(count))
-        note = ", ".join(f"{count}: {1000 * seconds[count]:.0f} ms" for count in counts)
-        return Chosen(best, "measurement", f"update by threads {note}")
-    if task.needs.slow_images:
-        return Chosen(min(cores, MAX_TORCH_THREADS), "default", "convolutions use every core")
-    few = min(max(cores // 2, 1), MAX_TORCH_THREADS_WITHOUT_IMAGES)
-    return Chosen(few, "default", "more threads seldom help without convolutions on the CPU")
-
-
-def _choose_precision(task: Task) -> Chosen:
-    gpus = task.machine.gpus[: task.needs.gpus]
-    if task.wishes.precision is not None:
-        return Chosen(task.wishes.precision, "flag")
-    if gpus:
-        fast, what = all(gpu.bf16 for gpu in gpus), "the GPU has {}fast bf16"
-    else:
-        fast, what = task.machine.amx, "the CPU has {}AMX"
-    return Chosen("bf16" if fast else "float32", "default", what.format("" if fast else "no "))
 
 
 def _choose_learning_rate(wish: float | None, profile: Profile | None) -> Chosen:

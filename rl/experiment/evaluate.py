@@ -50,7 +50,7 @@ def run(job: Job, video: VideoConfig) -> None:
     video.check_packages()
     policy, facts = load_policy(job.checkpoint)
     plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device))
-    torch.set_num_threads(plan.torch_threads)
+    torch.set_num_threads(plan.operation_threads)
     policy.to(plan.device)
     suite = EvaluationSuite(
         [(Level.load(job.levels), "single")] if job.levels.is_file() else LevelSet.open(job.levels),

@@ -129,21 +129,20 @@ def train_one(job: Job) -> RunRecord:
 
 
 def make_plan(job: Job) -> hardware.Plan:
-    """Sizes for this machine, from a measured update; torch has the plan's threads from now on."""
+    """Sizes, precision and threads for this machine, from measured updates."""
     wishes = job.config.hardware.wishes(job.config.ppo.total_timesteps)
-    first = hardware.plan(job.observations, wishes, machine=job.machine)  # the device and precision to measure on
+    first = hardware.plan(job.observations, wishes, machine=job.machine)  # device and precision to measure memory with
     probe = UpdateProbe(job.architecture.name, first.device, first.precision)
-    on_cpu = torch.device(first.device).type == "cpu"
     plan = hardware.plan(
         job.observations,
         wishes,
         machine=job.machine,
         probe=probe.peak_bytes,
-        thread_probe=probe.seconds if on_cpu else None,
+        race=probe.seconds,
     )
     condition = "with imitation" if job.pretrained else "without imitation"
     job.log(f"\n{job.architecture.name}, {condition}, seed {job.seed}\n{plan}")
-    torch.set_num_threads(plan.torch_threads)
+    torch.set_num_threads(plan.operation_threads)
     return plan
 
 

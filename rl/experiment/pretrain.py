@@ -79,7 +79,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
     if held_out is not None:
         dataset.check_held_out(held_out.levels)
     plan = hardware.plan(job.dataset.observations, job.wishes)
-    torch.set_num_threads(plan.torch_threads)
+    torch.set_num_threads(plan.operation_threads)
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
     facts = facts_of(job, dataset)

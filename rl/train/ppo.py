@@ -30,9 +30,10 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.config import KL_TOLERANCE, PPOConfig
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
-from rl.train.losses import Losses, LossSettings, Samples, losses, normalised
+from rl.train.gradients import set_gradients
+from rl.train.losses import Losses, LossSettings, Samples, normalised
 from rl.train.rollout import TensorRolloutBuffer
-from rl.train.team import Team, summed_gradients
+from rl.train.team import Team
 from rl.train.vec_env import BatchVecEnv
 
 # Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
@@ -251,7 +252,8 @@ class BatchPPO(PPO):
         norms: list[torch.Tensor] = []
         kl, stopped = 0.0, False
         for index in self._minibatches():
-            numbers = self._finite(self._differentiate(index, samples, settings))
+            observations = self.rollout_buffer.observations
+            numbers = self._finite(set_gradients(self.policy, self._team, observations, samples, index, settings))
             kl = numbers.approx_kl
             stopped = self._moved_too_far(numbers, settings)
             if stopped:
@@ -352,27 +354,6 @@ class BatchPPO(PPO):
     def _moved_too_far(self, numbers: Losses[float], settings: LossSettings) -> bool:
         limit = self.config.target_kl
         return limit is not None and numbers.approx_kl > KL_TOLERANCE * limit and not settings.critic_only
-
-    def _differentiate(self, index: torch.Tensor, samples: Samples, settings: LossSettings) -> Losses[float]:
-        """The losses of a minibatch; every parameter that is to move has its gradient then."""
-
-        def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-            mine = index[rows]
-            logits, values = self.policy.logits_and_values(self.rollout_buffer.observations(mine))
-            parts = losses(logits, values, samples.take(mine), settings)
-            return parts.loss, torch.stack(parts)
-
-        self.policy.optimizer.zero_grad(set_to_none=True)
-        # The trunk is shared: the cloned actor must not move while the critic learns.
-        moving = [
-            parameter
-            for name, parameter in self.policy.named_parameters()
-            if parameter.requires_grad and ("value_net" in name or not settings.critic_only)
-        ]
-        means, gradients = summed_gradients(self._team, len(index), loss, moving)
-        for parameter, gradient in zip(moving, gradients, strict=True):
-            parameter.grad = gradient
-        return Losses(*means.tolist())
 
     def _descend(self) -> torch.Tensor:
         """One step of the optimiser; returns the gradient's norm before clipping, as a tensor: nobody waits for it here."""

@@ -1,29 +1,36 @@
-"""One probe update on made-up data: what an update of a network needs on this machine, in bytes and in seconds."""
+"""Probe updates on made-up data: what an update of a network needs on this machine, in bytes and in seconds."""
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 
+from hardware import Way
+from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
+from rl.train.gradients import set_gradients
+from rl.train.losses import LossSettings, Samples
+from rl.train.team import Team
 
-TIMED_MINIBATCH = 512  # decisions; PPO's usual order of magnitude
-TIMED_UPDATES = 3  # the fastest counts
+ROUNDS = 6  # updates in each way; the fastest counts, as somebody else may want the processor now and then
+ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that
+SETTINGS = LossSettings(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 
 
 class UpdateProbe:
     """Updates of a network on made-up data: ``peak_bytes`` and ``seconds`` are what ``hardware.plan`` measures with.
 
     name: of the architecture.
-    device, precision: as in training.
+    device, precision: as in training; the precision only for ``peak_bytes``.
     The caller's random numbers do not depend on it.
     """
 
     def __init__(self, name: str, device: str, precision: str):
-        self.device = device
+        self.device, self.precision = device, precision
         self.observations = get_architecture(name).observations
         with torch.random.fork_rng():
             self.policy = build_policy(name, _made_up_statistics(self.observations), precision=precision, device=device)
@@ -34,16 +41,17 @@ class UpdateProbe:
         On the CPU, where no allocator keeps count: weights, gradients, optimiser state, the minibatch, and what the
         forward pass keeps for the backward pass.
         """
-        batch = _minibatch(self.observations, minibatch_size, self.device)
+        self.policy.precision = self.precision
+        minibatch = _Minibatch.made_up(self.observations, minibatch_size, self.device)
         if torch.device(self.device).type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-            _update(self.policy, batch)
+            _update(self.policy, minibatch, Team(1))
             return torch.cuda.max_memory_allocated(self.device)
         weights = sum(_bytes(parameter) for parameter in self.policy.parameters())
-        inputs = sum(_bytes(values) for values in batch.values())
-        return 4 * weights + inputs + self._kept_bytes(batch)  # weights, gradients and Adam's two moments
+        inputs = sum(_bytes(values) for values in minibatch.obs.values())
+        return 4 * weights + inputs + self._kept_bytes(minibatch)  # weights, gradients and Adam's two moments
 
-    def _kept_bytes(self, batch: dict[str, torch.Tensor]) -> int:
+    def _kept_bytes(self, minibatch: "_Minibatch") -> int:
         """What an update keeps from the forward to the backward pass; tensors that share memory count once."""
         kept: dict[int, int] = {}
 
@@ -52,46 +60,66 @@ class UpdateProbe:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(remember, lambda tensor: tensor):
-            _update(self.policy, batch)
+            _update(self.policy, minibatch, Team(1))
         return sum(kept.values())
 
-    def seconds(self, threads: int) -> float:
-        """Seconds of an update of 512 decisions with that many torch threads, the best of three."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        batch = _minibatch(self.observations, TIMED_MINIBATCH, self.device)
-        _update(self.policy, batch)
-        times = []
-        for _ in range(TIMED_UPDATES):
-            begin = time.perf_counter()
-            _update(self.policy, batch)
-            times.append(time.perf_counter() - begin)
-        torch.set_num_threads(before)
-        return min(times)
+    def seconds(self, minibatch_size: int, ways: Sequence[Way]) -> list[float]:
+        """Seconds of an update in each way: the least of several, which alternate, so that all meet the same disturbances."""
+        minibatch = _Minibatch.made_up(self.observations, minibatch_size, self.device)
+        teams = [Team(way.threads) for way in ways]
+        best = [float("inf")] * len(ways)
+        began = time.perf_counter()
+        for number in range(ROUNDS):
+            for i, (way, team) in enumerate(zip(ways, teams, strict=True)):
+                self.policy.precision = way.precision
+                begin = time.perf_counter()
+                _update(self.policy, minibatch, team)
+                best[i] = min(best[i], time.perf_counter() - begin)
+            if number and time.perf_counter() - began > ENOUGH_SECONDS:  # the first round warms up
+                break
+        return best
+
+
+@dataclass(frozen=True)
+class _Minibatch:
+    """Observations and decisions of a minibatch, and the order that they are used in."""
+
+    obs: Mapping[str, torch.Tensor]
+    samples: Samples
+    index: torch.Tensor
+
+    @staticmethod
+    def made_up(keys: tuple[str, ...], size: int, device: str) -> "_Minibatch":
+        """So many decisions, all alike."""
+        nothing = torch.zeros(size, device=device)
+        indifferent = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
+        samples = Samples(nothing.long(), indifferent, nothing, nothing)
+        return _Minibatch(_ones(keys, size, device), samples, torch.arange(size, device=device))
+
+    def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Those of the decisions ``index``; copied, as from a rollout."""
+        return {key: values.index_select(0, index) for key, values in self.obs.items()}
 
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _update(policy: NppPolicy, batch: dict[str, torch.Tensor]) -> None:
-    """Forward, backward and an optimiser step of PPO's size."""
-    logits, values = policy.logits_and_values(batch)
-    loss = F.log_softmax(logits, dim=1)[:, 0].mean() + values.square().mean()
-    policy.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+def _update(policy: NppPolicy, minibatch: _Minibatch, team: Team) -> None:
+    """Gradients and a step of the optimiser, as in PPO."""
+    set_gradients(policy, team, minibatch.observations, minibatch.samples, minibatch.index, SETTINGS)
     policy.optimizer.step()
 
 
-def _minibatch(observations: tuple[str, ...], size: int, device: str) -> dict[str, torch.Tensor]:
-    specs = (layout.SPECS[key] for key in observations)
+def _ones(keys: tuple[str, ...], size: int, device: str) -> dict[str, torch.Tensor]:
+    specs = (layout.SPECS[key] for key in keys)
     return {
         spec.key: torch.ones((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device) for spec in specs
     }
 
 
-def _made_up_statistics(observations: tuple[str, ...]) -> ObservationStatistics:
-    statistics = ObservationStatistics(observations)
-    batch = _minibatch(observations, 2, "cpu")
+def _made_up_statistics(keys: tuple[str, ...]) -> ObservationStatistics:
+    statistics = ObservationStatistics(keys)
+    batch = _ones(keys, 2, "cpu")
     statistics.update({key: batch[key].numpy() for key in statistics.float_keys})
     return statistics

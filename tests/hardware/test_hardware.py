@@ -28,7 +28,7 @@ from nppsim.observe import layout
 
 from places import ROOT
 
-LAPTOP = Machine("Xeon", 2, 25 * GB, 20 * GB, amx=True)
+LAPTOP = Machine("Xeon", 2, 25 * GB, 20 * GB, bf16="AMX")
 A100 = Gpu("A100-80GB", 80 * GB, bf16=True)
 V100 = Gpu("V100-32GB", 32 * GB, bf16=False)
 SERVER = Machine("EPYC", 16, 128 * GB, 120 * GB, gpus=(A100,))
@@ -58,7 +58,7 @@ flags = st.fixed_dictionaries({"num_envs": sizes, "rollout_length": sizes, "mini
 def test_vision_free_on_two_cores():
     chosen = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000), machine=LAPTOP)
     assert (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.epochs) == (512, 64, 4096, 3)
-    assert (chosen.precision, chosen.torch_threads, chosen.simulator_threads, chosen.device) == ("bf16", 1, 2, "cpu")
+    assert (chosen.precision, chosen.torch_threads, chosen.simulator_threads, chosen.device) == ("bf16", 2, 2, "cpu")
     assert chosen.warnings == ()
 
 
@@ -143,7 +143,7 @@ def test_every_other_flag_wins_too():
         "device": "cpu",
         "learning_rate": 1e-4,
     }
-    chosen = plan(layout.ALL, Wishes(profile="1xA100-80GB", **wishes), machine=SERVER, thread_probe=lambda n: 1.0 / n)
+    chosen = plan(layout.ALL, Wishes(profile="1xA100-80GB", **wishes), machine=SERVER, race=lambda size, ways: 1 / 0)
     for name, value in wishes.items():
         assert getattr(chosen, name) == value
         assert chosen.settings[name].source == "flag"
@@ -177,19 +177,67 @@ def test_a_probe_that_sees_no_growth_still_counts_the_samples():
     assert update.total(256) > GB
 
 
-def test_threads_are_measured_where_there_is_a_probe():
-    def contended(threads):
-        return {1: 1.0, 2: 0.7, 4: 0.69, 8: 3.0}[threads]
+def race(times):
+    """Pretends to time updates; times: way -> seconds."""
 
-    chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=8), thread_probe=contended)
-    assert chosen.torch_threads == 2  # 1 % is not worth two more threads
-    assert chosen.settings["torch_threads"].source == "measurement"
+    def run(minibatch_size, ways):
+        assert minibatch_size == 4096
+        return [times[way.precision, way.threads] for way in ways]
+
+    return run
 
 
-def test_precision_follows_the_hardware():
-    assert plan(layout.ALL, machine=replace(LAPTOP, amx=False)).precision == "float32"
+def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_real_minibatch():
+    contended = {1: 1.0, 2: 0.7, 4: 0.69, 6: 3.0}
+    times = {("float32", n): 3 * s for n, s in contended.items()} | {("bf16", n): s for n, s in contended.items()}
+    chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=6, bf16=""), race=race(times))
+    assert (chosen.torch_threads, chosen.precision) == (2, "bf16"), "1 % is not worth two more threads"
+    assert {chosen.settings[name].source for name in ("torch_threads", "precision")} == {"measurement"}
+    assert chosen.settings["torch_threads"].note == (
+        "update of 4096, float32 by threads 1: 3000 ms, 2: 2100 ms, 4: 2070 ms, 6: 9000 ms; "
+        "bf16 by threads 1: 1000 ms, 2: 700 ms, 4: 690 ms, 6: 3000 ms"
+    )
+
+
+def test_bf16_must_be_worth_its_rounding():
+    times = {("float32", 1): 1.0, ("float32", 2): 0.5, ("bf16", 1): 0.9, ("bf16", 2): 0.48}
+    chosen = plan(layout.VISION_FREE, machine=LAPTOP, race=race(times))
+    assert (chosen.torch_threads, chosen.precision) == (2, "float32")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "expected"), [({"torch_threads": 1}, (1, "bf16")), ({"precision": "float32"}, (2, "float32"))]
+)
+def test_what_was_asked_for_is_not_raced_against(wishes, expected):
+    times = {("float32", 1): 3.0, ("float32", 2): 2.0, ("bf16", 1): 2.0, ("bf16", 2): 1.0}
+    raced = []
+
+    def run(minibatch_size, ways):
+        raced.extend(ways)
+        return race(times)(minibatch_size, ways)
+
+    chosen = plan(layout.VISION_FREE, Wishes(**wishes), machine=LAPTOP, race=run)
+    assert (chosen.torch_threads, chosen.precision) == expected
+    ((name, value),) = wishes.items()
+    assert chosen.settings[name].source == "flag"
+    assert len(raced) == 2 and value in {way for ways in raced for way in ways}
+
+
+def test_on_a_gpu_nothing_is_raced():
+    chosen = plan(layout.ALL, machine=SERVER, race=lambda size, ways: 1 / 0)
+    assert (chosen.device, chosen.precision, chosen.torch_threads) == ("cuda", "bf16", 1)
+
+
+def test_precision_follows_the_hardware_where_nothing_is_timed():
+    assert plan(layout.ALL, machine=replace(LAPTOP, bf16="")).precision == "float32"
+    assert plan(layout.ALL, machine=replace(LAPTOP, bf16="AVX512-BF16")).precision == "bf16"
     assert plan(layout.ALL, machine=SERVER).precision == "bf16"
     assert plan(layout.ALL, machine=replace(SERVER, gpus=(V100,))).precision == "float32"
+
+
+def test_single_operations_of_small_networks_are_not_split():
+    assert plan(layout.ALL, machine=LAPTOP).operation_threads == 2
+    assert plan(layout.VISION_FREE, machine=LAPTOP).operation_threads == 1
 
 
 # --- the memory model ---
@@ -198,8 +246,7 @@ def test_precision_follows_the_hardware():
 def test_host_memory_is_environments_times_decisions_times_bytes():
     chosen = plan(layout.ALL, Wishes(num_envs=128, rollout_length=64), machine=LAPTOP)
     buffer = next(row for row in chosen.memory if row.name == "rollout buffer")
-    pictures = 84 * 84 + 176 * 100
-    assert observation_bytes(layout.ALL) == pictures + observation_bytes(layout.VISION_FREE)
+    assert observation_bytes(layout.IMAGES) == 84 * 84 + 176 * 100
     assert buffer.bytes == 128 * 64 * (observation_bytes(layout.ALL) + TRANSITION_BYTES)
 
 

@@ -305,9 +305,8 @@ def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
     row = logged(ours, scalars)
     assert row["train/stopped_early"] == 1
     assert row["train/n_updates"] == 1, "the pass that was broken off"
-    assert row["train/last_kl"] > 0.015 > row["train/approx_kl"] == 0, (
-        "the step after which it ended is not in the means"
-    )
+    assert row["train/last_kl"] > 0.015, "or nothing was stopped"
+    assert row["train/approx_kl"] == pytest.approx(0, abs=1e-6), "the step after which it ended is not in the means"
     steps = {int(state["step"]) for state in ours.policy.optimizer.state.values()}
     assert steps == {1}, "the first step is always taken: only then is there a distance"
     free, scalars = make_ppo(learning_rate=0.1, target_kl=None, n_epochs=4)

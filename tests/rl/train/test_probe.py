@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from hardware import Way
+from rl.train import probe as module
 from rl.train.probe import UpdateProbe
 
 
@@ -11,7 +13,24 @@ def test_an_update_needs_more_bytes_for_more_samples_and_at_least_its_weights_fo
     probe = UpdateProbe(name, "cpu", "float32")
     small, large = probe.peak_bytes(8), probe.peak_bytes(32)
     assert 4 * 200_000 * 4 < small < large
-    assert probe.seconds(1) > 0
+    assert probe.policy.precision == "float32"
+
+
+def test_every_way_is_timed_and_the_fastest_update_of_each_counts(monkeypatch):
+    """A clock that only updates move: they take 5, 1, 4 ... seconds, in turn for the two ways."""
+    clock, durations = [0.0], iter([5, 1, 4, 2, 3, 3])
+    updated = []
+
+    def update(policy, minibatch, team):
+        updated.append((policy.precision, team.threads, len(minibatch.index)))
+        clock[0] += next(durations)
+
+    monkeypatch.setattr(module, "_update", update)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(module, "ENOUGH_SECONDS", 16)
+    ways = [Way("float32", 1), Way("bf16", 2)]
+    assert UpdateProbe("vision_free", "cpu", "float32").seconds(8, ways) == [3, 1]
+    assert updated == [("float32", 1, 8), ("bf16", 2, 8)] * 3, "the fourth round would have begun after 18 s"
 
 
 def test_probing_leaves_random_numbers_and_threads_as_they_were():
@@ -19,6 +38,7 @@ def test_probing_leaves_random_numbers_and_threads_as_they_were():
     expected = torch.rand(1)
     torch.manual_seed(3)
     threads = torch.get_num_threads()
-    UpdateProbe("vision_free", "cpu", "float32").seconds(1)
+    probe = UpdateProbe("vision_free", "cpu", "float32")
+    assert all(seconds > 0 for seconds in probe.seconds(16, [Way("bf16", 1), Way("float32", 3)]))
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_num_threads() == threads

@@ -6,8 +6,9 @@ import time
 import pytest
 import torch
 
+from rl.train.gradients import summed_gradients
 from rl.train.losses import LossSettings, Samples, losses
-from rl.train.team import Team, summed_gradients
+from rl.train.team import Team
 
 from learners import make_ppo, roll_out
 
