@@ -123,7 +123,7 @@ class NppEnv(gymnasium.Env):
     | `entities`     | `entity_positions`      | (6,)          | float32 | ninja, exit switch, exit                 |
     | `switches`     | `switch_states`         | (25,)         | float32 | five locked doors and their switches     |
     | `hazards`      | `hazards`               | (8, 5)        | float32 | nearest hazards                          |
-    | `foresight`    | `foresight`             | (6, 2, 11)    | float32 | what each action leads to                |
+    | `foresight`    | `foresight`             | (6, 4, 11)    | float32 | what each action leads to                |
     | `surroundings` | `surroundings`          | (3, 19, 19)   | uint8   | solid, deadly and one-way parts nearby  |
     | `player_frame` | `player_frame`          | (84, 84, 1)   | uint8   | picture of 168 px around the ninja       |
     | `global_view`  | `global_view`           | (176, 100, 1) | uint8   | picture of the whole level, x first      |

@@ -11,7 +11,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import inlined, kernel
-from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, JUMP, MIRRORED_ACTION, NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import tick
@@ -19,8 +19,10 @@ from nppsim.physics.tick import tick
 HORIZON = 24  # frames that are played, those of the first decision included
 AHEAD = layout.slots(layout.SPECS["foresight"].components)
 NUM_CONTINUATIONS = len(layout.CONTINUATIONS)
-# Keys of each continuation after each action.
-ONWARD_INPUT = np.stack([ACTION_INPUT, np.zeros_like(ACTION_INPUT)])
+# Input byte of each continuation after each action, in the order of ``layout.CONTINUATIONS``.
+ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, ACTION_INPUT[MIRRORED_ACTION]])
+# The first continuation with the same input byte.
+SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
 PROGRESS_LIMIT = 300.0  # px: so short a time covers no longer way, unless the ninja loses its way altogether
 
 # Room to play in, two rows for each environment: its state after the first decision, and the one that goes on from there.
@@ -35,7 +37,7 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
 
 @kernel
 def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out):
-    """float32[6, 2, 11] (action, continuation, AHEAD); zeros once the episode is won or lost.
+    """float32[6, 4, 11] (action, continuation, AHEAD); zeros once the episode is won or lost.
 
     i: environment, whose rows of ``room`` are played in.
     distance: uint16[2, 4539], the path fields of the level as its doors are now.
@@ -50,9 +52,10 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
         _copy(record, ninja, entities, movers, room, after)
         frames = _play(room, after, world, ACTION_INPUT[action], frame_skip)
         for way_on in range(NUM_CONTINUATIONS):
-            if way_on and ONWARD_INPUT[way_on, action] == ONWARD_INPUT[way_on - 1, action]:
+            known = SAME_AS[way_on, action]
+            if known != way_on:
                 for component in range(len(AHEAD)):
-                    out[action, way_on, component] = out[action, way_on - 1, component]
+                    out[action, way_on, component] = out[action, known, component]
                 continue
             if _settled(room.ninja[after]):
                 _report(ninja, entities, room, after, world, distance, way, frames, out[action, way_on])

@@ -20,7 +20,8 @@ VERSION = 2  # raise when a component changes its meaning while shapes stay the 
 
 NUM_DOORS = 5  # locked doors listed in ``switch_states``
 NUM_HAZARDS = 8  # nearest hazards listed in ``hazards``
-CONTINUATIONS = ("hold", "release")  # of ``foresight``: what follows the first decision, the same keys or none
+# Of ``foresight``, what follows the first decision: the same keys, none, jump the other way round, sideways the other way.
+CONTINUATIONS = ("hold", "release", "jump", "turn")
 SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level

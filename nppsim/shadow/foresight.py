@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nppsim.actions import ACTION_INPUT
+from nppsim.actions import ACTION_INPUT, JUMP, LEFT, RIGHT
 from nppsim.bank import World
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD
@@ -18,7 +18,7 @@ ENDED = (DEAD, CELEBRATING)
 def foresight(
     twin: LevelTwin, ninja: np.void, entities: np.ndarray, movers: np.ndarray, world: World, frame_skip: int
 ) -> np.ndarray:
-    """float32[6, 2, 11]: the components of ``layout`` by name, for each action and what follows it.
+    """float32[6, 4, 11]: the components of ``layout`` by name, for each action and what follows it.
 
     twin: of the level.
     ninja, entities, movers: state of the environment, left as it is.
@@ -31,11 +31,16 @@ def foresight(
     now = twin.state_twin(ninja, entities, movers)
     for action, keys in enumerate(ACTION_INPUT.tolist()):
         for place, continuation in enumerate(layout.CONTINUATIONS):
-            onward = {"hold": keys, "release": 0}[continuation]
+            onward = {"hold": keys, "release": 0, "jump": keys ^ JUMP, "turn": _turned(keys)}[continuation]
             inputs = [keys] * frame_skip + [onward] * (HORIZON - frame_skip)
             then, frames = _played(twin, (ninja, entities, movers), world, inputs)
             out[action, place] = _reported(twin, now, then, frames)
     return out
+
+
+def _turned(keys: int) -> int:
+    """The same keys with left and right exchanged."""
+    return keys & JUMP | (LEFT if keys & RIGHT else RIGHT if keys & LEFT else 0)
 
 
 def _played(

@@ -28,6 +28,9 @@ def pillar(cx, rows):
     return [(cx, cy, 1) for cy in rows]
 
 
+NO_HAZARD = [0.0, 228.0, 0.0, 0.0, 0.0]  # a row of ``hazards`` in which there is none: far below
+
+
 def corridor(spawn=20, switch=30, door=40, **more):
     """A floor with a ceiling one tile above the ninja; bytes of the switch and of the exit along it."""
     grid = np.ones((23, 42), np.uint8)

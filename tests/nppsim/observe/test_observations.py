@@ -15,7 +15,7 @@ from nppsim.shadow.geometry import entities
 from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.views import VIEWS
 
-from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room
+from worlds import KINDS, MIXED, NO_HAZARD, UNFINISHED, corridor, mixed_level, random_level, room
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -85,9 +85,6 @@ def test_windows_stay_inside_their_arrays_in_every_corner_of_the_stage_and_beyon
         sim.step(np.array([3]))
 
 
-NOTHING = [0.0, 228.0, 0.0, 0.0, 0.0]  # a hazard that does not exist is far away
-
-
 def test_more_mines_than_places_leave_the_nearest_eight_in_order():
     mines = [(1, 88 + 2 * dx, 40 - abs(dx)) for dx in range(-8, 9) if dx]
     sim = BatchSimulator([room(entities=mines)], 1)
@@ -102,7 +99,7 @@ def test_hazards_beyond_the_window_are_not_seen():
     sim = BatchSimulator([room(entities=[(1, 88 + 20, 46), (1, 88 + 18, 46)])], 1)
     nearest = sim.reset()["hazards"][0]
     assert nearest[0].tolist() == [108.0, 0.0, 0.0, 0.0, 4.0]
-    assert nearest[1:].tolist() == [NOTHING] * 7
+    assert nearest[1:].tolist() == [NO_HAZARD] * 7
 
 
 def test_the_path_goes_to_the_switch_first_and_then_to_the_exit():
@@ -270,9 +267,9 @@ def test_each_entity_is_seen_as_documented(kind, orientation):
     hazard, planes, grey = LOOKS[kind, orientation]
     level = room((88, 38), entities=[(kind, 92, 38, orientation)])
     obs = BatchSimulator([level], 1, observations=layout.ALL).reset()
-    expected = NOTHING if hazard is None else [hazard[0], 0.0, 0.0, 0.0, np.float32(hazard[1])]
+    expected = NO_HAZARD if hazard is None else [hazard[0], 0.0, 0.0, 0.0, np.float32(hazard[1])]
     assert obs["hazards"][0, 0].tolist() == expected
-    assert obs["hazards"][0, 1:].tolist() == [NOTHING] * 7
+    assert obs["hazards"][0, 1:].tolist() == [NO_HAZARD] * 7
     around = obs["surroundings"][0, :, SQUARE - 1 : SQUARE + 2, SQUARE + 1 : SQUARE + 4]
     assert {name for name, plane in zip(layout.SURROUNDINGS_PLANES, around, strict=True) if plane.any()} == set(planes)
     assert obs["player_frame"][0, 42, 42 + 12, 0] == grey

@@ -7,7 +7,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from nppsim.physics import state as s
 
-from worlds import FLOOR, Walk, room
+from worlds import FLOOR, NO_HAZARD, Walk, room
 
 DX, DY = 36, -24  # px from the ninja to the entity
 CELL = (int((DY + 114) // 12), int((DX + 114) // 12))  # of ``surroundings``, [y, x]
@@ -41,9 +41,9 @@ def seen(kind, orientation):
 def test_an_entity_is_seen_where_it_is(name):
     (kind, orientation), hazard, planes, grey = LOOKS[name]
     _, observations = seen(kind, orientation)
-    wanted = np.zeros(5) if hazard is None else np.array([DX + hazard[0], DY + hazard[1], 0, 0, hazard[2]])
+    wanted = NO_HAZARD if hazard is None else np.array([DX + hazard[0], DY + hazard[1], 0, 0, hazard[2]])
     np.testing.assert_array_equal(observations["hazards"][0], wanted)
-    assert (observations["hazards"][1:] == 0).all()
+    assert observations["hazards"][1:].tolist() == [NO_HAZARD] * 7
     lit = [plane for plane in range(3) if observations["surroundings"][plane][CELL] > 0]
     assert lit == sorted(planes)
     assert observations["player_frame"][42 + DY // 2, 42 + DX // 2, 0] == grey
@@ -79,7 +79,7 @@ def test_the_beam_of_a_laser_is_a_hazard_at_its_nearest_point():
 def test_movers_that_are_far_away_are_no_hazards():
     level = room(entities=[(kind, 20, 20, 0) for kind in (14, 17, 20, 23, 25, 28)])
     sim = BatchSimulator([level], 1, observations=("hazards", "surroundings"))
-    assert (sim.reset()["hazards"] == 0).all()
+    assert sim.reset()["hazards"][0].tolist() == [NO_HAZARD] * 8
 
 
 def test_a_launch_pad_ends_the_low_gravity_of_a_jump():

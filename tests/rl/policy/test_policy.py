@@ -72,7 +72,7 @@ def test_mlp_baseline_reads_everything_and_vision_free_no_images():
         ("full_hgt", "not built yet: it reads the graph observation.*later version; available now: mlp_baseline"),
         ("vision_free_frame_stacked", "not built yet: it stacks frames"),
         ("mlp_basline", "unknown architecture 'mlp_basline'; did you mean 'mlp_baseline'"),
-        ("xyz", "unknown architecture 'xyz'; available: mlp_baseline, vision_free"),
+        ("xyz", "unknown architecture 'xyz'; available: mlp_baseline, mlp_baseline_foresight, vision_free"),
     ],
 )
 def test_other_names_are_refused_with_a_sentence(name, message):
@@ -249,7 +249,7 @@ def test_patches_are_pixel_unshuffle():
 
 
 def test_images_may_arrive_channel_first():
-    observations = random_observations(layout.ALL, 4)
+    observations = random_observations(get_architecture("mlp_baseline").observations, 4)
     policy = build_policy("mlp_baseline", statistics_of(observations))
     moved = dict(observations)
     for key in ("player_frame", "global_view"):
@@ -415,7 +415,7 @@ def test_an_archive_of_the_baseline_loads_in_plain_ppo(tmp_path):
     env = RandomObservations(layout.VISION_FREE)
     kwargs = {"architecture": "vision_free"}
     model = PPO(NppPolicy, env, n_steps=16, batch_size=8, device="cpu", policy_kwargs=kwargs)
-    observations = random_observations(layout.ALL, 6)
+    observations = random_observations(get_architecture("mlp_baseline").observations, 6)
     policy = build_policy("mlp_baseline", statistics_of(observations))
     model.policy = policy
     model.policy_kwargs = {"architecture": "mlp_baseline"}
