@@ -86,14 +86,23 @@ class PPOConfig:
     critic_warmup_explained_variance: float = setting(
         0.5, "after behavioural cloning the critic learns alone until it explains so much of the returns", high=1
     )
-    critic_warmup_min_updates: int = setting(2, "updates that takes at least", low=0)
-    critic_warmup_max_updates: int = setting(20, "updates that takes at most", low=0)
-    learning_rate_warmup_updates: int = setting(
-        5,
-        "updates after that, in which the learning rate rises: Adam's first steps know no gradient but their own",
+    critic_warmup_min_updates: int = setting(2, "updates that takes at least, if it may", low=0)
+    critic_warmup_max_updates: int = setting(
+        20,
+        "updates after behavioural cloning in which the critic learns alone, at most: fewer if it explains enough of the "
+        "returns before",
+        flag="critic-warmup-max-updates",
         low=0,
     )
-    bc_kl_coef_start: float = setting(0.2, "pull towards the cloned policy at the start", low=0)
+    learning_rate_warmup_updates: int = setting(
+        5,
+        "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
+        flag="learning-rate-warmup-updates",
+        low=0,
+    )
+    bc_kl_coef_start: float = setting(
+        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", low=0
+    )
     bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", low=0, high=1)
 
     def __post_init__(self) -> None:
@@ -111,12 +120,6 @@ class PPOConfig:
                 f"most {KL_TOLERANCE * self.target_kl / 2:g}",
                 "desired_kl",
                 self.desired_kl,
-            )
-        if self.critic_warmup_min_updates > self.critic_warmup_max_updates:
-            raise ConfigError(
-                f"is more than critic_warmup_max_updates {self.critic_warmup_max_updates}; lower one or raise the other",
-                "critic_warmup_min_updates",
-                self.critic_warmup_min_updates,
             )
 
     def settled(self, plan: Plan) -> "PPOConfig":
@@ -240,6 +243,12 @@ class EvaluationConfig:
         switch=True,
     )
     seed: int = setting(20_251, "of sampled actions", low=0)
+    retention_guard: bool = setting(
+        True,
+        "neither go back to better weights where success on the dev levels falls clearly below the clone's, nor deliver the "
+        "best ones: the last weights are delivered, whatever they can do",
+        flag="no-retention-guard",
+    )
     early_stopping: bool = setting(False, "end PPO when evaluations no longer improve", flag=_STOPPING)
     early_stopping_patience: int = setting(
         10, "evaluations without improvement until then", flag="early-stopping-patience", needs=_STOPPING, low=1

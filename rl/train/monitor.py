@@ -1,4 +1,5 @@
-"""What happens between updates: checks of the first update, progress, periodic evaluation, checkpoints, upload."""
+"""What happens between updates: checks of the first update, progress, periodic evaluation and what follows from it,
+checkpoints, upload."""
 
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from rl.config import EvaluationConfig, ExperimentConfig
 from rl.events import require_tags
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
+from rl.train.guard import Retention, in_points
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.rollout import TensorRolloutBuffer
 from rl.upload import Uploader, UploadError
@@ -27,6 +29,7 @@ REQUIRED_TAGS = (
 )
 MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard deviations: beyond, statistics do not fit
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
+BEST = "best"  # name of the checkpoint with the weights that did best on the dev levels
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,12 @@ class TrainingMonitor(BaseCallback):
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    evaluate: plays the dev levels, every ``eval_freq`` decisions.
+    evaluate: plays the dev levels, every ``eval_freq`` decisions, before training (the clone) and after it.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     events: what happened, in words and numbers.
+    retention: what the policy has been able to do on the dev levels.  The best weights are in ``checkpoints/best.pt``;
+        training goes back to them where too much is lost, and at its end the policy has them.
     Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
@@ -81,6 +86,9 @@ class TrainingMonitor(BaseCallback):
         self.log = log
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
+        self.retention = Retention()
+        self._guarded = bool(config.evaluation.retention_guard and config.evaluation.eval_freq)
+        self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
         self._periodic = {
             "evaluation": (config.evaluation.eval_freq, self._evaluate),
             "checkpoint": (config.save_freq, self._checkpoint),
@@ -91,9 +99,14 @@ class TrainingMonitor(BaseCallback):
         self._printed = 0.0
         self._checked = False
         self._updates_before = 0
+        self._warming_up = False
 
     def _on_training_start(self) -> None:
-        self._updates_before = self.model.updates  # those of an interrupted run that goes on
+        ppo = self.model
+        self._updates_before = ppo.updates  # those of an interrupted run that goes on
+        self._warming_up = ppo.critic_only
+        if self._guarded and ppo.reference is not None and self.retention.cloned is None:
+            self.retention.cloned = self._play().levels
         total = self.config.ppo.total_timesteps
         self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
@@ -112,11 +125,26 @@ class TrainingMonitor(BaseCallback):
         if ppo.progress >= 1.0:
             self._stop = True
 
+    def _on_rollout_end(self) -> None:
+        """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
+        ppo = self.model
+        if self._warming_up and not ppo.critic_only:
+            self._warming_up = False
+            self._happened(
+                "critic",
+                f"learned alone for {ppo.updates} updates and explains {ppo.explained_variance:.0%} of the returns",
+            )
+            if self.retention.cloned is not None:
+                self._retain(self.retention.cloned)
+
     def _on_step(self) -> bool:
         return not self._stop
 
     def _on_training_end(self) -> None:
         self._bar.close()
+        if self._guarded:
+            self._deliver()
+        self.model.logger.dump(self.num_timesteps)
 
     def _tell(self) -> None:
         ppo = self.model
@@ -149,7 +177,12 @@ class TrainingMonitor(BaseCallback):
             f"{mean:.2f}; {rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
         )
 
-    def _evaluate(self) -> None:
+    def _happened(self, what: str, text: str) -> None:
+        self.events.append({"at": self.num_timesteps, what: text})
+        self.log(f"{self.num_timesteps:,} decisions: {what.replace('_', ' ')}: {text}")
+
+    def _play(self) -> Evaluation:
+        """Play the dev levels with the present policy, and tell what it achieves."""
         ppo = self.model
         began = time.monotonic()
         found = self.evaluate(ppo.policy)
@@ -159,9 +192,45 @@ class TrainingMonitor(BaseCallback):
         self.events.append({"at": self.num_timesteps, "evaluation": found.rows})
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
+        self._last = ppo.updates, found.levels
+        return found
+
+    def _evaluate(self) -> None:
+        found = self._play()
+        if self._guarded:
+            self._retain(found.levels)
         if self.early.update(found.overall):
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self._stop = True
+
+    def _retain(self, success: np.ndarray) -> None:
+        """Keep the present weights if they are the best so far; go back to the best if they have lost too much."""
+        ppo, retention = self.model, self.retention
+        if retention.consider(success, self.num_timesteps if ppo.actor_updates else 0):
+            self.save(ppo, BEST)
+            return
+        loss = retention.lost(success)
+        if loss is not None:
+            self._restore_best()
+            ppo.hold_closer()
+            self._happened(
+                "rolled_back",
+                f"{success.mean():.1%} of the dev levels, {in_points(loss)} against the clone: back to "
+                f"{retention.best_in_words}, and held to it {ppo.hold:g} times as closely as at first",
+            )
+
+    def _restore_best(self) -> None:
+        data = checkpoint.load(self._path(BEST))
+        self.model.restore(data["policy"], data["training"]["optimizer"])
+
+    def _deliver(self) -> None:
+        """Give the policy the best weights of the run, those of its end and the clone's included."""
+        ppo = self.model
+        if self._last is None or self._last[0] != ppo.updates:
+            self._retain(self._play().levels)
+        assert self._last is not None
+        self._restore_best()
+        self._happened("delivered", self.retention.delivery(self._last[1]))
 
     def _checkpoint(self) -> None:
         self.save(self.model, f"checkpoint_{self.num_timesteps}")
@@ -176,12 +245,15 @@ class TrainingMonitor(BaseCallback):
     def save(self, ppo: BatchPPO, name: str) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
         return checkpoint.save(
-            self.folder / "checkpoints" / f"{name}.pt",
+            self._path(name),
             ppo.policy,
             frame_skip=self.config.frame_skip,
             config=self.config.to_dict(),
-            training=ppo.training_state(),
+            training=ppo.training_state() | {"retention": self.retention.state()},
         )
+
+    def _path(self, name: str) -> Path:
+        return self.folder / "checkpoints" / f"{name}.pt"
 
     def resume(self, ppo: BatchPPO) -> None:
         """Continue from the newest checkpoint in the folder."""
@@ -189,13 +261,14 @@ class TrainingMonitor(BaseCallback):
         if not found:
             raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
         data = checkpoint.load(found[-1])
-        absent = ppo.training_state().keys() - data["training"].keys()
+        absent = {*ppo.training_state(), "retention"} - data["training"].keys()
         if absent:
             raise checkpoint.CheckpointError(
                 f"{found[-1]}: lacks {', '.join(sorted(absent))}, so that training cannot go on from it: use the version of "
                 "the project that wrote it, or train again"
             )
         ppo.load_training_state(data["policy"], data["training"])
+        self.retention.load(data["training"]["retention"])
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
 
 

@@ -37,7 +37,16 @@ from rl.train.team import Team
 from rl.train.vec_env import BatchVecEnv
 
 # Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
-NUMBERS = ("updates", "actor_updates", "critic_only", "steered_rate", "seconds", "decisions_played")
+NUMBERS = (
+    "updates",
+    "actor_updates",
+    "critic_only",
+    "steered_rate",
+    "hold",
+    "held_since",
+    "seconds",
+    "decisions_played",
+)
 THEIR_NUMBERS = ("num_timesteps", "_n_updates")
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
@@ -106,6 +115,8 @@ class BatchPPO(PPO):
         self.speed = dict.fromkeys(PARTS, 0.0)
         self.critic_only = False  # whether the next update leaves the actor alone
         self.explained_variance = float("nan")  # of the latest rollout's returns, by the values while it was played
+        self.hold = 1.0  # times the configured pull towards the reference
+        self.held_since = 0.0  # progress at which that pull began
         self.updates = 0
         self.actor_updates = 0  # those in which the actor learned
         self.decisions_played = 0
@@ -118,6 +129,17 @@ class BatchPPO(PPO):
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
         self.reference = copy.deepcopy(cloned).requires_grad_(False)
         self.critic_only = True
+
+    def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any]) -> None:
+        """Go back to earlier weights; everything else stays as it is."""
+        self.policy.load_state_dict(policy_state)
+        self.policy.optimizer.load_state_dict(dict(optimizer_state))
+
+    def hold_closer(self) -> None:
+        """From now on, pull twice as hard as before, towards the present policy, and let go as slowly as at the start."""
+        self.reference = copy.deepcopy(self.policy).requires_grad_(False)
+        self.hold *= 2
+        self.held_since = self.progress
 
     def _critic_can_judge(self) -> bool:
         """Whether the critic's warm-up ends: it explains enough of the rollout's returns, or has had its time."""
@@ -278,7 +300,7 @@ class BatchPPO(PPO):
             clip_range=config.clip_range,
             vf_coef=config.vf_coef,
             ent_coef=config.ent_coef_at(progress),
-            bc_kl_coef=config.bc_kl_coef_at(progress),
+            bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since),
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
         )
@@ -402,8 +424,7 @@ class BatchPPO(PPO):
 
     def load_training_state(self, policy_state: dict, training: dict) -> None:
         """Continue from a checkpoint's weights and ``training_state``; environments start new episodes."""
-        self.policy.load_state_dict(policy_state)
-        self.policy.optimizer.load_state_dict(training["optimizer"])
+        self.restore(policy_state, training["optimizer"])
         for name in NUMBERS + THEIR_NUMBERS:
             setattr(self, name, training[name])
         self.speed.update(training["speed"])

@@ -1,5 +1,7 @@
 """What happens between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,12 @@ from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
 from rl.policy import checkpoint
+from rl.policy.policy import build_policy
 from rl.train.monitor import EarlyStopping, Evaluation, TrainingMonitor, check_gradients, check_inputs
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
 
-from learners import CATEGORIES, make_ppo, roll_out
+from learners import AT_ONCE, CATEGORIES, make_ppo, roll_out, statistics
 
 ROLLOUT = 128  # decisions of an update
 
@@ -30,12 +33,21 @@ class Store:
 
 def half_won(policy):
     """Stands for an evaluation: what it finds does not change."""
-    return Evaluation(0.5, {**dict.fromkeys(CATEGORIES, 0.5), "all": 0.5}, np.full(len(CATEGORIES), 0.5))
+    return found(0.5)
 
 
-def train(root, updates=3, **evaluation):
+def found(success):
+    """An evaluation of 40 dev levels, where so many, the first of them, are finished."""
+    rows = {**dict.fromkeys(CATEGORIES, success), "all": success}
+    return Evaluation(success, rows, (np.arange(40) < 40 * success).astype(float))
+
+
+def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **evaluation):
     """(monitor, PPO, log lines, store) after some updates."""
-    ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT)
+    ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
+    if clone is not None:
+        ppo.policy.load_state_dict(clone.state_dict())
+        ppo.anchor_to(clone)
     folder = root / "vision_free"
     ppo.set_logger(Logger(str(folder), [TensorBoardOutputFormat(str(folder / "tensorboard"))]))
     config = ExperimentConfig(
@@ -43,11 +55,11 @@ def train(root, updates=3, **evaluation):
         architectures=("vision_free",),
         save_freq=2 * ROLLOUT,
         ppo=PPOConfig(total_timesteps=updates * ROLLOUT),
-        evaluation=EvaluationConfig(eval_freq=ROLLOUT, **evaluation),
+        evaluation=EvaluationConfig(**{"eval_freq": ROLLOUT} | evaluation),
         upload=UploadConfig(bucket="somewhere", sync_freq=ROLLOUT),
     )
     lines, store = [], Store()
-    monitor = TrainingMonitor(config, root, folder, half_won, store, lines.append)
+    monitor = TrainingMonitor(config, root, folder, evaluate, store, lines.append)
     ppo.learn(updates * ROLLOUT, callback=monitor)
     return monitor, ppo, lines, store
 
@@ -55,11 +67,10 @@ def train(root, updates=3, **evaluation):
 def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
     monitor, ppo, lines, store = train(tmp_path)
     assert ppo.updates == 3
-    assert [event["at"] for event in monitor.events] == [ROLLOUT, 2 * ROLLOUT]
+    assert [event["at"] for event in monitor.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
     assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
-    assert [path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()] == [
-        f"checkpoint_{2 * ROLLOUT}.pt"
-    ]
+    saved = {path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()}
+    assert saved == {f"checkpoint_{2 * ROLLOUT}.pt", "best.pt"}
     assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
     assert any("first update checked" in line and "gradients everywhere" in line for line in lines)
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
@@ -73,12 +84,13 @@ def test_training_goes_on_from_the_newest_checkpoint(tmp_path):
     monitor.resume(fresh)
     assert (fresh.updates, fresh.num_timesteps) == (3, 3 * ROLLOUT)
     assert lines[-1] == f"resuming from {path} at {3 * ROLLOUT} decisions"
+    assert checkpoint.load(path)["training"]["retention"]["best"].tolist() == found(0.5).levels.tolist()
     for ours, theirs in zip(ppo.policy.parameters(), fresh.policy.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
 def test_nothing_to_resume_from_is_said(tmp_path):
-    monitor, ppo, _, _ = train(tmp_path, updates=1)
+    monitor, ppo, _, _ = train(tmp_path, updates=1, eval_freq=0)
     with pytest.raises(checkpoint.CheckpointError, match="no checkpoint to resume from"):
         monitor.resume(ppo)
 
@@ -89,7 +101,114 @@ def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
         early_stopping_improvement=2.0,
     )  # fmt: skip
     assert ppo.updates == 2, "the first evaluation is the best so far, the second is no better"
-    assert monitor.events[-1] == {"at": 2 * ROLLOUT, "stopped": "no improvement"}
+    assert {"at": 2 * ROLLOUT, "stopped": "no improvement"} in monitor.events
+
+
+def make_clone():
+    torch.manual_seed(3)
+    return build_policy("vision_free", statistics())
+
+
+def told(monitor, what):
+    """(decisions, text) of the events of this kind."""
+    return [(event["at"], event[what]) for event in monitor.events if what in event]
+
+
+def same_weights(policy, state):
+    return all(torch.equal(tensor, state[name]) for name, tensor in policy.state_dict().items())
+
+
+def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path):
+    """The clone finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
+    plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
+
+    def evaluate(policy):
+        success = next(plays)
+        if success == 0.1:
+            with torch.no_grad():
+                policy.action_net.weight.normal_(0, 10)
+        seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
+        return found(success)
+
+    monitor, ppo, lines, _ = train(tmp_path, updates=4, evaluate=evaluate, clone=make_clone())
+    ((at, text),) = told(monitor, "rolled_back")
+    assert at == 2 * ROLLOUT
+    assert text.startswith(
+        "10.0% of the dev levels, -40.0 points [-55.0, -25.0] against the clone: back to the policy after 128 dec"
+    )
+    assert any("rolled back" in line for line in lines)
+    assert (ppo.hold, ppo.held_since) == (2, 0.5)
+    assert same_weights(ppo.reference, seen[1]), "it is held to what it went back to"
+    distance = (seen[3]["action_net.weight"] - seen[1]["action_net.weight"]).abs().max()
+    assert 0 < distance < 0.01, "from there it went on learning"
+    assert told(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0%")
+    assert same_weights(ppo.policy, seen[4])
+
+
+def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    ppo.train()
+    kept = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
+    ppo.train()
+    ppo.restore(*kept)
+    assert same_weights(ppo.policy, kept[0])
+    moments, restored = kept[1]["state"], ppo.policy.optimizer.state_dict()["state"]
+    assert all(torch.equal(restored[i]["exp_avg"], moments[i]["exp_avg"]) for i in moments)
+    assert ppo.updates == 2
+
+
+@pytest.mark.parametrize(
+    ("plays", "delivered", "text"),
+    [  # success of the clone and after each update; which of these policies is delivered
+        (
+            [0.5, 0.6, 0.8, 0.7],
+            2,
+            "the policy after 256 decisions, which finishes 80.0% of the dev levels (the last one: 70",
+        ),
+        (
+            [0.5, 0.6, 0.8, 0.8],
+            3,
+            "the policy after 384 decisions, which finishes 80.0% of the dev levels, +30.0 points",
+        ),
+        ([0.8, 0.7, 0.75, 0.75], 0, "PPO HAS NOT IMPROVED ON ITS CLONE: the clone is delivered, with 80.0% of"),
+    ],
+)
+def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delivered, text):
+    results, seen = iter(plays), []
+
+    def evaluate(policy):
+        seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
+        return found(next(results))
+
+    monitor, ppo, lines, _ = train(tmp_path, evaluate=evaluate, clone=make_clone())
+    assert same_weights(ppo.policy, seen[delivered])
+    assert told(monitor, "delivered")[0][1].startswith(text)
+    assert any(text in line for line in lines)
+    assert len(seen) == 4
+
+
+def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
+    """Two updates of the critic, one that spoils the actor; the clone and its critic are what was best."""
+    plays, clone = iter([0.5, 0.5, 0.5, 0.4]), make_clone()
+    monitor, ppo, _, _ = train(
+        tmp_path, evaluate=lambda policy: found(next(plays)), clone=clone,
+        settings={"critic_warmup_min_updates": 2, "critic_warmup_max_updates": 2},
+    )  # fmt: skip
+    ((at, text),) = told(monitor, "critic")
+    assert at == 3 * ROLLOUT and text.startswith("learned alone for 2 updates and explains ")
+    assert "the clone is delivered" in told(monitor, "delivered")[0][1]
+    before = clone.state_dict()
+    moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name in before if "value_net" in name}
+
+
+def test_without_evaluations_nothing_is_guarded(tmp_path):
+    for settings in ({"eval_freq": 0}, {"retention_guard": False}):
+        monitor, ppo, _, _ = train(tmp_path / str(len(settings)), clone=make_clone(), **settings)
+        assert not told(monitor, "delivered")
+        assert (ppo.updates, monitor.retention.best) == (3, None)
+        assert told(monitor, "evaluation") == [] or "eval_freq" not in settings
 
 
 def test_early_stopping_waits_for_patience_and_for_enough_evaluations():

@@ -14,6 +14,7 @@ from rl.train import ppo as ppo_module
 from rl.train.ppo import BatchPPO, DivergedError
 
 from learners import (
+    AT_ONCE,
     Patient,
     Scalars,
     logged,
@@ -26,8 +27,6 @@ from learners import (
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-# The actor of a clone learns from the first update on, as fast as it ever will.
-AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "learning_rate_warmup_updates": 0}
 
 
 def their_ppo(ours, frame_skip=4, **settings):

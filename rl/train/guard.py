@@ -1,0 +1,76 @@
+"""Retention: which policy of a run is the best so far on the dev levels, and when one has lost what it was given.
+
+    retention = Retention(cloned)             # success of the clone on each dev level; None without one
+    retention.consider(success, at=100_000)   # True: the best so far, whose weights are worth keeping
+    retention.lost(success)                   # the difference to the clone, where that is clearly a loss
+
+Levels are compared in pairs, so that easy and hard ones do not add to the noise.
+"""
+
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+
+from nppsim.measure.intervals import Estimate, mean_over_levels
+
+
+@dataclass
+class Retention:
+    """Success is float64[L], 0 to 1, of each dev level, always in the same order.
+
+    cloned: the clone's; None without one, or before it has been evaluated.
+    best: of the best policy so far; None before there is one.
+    best_at: decisions after which that was; 0 is the clone.
+    """
+
+    cloned: np.ndarray | None = None
+    best: np.ndarray | None = None
+    best_at: int = 0
+
+    def consider(self, success: np.ndarray, at: int) -> bool:
+        """Take note of a policy; True if none was better so far."""
+        is_best = self.best is None or success.mean() >= self.best.mean()
+        if is_best:
+            self.best, self.best_at = success, at
+        return bool(is_best)
+
+    def lost(self, success: np.ndarray) -> Estimate | None:
+        """Success minus the clone's, with its interval, if even the interval's upper end is a loss; else None."""
+        if self.cloned is None:
+            return None
+        difference = mean_over_levels(success - self.cloned)
+        return difference if difference.high is not None and difference.high < 0 else None
+
+    @property
+    def best_in_words(self) -> str:
+        """Which policy is the best."""
+        return f"the policy after {self.best_at:,} decisions" if self.best_at else "the clone"
+
+    def delivery(self, last: np.ndarray) -> str:
+        """What is delivered, and why, in words; last: success of training's last policy."""
+        assert self.best is not None
+        if self.best_at == 0:
+            return (
+                f"PPO HAS NOT IMPROVED ON ITS CLONE: the clone is delivered, with {self.best.mean():.1%} of the dev levels; "
+                f"the last policy finishes {last.mean():.1%}"
+            )
+        beside = f" (the last one: {last.mean():.1%})" if last is not self.best else ""
+        text = f"{self.best_in_words}, which finishes {self.best.mean():.1%} of the dev levels{beside}"
+        if self.cloned is None:
+            return text
+        return f"{text}, {in_points(mean_over_levels(self.best - self.cloned))} against its clone"
+
+    def state(self) -> dict:
+        """Everything, for a checkpoint."""
+        return asdict(self)
+
+    def load(self, state: dict) -> None:
+        """Continue where ``state`` was taken."""
+        for field in fields(self):
+            setattr(self, field.name, state[field.name])
+
+
+def in_points(difference: Estimate) -> str:
+    """A difference of success in words, e.g. "-4.5 points [-7.0, -1.9]"."""
+    interval = "" if difference.low is None else f" [{100 * difference.low:+.1f}, {100 * (difference.high or 0):+.1f}]"
+    return f"{100 * difference.value:+.1f} points{interval}"
