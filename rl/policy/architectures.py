@@ -63,10 +63,10 @@ _PLAIN = (
             (("reachability_features",), (64, 64)),
             (("entity_positions", "switch_states", "hazards"), (64, 64)),
         ),
-        player_frame=512,
-        global_view=256,
+        player_frame=256,
+        global_view=128,
         surroundings=128,
-        fusion=(512,),
+        fusion=(256,),
         heads=(128,),
     ),
     Architecture(

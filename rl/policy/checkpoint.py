@@ -157,7 +157,11 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
     try:
         policy.load_state_dict(data.pop("policy"))
     except (RuntimeError, StatisticsError) as error:
-        raise CheckpointError(f"{path}: weights do not fit {data['architecture']}: {error}") from error
+        lines = [line.strip() for line in str(error).splitlines()]
+        raise CheckpointError(
+            f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
+            f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
+        ) from error
     stored, inside = data["statistics"], policy.statistics
     if inside is None or any(not np.array_equal(stored.mean[key], inside.mean[key]) for key in stored.float_keys):
         raise CheckpointError(

@@ -21,9 +21,9 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
 
-PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear and ByteConv2d, nowhere else
+PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear, nowhere else
 CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not drown the others
-PATCH = 4  # pixels per side of the patches that the image encoders start from
+CHANNELS = 32  # features of a patch, and of the convolution over their grid
 
 
 class ObservationError(UserError, ValueError):
@@ -132,48 +132,39 @@ class ByteLinear(nn.Linear):
         return F.linear(pixels.to(compute_dtype(pixels.device)), self.weight * PIXEL_SCALE, self.bias)
 
 
-class ByteConv2d(nn.Conv2d):
-    """A convolution for uint8 input [N, C, H, W]: the same as ``conv(x / 255)``; see ByteLinear."""
+def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """An image cut up: uint8[N, H, W] to uint8[N, H/h, W/w, h*w], for patches of h rows and w columns.
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        pixels = pixels.to(compute_dtype(pixels.device))
-        return F.conv2d(pixels, self.weight * PIXEL_SCALE, self.bias, self.stride)
-
-
-def patches(image: torch.Tensor) -> torch.Tensor:
-    """Space to depth: uint8[N, H, W] to uint8[N, 16, H/4, W/4], channels last in memory; H and W are multiples of 4.
-
-    No pixel is lost (pooling would), and convolutions over 16 channels run on the CPU's matrix units where those over
-    one do not.  Four neighbouring bytes are moved as one int32, which makes it nine times as fast.
+    h divides H, w divides W, and 4 divides w: four neighbouring bytes are moved as one int32, which makes it nine times as fast.
     """
     n, height, width = image.shape
-    words = image.contiguous().view(torch.int32).view(n, height // PATCH, PATCH, width // PATCH)
-    words = words.transpose(2, 3).contiguous()
-    return words.view(torch.uint8).view(n, height // PATCH, width // PATCH, PATCH * PATCH).permute(0, 3, 1, 2)
+    h, w = size
+    words = image.contiguous().view(torch.int32).view(n, height // h, h, width // w, w // 4)
+    return words.transpose(2, 3).contiguous().view(torch.uint8).view(n, height // h, width // w, h * w)
 
 
 class ImageCNN(nn.Module):
-    """Three 3x3 convolutions over 4x4 patches and a linear layer: uint8[N, H, W, 1] (or [N, 1, H, W]) to [N, size]."""
+    """One layer over patches, a 3x3 convolution over their grid and a linear layer: uint8[N, H, W, 1] (or [N, 1, H, W]) to
+    [N, size].
 
-    def __init__(self, shape: tuple[int, int], strides: tuple[int, int, int], size: int):
+    shape: (H, W), pixels.  patch: (h, w), pixels.
+
+    No pixel is lost (pooling would).  Patches do not overlap, so that the first layer, which has most of the work, is one
+    product of matrices: a convolution with as much arithmetic takes twice the time, most of it going back.
+    """
+
+    def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int):
         super().__init__()
-        self.shape = shape
-        self.convolutions = nn.Sequential(
-            ByteConv2d(PATCH * PATCH, 16, 3, strides[0]),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, strides[1]),
-            nn.ReLU(),
-            nn.Conv2d(32, 32, 3, strides[2]),
-            nn.ReLU(),
-        )
-        height, width = (side // PATCH for side in shape)
-        for stride in strides:
-            height, width = (height - 3) // stride + 1, (width - 3) // stride + 1
-        self.linear = nn.Linear(32 * height * width, size)
+        self.shape, self.patch = shape, patch
+        rows, columns = shape[0] // patch[0], shape[1] // patch[1]
+        self.embedding = ByteLinear(patch[0] * patch[1], CHANNELS)
+        self.convolution = nn.Conv2d(CHANNELS, CHANNELS, 3)
+        self.linear = nn.Linear(CHANNELS * (rows - 2) * (columns - 2), size)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        cells = self.convolutions(patches(image.reshape(len(image), *self.shape)))
-        return F.relu(self.linear(cells.flatten(1)))
+        cells = F.relu(self.embedding(patches(image.reshape(len(image), *self.shape), self.patch)))
+        cells = F.relu(self.convolution(cells.permute(0, 3, 1, 2)))
+        return F.relu(self.linear(cells.permute(0, 2, 3, 1).flatten(1)))  # channels last, as they lie in memory
 
 
 def _picture(key: str) -> tuple[int, int]:
@@ -183,17 +174,17 @@ def _picture(key: str) -> tuple[int, int]:
 
 
 class PlayerFrameCNN(ImageCNN):
-    """The 84x84 frame around the ninja; its last grid is 7x7 cells."""
+    """The 84x84 frame around the ninja in 7x7 patches, each as large as a tile."""
 
     def __init__(self, size: int):
-        super().__init__(_picture("player_frame"), (1, 2, 1), size)
+        super().__init__(_picture("player_frame"), (12, 12), size)
 
 
 class GlobalViewCNN(ImageCNN):
-    """The 176x100 view of the whole level; its last grid is 8x3 cells."""
+    """The 176x100 view of the whole level in 11x5 patches of 4x5 tiles."""
 
     def __init__(self, size: int):
-        super().__init__(_picture("global_view"), (2, 2, 1), size)
+        super().__init__(_picture("global_view"), (16, 20), size)
 
 
 class SurroundingsMLP(nn.Module):

@@ -187,7 +187,7 @@ def test_one_flipped_bit_in_a_weight_is_noticed(saved):
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
         ({"architecture": "mlp_baseline"}, "trained on observation layout"),
         ({"statistics": {}}, "observation statistics lack keys"),
-        ({"policy": {}}, "weights do not fit vision_free"),
+        ({"policy": {}}, "weights do not fit vision_free as this version .*Missing key.*train again"),
     ],
 )
 def test_contents_that_do_not_fit_are_refused(saved, changes, message):

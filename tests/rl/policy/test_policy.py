@@ -12,7 +12,7 @@ from nppsim.env import observation_space
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
-from rl.policy.networks import ByteConv2d, ByteLinear, NormalizeObservations, ObservationError, patches
+from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
 
 EVERY_ARCHITECTURE = sorted(ARCHITECTURES)
@@ -83,9 +83,9 @@ def test_other_names_are_refused_with_a_sentence(name, message):
 def test_output_sizes_of_the_baseline_are_as_designed():
     encoder = build_policy("mlp_baseline").features_extractor
     sizes = {key: branch.linear.out_features for key, branch in encoder.images.items()}
-    assert sizes == {"player_frame": 512, "global_view": 256, "surroundings": 128}
+    assert sizes == {"player_frame": 256, "global_view": 128, "surroundings": 128}
     assert [branch.layers[-2].out_features for branch in encoder.vectors] == [128, 64, 64]
-    assert encoder.features_dim == 512
+    assert encoder.features_dim == 256
 
 
 # ------------------------------------------------------------------ completeness
@@ -217,35 +217,50 @@ def test_loading_a_state_dict_brings_the_statistics_along(policy, obs):
 
 
 def test_bytes_are_scaled_exactly_once():
-    pixels = torch.randint(0, 256, (5, 16, 9, 9), dtype=torch.uint8)
-    conv = ByteConv2d(16, 4, 3, 2)
-    expected = F.conv2d(pixels.float() / 255, conv.weight, conv.bias, stride=2)
-    torch.testing.assert_close(conv(pixels), expected, atol=1e-5, rtol=1e-5)
-    linear = ByteLinear(16 * 81, 7)
-    expected = F.linear(pixels.float().flatten(1) / 255, linear.weight, linear.bias)
-    torch.testing.assert_close(linear(pixels.flatten(1)), expected, atol=1e-5, rtol=1e-5)
+    pixels, linear = torch.randint(0, 256, (5, 9, 16), dtype=torch.uint8), ByteLinear(16, 7)
+    expected = F.linear(pixels.float() / 255, linear.weight, linear.bias)
+    torch.testing.assert_close(linear(pixels), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_white_images_reach_the_first_layers_as_ones(policy, monkeypatch):
     """A probe through the whole policy: with white images, each first layer sums its weights."""
     seen = {}
     for name, module in policy.named_modules():
-        if isinstance(module, ByteLinear | ByteConv2d):
+        if isinstance(module, ByteLinear):
             module.register_forward_hook(lambda m, _, output, name=name: seen.update({name: (m, output)}))
     white = random_observations(policy.observations, 3)
     white = {key: np.full_like(value, 255) if value.dtype == np.uint8 else value for key, value in white.items()}
     policy.act(white, deterministic=True)
     assert len(seen) == sum(layout.SPECS[key].dtype == "uint8" for key in policy.observations)
     for module, output in seen.values():
-        expected = module.weight.flatten(1).sum(dim=1) + module.bias
-        per_channel = output.movedim(1, -1).reshape(-1, len(expected))
-        torch.testing.assert_close(per_channel, expected.expand_as(per_channel), atol=1e-4, rtol=1e-4)
+        expected = module.weight.sum(dim=1) + module.bias
+        torch.testing.assert_close(output, expected.expand_as(output), atol=1e-4, rtol=1e-4)
 
 
-def test_patches_are_pixel_unshuffle():
-    image = torch.randint(0, 256, (3, 12, 20), dtype=torch.uint8)
-    assert torch.equal(patches(image), F.pixel_unshuffle(image[:, None].float(), 4).to(torch.uint8))
-    assert torch.equal(patches(image[1:]), patches(image)[1:])
+@pytest.mark.parametrize("size", [(4, 4), (3, 20), (12, 8)])
+def test_patches_are_what_slices_cut_out(size):
+    image, (h, w) = torch.randint(0, 256, (3, 12, 40), dtype=torch.uint8), size
+    cut = patches(image, size)
+    assert cut.shape == (3, 12 // h, 40 // w, h * w)
+    for row, column in np.ndindex(cut.shape[1:3]):
+        expected = image[:, row * h : (row + 1) * h, column * w : (column + 1) * w].flatten(1)
+        assert torch.equal(cut[:, row, column], expected)
+    assert torch.equal(patches(image[1:], size), cut[1:])
+
+
+@pytest.mark.parametrize(("key", "grid"), [("player_frame", (7, 7)), ("global_view", (11, 5))])
+def test_an_image_encoder_is_two_plain_convolutions_and_a_linear_layer(key, grid):
+    """The patches' layer is a convolution whose stride is its size."""
+    encoder = build_policy("mlp_baseline").features_extractor.images[key]
+    image = torch.from_numpy(random_observations((key,), 4)[key])
+    channels, (h, w) = len(encoder.embedding.weight), encoder.patch
+    first = encoder.embedding.weight.view(channels, 1, h, w)
+    pixels = image.float().reshape(4, 1, *encoder.shape) / 255
+    cells = F.conv2d(pixels, first, encoder.embedding.bias, stride=(h, w)).relu()
+    assert cells.shape == (4, channels, *grid)
+    cells = encoder.convolution(cells).relu()
+    expected = encoder.linear(cells.permute(0, 2, 3, 1).flatten(1)).relu()
+    torch.testing.assert_close(encoder(image), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_images_may_arrive_channel_first():
