@@ -135,7 +135,7 @@ class ByteLinear(nn.Linear):
 def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """An image cut up: uint8[N, H, W] to uint8[N, H/h, W/w, h*w], for patches of h rows and w columns.
 
-    h divides H, w divides W, and 4 divides w: four neighbouring bytes are moved as one int32, which makes it nine times as fast.
+    h divides H, w divides W, and 4 divides w: four neighbouring bytes move as one int32, which is nine times as fast.
     """
     n, height, width = image.shape
     h, w = size
