@@ -75,6 +75,9 @@ class PPOConfig:
         above=0,
     )
     n_epochs: int | None = setting(None, "passes over a rollout; None: the hardware plan's", low=1)
+    self_imitation_coef: float = setting(
+        0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
+    )
     vf_coef: float = setting(0.5, "weight of the value loss", low=0)
     scale_value_loss: bool = setting(
         True, "that loss counts in units of the returns' variance, whatever the rewards' size"

@@ -1,9 +1,10 @@
 """PPO's losses on a minibatch, as plain functions of tensors; tests compare them with Stable-Baselines3's own.
 
-Source: Schulman et al. 2017 (PPO); the pull towards the cloned policy after Schmitt et al. 2018 (kickstarting).
+Source: Schulman et al. 2017 (PPO); the pull towards the cloned policy after Schmitt et al. 2018 (kickstarting); imitation of
+own wins after Oh et al. 2018 (self-imitation learning).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ class Losses(NamedTuple, Generic[Number]):
     approx_kl: divergence of the policy from the one that played, nats: over all actions, so there is nothing to estimate.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
     bc_kl: divergence of the policy from the cloned one, nats; 0 where there is no pull.
+    self_imitation_loss: minus the log-probability of actions, times what they gained beyond expectation; 0 without.
     """
 
     policy_gradient_loss: Number
@@ -31,6 +33,7 @@ class Losses(NamedTuple, Generic[Number]):
     approx_kl: Number
     clip_fraction: Number
     bc_kl: Number
+    self_imitation_loss: Number
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class LossSettings:
     """What the parts of the loss weigh during one update.
 
     clip_range: how far the probability ratio may leave 1 before a decision stops pulling.
-    vf_coef, ent_coef, bc_kl_coef: weights of value loss, entropy and divergence from the cloned policy.
+    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, divergence from the cloned policy and
+        imitation of own wins.
     critic_only: the loss is the value loss alone.
     return_variance: the value loss weighs vf_coef over this.
     """
@@ -49,6 +53,7 @@ class LossSettings:
     bc_kl_coef: float = 0.0
     critic_only: bool = False
     return_variance: float = 1.0
+    self_imitation_coef: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Samples:
     log_probs: float32[B, 6], of all actions, by the policy that played.
     advantages, returns: float32[B]; advantages are normalised over the rollout.
     cloned_log_probs: float32[B, 6], of all actions, by the cloned policy; None where there is no pull towards it.
+    surprises: float32[B], 0 or what a won episode gained beyond expectation from there on, in units of the advantages'
+        spread; None where own wins are not imitated.
     """
 
     actions: torch.Tensor
@@ -66,13 +73,12 @@ class Samples:
     advantages: torch.Tensor
     returns: torch.Tensor
     cloned_log_probs: torch.Tensor | None = None
+    surprises: torch.Tensor | None = None
 
     def take(self, index: torch.Tensor) -> "Samples":
         """The decisions ``index``, int64[b]."""
-        cloned = None if self.cloned_log_probs is None else self.cloned_log_probs[index]
-        return Samples(
-            self.actions[index], self.log_probs[index], self.advantages[index], self.returns[index], cloned
-        )  # fmt: skip
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: values[index] for name, values in given.items() if values is not None})
 
 
 def losses(
@@ -82,23 +88,29 @@ def losses(
     clip = settings.clip_range
     log_probs_all = F.log_softmax(logits, dim=1)
     probs = log_probs_all.exp()
-    ratio = (log_probs_all - samples.log_probs).gather(1, samples.actions[:, None])[:, 0].exp()
+    log_probs = log_probs_all.gather(1, samples.actions[:, None])[:, 0]
+    ratio = (log_probs - samples.log_probs.gather(1, samples.actions[:, None])[:, 0]).exp()
     gain = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
     policy_loss = -gain.mean()
     value_loss = F.mse_loss(values, samples.returns)
     entropy = -(probs * log_probs_all).sum(dim=1).mean()
     weighed_value_loss = settings.vf_coef / settings.return_variance * value_loss
     loss = policy_loss - settings.ent_coef * entropy + weighed_value_loss
-    bc_kl = torch.zeros((), device=logits.device)
+    bc_kl = self_imitation_loss = torch.zeros((), device=logits.device)
     if samples.cloned_log_probs is not None:
         bc_kl = divergence(samples.cloned_log_probs, log_probs_all).mean()
         loss = loss + settings.bc_kl_coef * bc_kl
+    if samples.surprises is not None:
+        self_imitation_loss = -(samples.surprises * log_probs).mean()
+        loss = loss + settings.self_imitation_coef * self_imitation_loss
     if settings.critic_only:
         loss = weighed_value_loss
     with torch.no_grad():
         approx_kl = divergence(samples.log_probs, log_probs_all).mean()
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
-    return Losses(policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl)
+    return Losses(
+        policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl, self_imitation_loss
+    )  # fmt: skip
 
 
 def divergence(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:

@@ -222,6 +222,7 @@ class BatchPPO(PPO):
         buffer, sim = self.rollout_buffer, self.sim
         buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
         buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
+        buffer.wins[t].copy_(torch.from_numpy(sim.terminated & (sim.episode["outcome"] == WON)))
         cut_off = np.flatnonzero(sim.truncated)
         if cut_off.size:
             rest = self._values({key: sim.final_obs[key][cut_off] for key in buffer.obs})
@@ -303,6 +304,7 @@ class BatchPPO(PPO):
             bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since),
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
+            self_imitation_coef=config.self_imitation_coef,
         )
 
     def _return_variance(self) -> float:
@@ -324,7 +326,12 @@ class BatchPPO(PPO):
             advantages=normalised(buffer.flat("advantages")),
             returns=buffer.flat("returns"),
             cloned_log_probs=self._cloned_log_probs() if pulled else None,
+            surprises=self._surprises() if settings.self_imitation_coef > 0 else None,
         )
+
+    def _surprises(self) -> torch.Tensor:
+        buffer = self.rollout_buffer
+        return buffer.surprises().flatten() / (buffer.advantages.std() + 1e-8)
 
     def _cloned_log_probs(self) -> torch.Tensor:
         """float32[T * N, 6]: the cloned policy's log-probabilities of all actions on the rollout's observations."""

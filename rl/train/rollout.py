@@ -16,7 +16,7 @@ class TensorRolloutBuffer:
     actions: int64[T, N].
     log_probs: float32[T, N, 6], of all actions, by the policy that played.
     values, rewards, advantages, returns: float32[T, N].
-    episode_ends: bool[T, N], whether the decision was its episode's last.
+    episode_ends, wins: bool[T, N], whether the decision was its episode's last; whether it won it.
     The arguments are those that Stable-Baselines3 gives to rollout buffers.
     """
 
@@ -48,6 +48,7 @@ class TensorRolloutBuffer:
         self.advantages = zeros(torch.float32)
         self.returns = zeros(torch.float32)
         self.episode_ends = zeros(torch.bool)
+        self.wins = zeros(torch.bool)
 
     def reset(self) -> None:
         """Nothing to do: every row is overwritten by the next rollout."""
@@ -70,6 +71,21 @@ class TensorRolloutBuffer:
             self.advantages[t] = advantage
             following = self.values[t]
         torch.add(self.advantages, self.values, out=self.returns)
+
+    def surprises(self) -> torch.Tensor:
+        """float32[T, N]: how much more a won episode brought from a decision on than the critic expected there; else 0.
+
+        Episodes that are lost, or not over when the rollout ends, have none.  Levels that are always won need no exception:
+        there the critic expects it.  Source: Oh et al. 2018 (self-imitation learning).
+        """
+        surprises, to_come = torch.zeros_like(self.values), torch.zeros_like(self.values[0])
+        won = torch.zeros_like(self.wins[0])
+        for t in reversed(range(self.shape[0])):
+            ends = self.episode_ends[t]
+            won = torch.where(ends, self.wins[t], won)
+            to_come = self.rewards[t] + self.gamma * to_come * ~ends
+            surprises[t] = (to_come - self.values[t]).clamp(min=0) * won
+        return surprises
 
     def explained_variance(self) -> float:
         """Of the returns by the values: 1 is perfect, 0 no better than their mean; NaN where all returns are equal."""

@@ -1,6 +1,7 @@
 """PPO's losses against Stable-Baselines3's own training step, and against formulas solved by hand."""
 
 import copy
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -155,17 +156,20 @@ def test_the_divergence_is_that_of_torch():
     torch.testing.assert_close(divergence(cloned, present), expected)
 
 
-def pulled_losses(logits, cloned, **settings):
+def pulled_samples(cloned):
     rng = torch.Generator().manual_seed(5)
-    samples = Samples(
+    return Samples(
         torch.randint(ACTIONS, (SAMPLES,), generator=rng),
         torch.full((SAMPLES, ACTIONS), 1 / ACTIONS).log(),
         torch.randn(SAMPLES, generator=rng),
         torch.randn(SAMPLES, generator=rng),
         cloned,
     )
+
+
+def pulled_losses(logits, cloned, **settings):
     values = torch.zeros(SAMPLES, requires_grad=True)
-    return losses(logits, values, samples, LossSettings(0.2, 0.5, 0.01, **settings))
+    return losses(logits, values, pulled_samples(cloned), LossSettings(0.2, 0.5, 0.01, **settings))
 
 
 def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
@@ -175,6 +179,23 @@ def test_the_pull_adds_its_weight_times_the_divergence_from_the_clone():
     assert (free.bc_kl, pulled.bc_kl) == (0, pytest.approx(expected))
     assert pulled.loss == pytest.approx(free.loss + 0.3 * expected)
     assert measured(pulled_losses(cloned, cloned, bc_kl_coef=0.3)).bc_kl == pytest.approx(0, abs=1e-6)
+
+
+def test_own_wins_are_imitated_as_much_as_they_surprised():
+    logits, samples = random_log_probs(2).requires_grad_(), pulled_samples(None)
+    surprises = torch.zeros(SAMPLES)
+    surprises[3] = 2.0
+    plain, parts = (
+        losses(logits, torch.zeros(SAMPLES), taken, LossSettings(0.2, 0.5, 0.01, self_imitation_coef=0.1))
+        for taken in (samples, replace(samples, surprises=surprises))
+    )
+    unlikely = -logits.log_softmax(1)[3, samples.actions[3]].item()
+    assert measured(plain).self_imitation_loss == 0
+    assert measured(parts).self_imitation_loss == pytest.approx(2 * unlikely / SAMPLES)
+    assert measured(parts).loss == pytest.approx(measured(plain).loss + 0.1 * 2 * unlikely / SAMPLES)
+    (parts.loss - plain.loss).backward()
+    assert logits.grad[3].argmin() == samples.actions[3], "more of this"
+    assert not logits.grad[torch.arange(SAMPLES) != 3].abs().gt(1e-8).any()
 
 
 def test_the_pull_raises_what_the_clone_does_more_often():

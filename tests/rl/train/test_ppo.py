@@ -67,11 +67,12 @@ def actor_and_trunk(policy):
 
 def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
     """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
-    ours, _ = make_ppo(frame_skip=16, rollout_length=120)
+    ours, scalars = make_ppo(frame_skip=16, rollout_length=120)
     outcomes, store = set(), ours._begin_next_episodes
     ours._begin_next_episodes = lambda: outcomes.update((ended := store())["outcome"].tolist()) or ended
     roll_out(ours)
     assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
+    assert int(ours.rollout_buffer.wins.sum()) == logged(ours, scalars)["sim/wins"] > 0
 
     theirs = their_ppo(ours, frame_skip=16)
     recorded = iter(ours.rollout_buffer.actions)
@@ -294,6 +295,25 @@ def test_the_pull_brings_the_policy_nearer_to_the_clone():
     pulled, pull = distance_after(bc_kl_coef_start=5.0)
     assert (coefficient, pull) == (0, pytest.approx(5.0, rel=0.1))
     assert pulled < 0.8 * free
+
+
+def test_imitating_own_wins_makes_their_actions_likelier():
+    def of_surprises(coefficient):
+        ours, scalars = make_ppo(
+            frame_skip=16, rollout_length=120, n_epochs=5, learning_rate=1e-3, target_kl=None, self_imitation_coef=coefficient
+        )  # fmt: skip
+        roll_out(ours)
+        ours.train()
+        buffer = ours.rollout_buffer
+        rows = buffer.surprises().flatten().nonzero()[:, 0]
+        with torch.no_grad():
+            log_probs = ours.policy.logits_and_values(buffer.observations(rows))[0].log_softmax(1)
+        chosen = log_probs.gather(1, buffer.flat("actions")[rows, None])
+        return len(rows), chosen.mean().item(), logged(ours, scalars)["train/self_imitation_loss"]
+
+    count, without, loss = of_surprises(0.0)
+    assert count > 0 and loss == 0
+    assert of_surprises(1.0)[1] > without + 0.02
 
 
 def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
