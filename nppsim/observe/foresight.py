@@ -11,18 +11,20 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import inlined, kernel
-from nppsim.actions import ACTION_INPUT, JUMP, MIRRORED_ACTION, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
 from nppsim.observe import layout
-from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
+from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, JUMPING, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.physics.tick import tick
 
-HORIZON = 24  # frames that are played, those of the first decision included
+HORIZON = 40  # frames that are played, those of the first decision included
 AHEAD = layout.slots(layout.SPECS["foresight"].components)
+HOLD, RELEASE, OTHER_JUMP, TURN = range(len(layout.CONTINUATIONS))
 NUM_CONTINUATIONS = len(layout.CONTINUATIONS)
 # Input byte of each continuation after each action, in the order of ``layout.CONTINUATIONS``.
 ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, ACTION_INPUT[MIRRORED_ACTION]])
 # The first continuation with the same input byte.
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
+WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # the action with the same direction, which comes first
 PROGRESS_LIMIT = 300.0  # px: so short a time covers no longer way, unless the ninja loses its way altogether
 
 # Room to play in, two rows for each environment: its state after the first decision, and the one that goes on from there.
@@ -48,21 +50,31 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
     record = world.level[ninja["level"]]
     way = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
     after, onward = 2 * i, 2 * i + 1
+    jump_is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
     for action in range(NUM_ACTIONS):
+        if jump_is_over and ACTION_INPUT[action] & JUMP:  # only a new press would jump
+            for way_on in range(NUM_CONTINUATIONS):
+                without = HOLD if way_on == OTHER_JUMP else way_on
+                _repeat(out[WITHOUT_JUMP[action], without], out[action, way_on])
+            continue
         _copy(record, ninja, entities, movers, room, after)
         frames = _play(room, after, world, ACTION_INPUT[action], frame_skip)
         for way_on in range(NUM_CONTINUATIONS):
-            known = SAME_AS[way_on, action]
-            if known != way_on:
-                for component in range(len(AHEAD)):
-                    out[action, way_on, component] = out[action, known, component]
-                continue
-            if _settled(room.ninja[after]):
+            if SAME_AS[way_on, action] != way_on:
+                _repeat(out[action, SAME_AS[way_on, action]], out[action, way_on])
+            elif _settled(room.ninja[after]):
                 _report(ninja, entities, room, after, world, distance, way, frames, out[action, way_on])
-                continue
-            _copy(record, room.ninja[after], room.entities[after], room.movers[after], room, onward)
-            more = _play(room, onward, world, ONWARD_INPUT[way_on, action], HORIZON - frame_skip)
-            _report(ninja, entities, room, onward, world, distance, way, frames + more, out[action, way_on])
+            else:
+                _copy(record, room.ninja[after], room.entities[after], room.movers[after], room, onward)
+                more = _play(room, onward, world, ONWARD_INPUT[way_on, action], HORIZON - frame_skip)
+                _report(ninja, entities, room, onward, world, distance, way, frames + more, out[action, way_on])
+
+
+@inlined
+def _repeat(known, out):
+    """What is known of another branch, in which the same happens."""
+    for component in range(len(AHEAD)):
+        out[component] = known[component]
 
 
 @inlined

@@ -10,7 +10,7 @@ from nppsim.physics.tick import tick
 from nppsim.shadow.geometry import StateTwin
 from nppsim.shadow.level_twin import LevelTwin
 
-HORIZON = 24  # frames
+HORIZON = 40  # frames
 PROGRESS_LIMIT = 300.0  # px
 ENDED = (DEAD, CELEBRATING)
 

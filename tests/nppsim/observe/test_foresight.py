@@ -106,7 +106,7 @@ def test_doors_that_open_on_the_way_are_counted():
 def test_gold_on_the_way_is_counted():
     sim = simulator(room((80, 46), entities=[(2, 84, 46), (2, 85, 46)]))
     assert seen(sim)[RIGHT, HOLD, AHEAD.gold] == 2
-    assert not seen(sim)[LEFT, :, AHEAD.gold].any()
+    assert not seen(sim)[LEFT, HOLD, AHEAD.gold]
 
 
 def test_looking_ahead_changes_nothing():
