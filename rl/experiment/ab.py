@@ -28,6 +28,7 @@ from nppsim.report.charts import band_chart
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
 from rl.events import Scalars, read_scalars
+from rl.judge.comparison import LEVELS_FILE, compare, read_levels
 from rl.judge.results import ALL, ResultsError, load_results
 
 PLAN = "plan.json"
@@ -253,7 +254,8 @@ def compare_arms(settings: ABSettings, folder: Path, part: ChangedPart | None = 
     runs = [_read(folder, arm, seed) for arm in ("a", "b") for seed in settings.seeds]
     decisions, curves = _on_one_grid([read_scalars(run.folder) for run in runs])
     bands = {name: dict(zip("AB", map(_band, np.split(curve, 2)), strict=True)) for name, curve in curves.items()}
-    return ABComparison(settings, runs, _rows(runs, curves), decisions.tolist(), bands, part)
+    rows = _rows(runs, curves) + _on_test_levels(runs)
+    return ABComparison(settings, runs, rows, decisions.tolist(), bands, part)
 
 
 def _read(folder: Path, arm: str, seed: int) -> ABRun:
@@ -268,7 +270,7 @@ def _read(folder: Path, arm: str, seed: int) -> ABRun:
 
 
 def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
-    """The table: speed, shares of time, learning curves and, where all runs have it, success on held-out levels."""
+    """Of the table: speed, shares of time and learning curves, over seeds."""
     rows = [
         _row(f"{unit}/s", [getattr(run, f"{unit}_per_s") for run in runs], "B / A") for unit in ("decisions", "frames")
     ]
@@ -277,10 +279,23 @@ def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow
     for name, curve in curves.items():
         rows.append(_row(f"{name}, mean over training", curve.mean(axis=1)))
         rows.append(_row(f"{name}, last {LAST_SHARE:.0%} of training", curve[:, -last:].mean(axis=1)))
-    held_out = [run.held_out for run in runs if run.held_out is not None]
-    if len(held_out) == len(runs):
-        rows.append(_row("success on held-out levels", held_out))
     return rows
+
+
+def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
+    """Of the table: success in the final evaluation, over levels and seeds; nothing where a run has none."""
+    if any(run.held_out is None for run in runs):
+        return []
+    wins = {arm: read_levels([_levels_file(run) for run in runs if run.arm == arm], "ppo") for arm in ("a", "b")}
+    found = compare("B", "A", wins["b"], wins["a"]).categories[ALL]
+    low, high = found.ci95 or (None, None)
+    estimate = Estimate(found.difference, low, high)
+    return [ABRow("success on test levels", found.second, found.first, "B - A", estimate)]
+
+
+def _levels_file(run: ABRun) -> Path:
+    """Of a run, which trained one architecture under one condition from one seed."""
+    return next(Path(run.folder).glob(f"*/{LEVELS_FILE}"), Path(run.folder) / LEVELS_FILE)
 
 
 def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:
@@ -321,7 +336,7 @@ def _band(curve: np.ndarray) -> ABBand:
 def comparison_text(comparison: ABComparison) -> str:
     """The comparison as a table, with the line of Amdahl's law where it was asked for."""
     settings, part = comparison.settings, comparison.part
-    header = ("quantity", "A", "B", "relation", "95 % over seeds")
+    header = ("quantity", "A", "B", "relation", "95 % interval")
     rows = [(r.quantity, _number(r.a), _number(r.b), r.relation, r.estimate) for r in comparison.rows]
     lines = [
         f"A: {' '.join(settings.a) or '(nothing)'}",

@@ -22,7 +22,7 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
 from rl.judge.evaluation import Policy, RandomPolicy
-from rl.judge.results import ALL, EpisodeRecord, Stats, aggregate, success_by_level
+from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -124,8 +124,7 @@ def train_one(job: Job) -> RunRecord:
     events = fine_tune(job, ppo)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
-    results = {method: success(episodes) for method, episodes in played.items()}
-    return record_of(job, begin, plan, results, clone, moved, ppo, films, events)
+    return record_of(job, begin, plan, played, clone, moved, ppo, films, events)
 
 
 def make_plan(job: Job) -> hardware.Plan:
@@ -178,11 +177,6 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
         method: suite.run(policy, deterministic=evaluation.deterministic) if policy else []
         for method, policy in policies.items()
     }
-
-
-def success(episodes: list[EpisodeRecord]) -> dict[str, Stats] | None:
-    """Statistics per category; None where nothing was played."""
-    return aggregate(episodes) if episodes else None
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -245,7 +239,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     def play_periodic(policy: NppPolicy) -> Evaluation:
         episodes = periodic.run(policy, deterministic=job.config.evaluation.deterministic)
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
-        return Evaluation(rows[ALL], rows, success_by_level(episodes))
+        return Evaluation(rows[ALL], rows, LevelWins.count(episodes).success[0])
 
     monitor = TrainingMonitor(job.config, job.root, job.folder, play_periodic, job.uploader, job.log)
     resumed = job.config.resume_from is not None
@@ -282,7 +276,7 @@ def record_of(
     job: Job,
     begin: float,
     plan: hardware.Plan,
-    results: dict[str, dict[str, Stats] | None],
+    played: dict[str, list[EpisodeRecord]],
     clone: Clone | None,
     moved: TransferReport | None,
     ppo: BatchPPO,
@@ -293,18 +287,20 @@ def record_of(
 
     begin: when it began, by ``time.monotonic``.
     plan: sizes it ran with.
-    results: statistics by method.
+    played: the final evaluation's episodes by method.
     clone, moved: of the imitation, None without.
     ppo: after training.
     films: of its evaluation.
     events: what happened during training.
     """
     return RunRecord(
+        job.architecture.name,
+        job.pretrained,
         job.label,
         job.title,
         job.seed,
         job.folder,
-        results,
+        played,
         cloning=clone.result if clone else None,
         transfer=moved,
         speed=speed_of(ppo),

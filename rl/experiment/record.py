@@ -4,15 +4,17 @@
     record = record.with_run(run)      # a RunRecord per job
     write(record, folder)
 
-writes config.json, results.json, experiment.json with report.html, and eval_results.json of each run: what stands in two
-files is in the record once.  ``docs/file_formats.md`` describes them.
+writes config.json, results.json, experiment.json with report.html, and for each run eval_results.json and test_levels.csv:
+what stands in two files is in the record once.  ``docs/file_formats.md`` describes them.
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 
 from bc.train import BCResult
@@ -22,7 +24,8 @@ from nppsim.files import write_json
 from nppsim.measure.machine import git_state
 from rl.config import ExperimentConfig
 from rl.experiment.report import METHODS, write_report
-from rl.judge.results import Stats, format_table
+from rl.judge.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
+from rl.judge.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
 from rl.judge.video import Film
 from rl.policy.weight_map import TransferReport
 
@@ -33,10 +36,12 @@ LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py"
 class RunRecord:
     """What one job did.
 
+    architecture: its name.
+    pretrained: whether imitation came before PPO.
     label: the architecture, with the condition where an experiment has several.
     title: the same, with the seed where there are several.
     folder: of this run.
-    results: method ("random", "bc", "ppo") -> statistics per category on held-out levels; None: not run.
+    played: method ("random", "bc", "ppo") -> the final evaluation's episodes; none where it was not run.
     cloning, transfer: of the imitation; None without.
     speed: decisions_per_s, and share: of the time of PPO, by phase.
     plan: sizes, and where each comes from.
@@ -45,11 +50,13 @@ class RunRecord:
     wall_time_s: of all of it.
     """
 
+    architecture: str
+    pretrained: bool
     label: str
     title: str
     seed: int
     folder: Path
-    results: dict[str, dict[str, Stats] | None]
+    played: Mapping[str, Sequence[EpisodeRecord]]
     cloning: BCResult | None
     transfer: TransferReport | None
     speed: dict
@@ -57,6 +64,21 @@ class RunRecord:
     films: Sequence[Film]
     events: Sequence[dict]
     wall_time_s: float
+
+    @cached_property
+    def results(self) -> dict[str, dict[str, Stats] | None]:
+        """Method -> statistics per category on the test levels; None: not run."""
+        return {method: aggregate(episodes) if episodes else None for method, episodes in self.played.items()}
+
+    @cached_property
+    def wins(self) -> dict[str, LevelWins]:
+        """Method -> how often each test level was won, for the methods that were run."""
+        return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """PPO against what came before it, level by level."""
+        return _against_baselines(self.title, [self])
 
 
 @dataclass(frozen=True)
@@ -81,6 +103,60 @@ class ExperimentRecord:
         """The record with one more run."""
         return replace(self, runs=(*self.runs, run))
 
+    @property
+    def groups(self) -> dict[str, list[RunRecord]]:
+        """Label -> its runs, one for each seed."""
+        groups: dict[str, list[RunRecord]] = {}
+        for run in self.runs:
+            groups.setdefault(run.label, []).append(run)
+        return groups
+
+    @property
+    def all_seeds(self) -> dict[str, dict[str, dict[str, Stats] | None]]:
+        """Label -> results over all of its seeds, for those with several."""
+        return {
+            label: {
+                method: aggregate(*(run.played[method] for run in runs)) if runs[0].played[method] else None
+                for method in METHODS
+            }
+            for label, runs in self.groups.items()
+            if len(runs) > 1
+        }
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Architectures against each other under the same condition, conditions against each other; and where there are
+        several seeds, PPO against what came before it, over all of them."""
+        several = {label: runs for label, runs in self.groups.items() if len(runs) > 1}
+        found = [one for label, runs in several.items() for one in _against_baselines(label, runs)]
+        for first, second in combinations(self.groups.values(), 2):
+            if (first[0].architecture == second[0].architecture) != (first[0].pretrained == second[0].pretrained):
+                found += _between(first, second)
+        return found
+
+
+def _against_baselines(name: str, runs: Sequence[RunRecord]) -> list[Comparison]:
+    """PPO against imitation alone and against random play, over some seeds of one label."""
+    return [
+        compare(f"{name} {METHODS['ppo']}", METHODS[method], _over(runs, "ppo"), _over(runs, method))
+        for method in ("bc", "random")
+        if all({"ppo", method} <= run.wins.keys() for run in runs)
+    ]
+
+
+def _between(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[Comparison]:
+    """After PPO, over the seeds that both have finished."""
+    sides = [{run.seed: run for run in runs if "ppo" in run.wins} for runs in (first, second)]
+    seeds = [seed for seed in sides[0] if seed in sides[1]]
+    if not seeds:
+        return []
+    a, b = (_over([side[seed] for seed in seeds], "ppo") for side in sides)
+    return [compare(first[0].label, second[0].label, a, b)]
+
+
+def _over(runs: Sequence[RunRecord], method: str) -> LevelWins:
+    return LevelWins.count(*(run.played[method] for run in runs))
+
 
 def versions() -> dict[str, str]:
     """Versions of Python and the libraries; commit of the sources where they are a git checkout."""
@@ -93,6 +169,8 @@ def write(record: ExperimentRecord, folder: Path) -> None:
     if record.runs:
         for run in record.runs:
             write_json(run.folder / "eval_results.json", run.results)
+            if run.wins:
+                write_levels(run.folder / LEVELS_FILE, run.wins)
         write_json(folder / "results.json", results_view(record))
         write_json(folder / "experiment.json", report_view(record))
         write_report(report_view(record), folder / "report.html")
@@ -104,16 +182,27 @@ def config_view(record: ExperimentRecord) -> dict:
 
 
 def results_view(record: ExperimentRecord) -> dict:
-    """results.json: success per architecture, seed, suite and category."""
-    architectures: dict[str, dict[str, dict]] = {}
-    for run in record.runs:
-        architectures.setdefault(run.label, {"seeds": {}})["seeds"][str(run.seed)] = {
-            "suites": {"test": run.results["ppo"] or {}},
-            "baselines": {"random": run.results["random"], "bc": run.results["bc"]},
-            "speed": run.speed,
-            "wall_time_s": run.wall_time_s,
-        }
-    return {"architectures": architectures, "config": record.config.to_dict()} | _place(record)
+    """results.json: success per architecture, seed, suite and category, and who finishes more than whom."""
+    architectures: dict[str, dict[str, dict]] = {
+        label: {"seeds": {str(run.seed): _results_entry(run) for run in runs}} for label, runs in record.groups.items()
+    }
+    for label, results in record.all_seeds.items():
+        architectures[label]["all_seeds"] = _suites(results)
+    comparisons = [comparison.to_dict() for comparison in record.comparisons]
+    facts = {"architectures": architectures, "comparisons": comparisons, "config": record.config.to_dict()}
+    return facts | _place(record)
+
+
+def _results_entry(run: RunRecord) -> dict:
+    comparisons = [comparison.to_dict() for comparison in run.comparisons]
+    return _suites(run.results) | {"speed": run.speed, "wall_time_s": run.wall_time_s, "comparisons": comparisons}
+
+
+def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
+    return {
+        "suites": {"test": results["ppo"] or {}},
+        "baselines": {"random": results["random"], "bc": results["bc"]},
+    }
 
 
 def report_view(record: ExperimentRecord) -> dict:
@@ -124,12 +213,15 @@ def report_view(record: ExperimentRecord) -> dict:
         "created": f"{record.created:%Y-%m-%d %H:%M}",
         "config": record.config.to_dict(),
         "architectures": {run.title: _report_entry(run) | {"audit": audit} for run in record.runs},
+        "all_seeds": {f"{label}, all seeds": results for label, results in record.all_seeds.items()},
+        "comparisons": [comparison.to_dict() for comparison in record.comparisons],
     } | _place(record)
 
 
 def _report_entry(run: RunRecord) -> dict:
     return {
         "results": run.results,
+        "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "bc": run.cloning and run.cloning.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),
         "speed": run.speed,
@@ -149,9 +241,17 @@ def _place(record: ExperimentRecord) -> dict:
 
 
 def summary(record: ExperimentRecord, folder: Path) -> str:
-    """The end of the main job in words: a table per run, and where films and report are."""
+    """The end of the main job in words: a table per run, who finishes more than whom, and where films and report are."""
     parts = []
     for run in record.runs:
-        table = format_table({METHODS[method]: stats for method, stats in run.results.items()})
-        parts.append(f"\n{run.title}, held-out levels\n{table}\nfilms: {len(run.films)} below {run.folder / 'videos'}")
+        claims = "".join(f"{comparison.sentence}\n" for comparison in run.comparisons)
+        films = f"films: {len(run.films)} below {run.folder / 'videos'}"
+        parts.append(f"\n{run.title}, test levels\n{_table(run.results)}\n{claims}{films}")
+    parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]
+    if record.comparisons:
+        parts.append(f"\ncomparisons on the same test levels\n{comparison_table(record.comparisons)}")
     return "\n".join([*parts, f"report: {folder / 'report.html'}"])
+
+
+def _table(results: Mapping[str, dict[str, Stats] | None]) -> str:
+    return format_table({METHODS[method]: stats for method, stats in results.items()})

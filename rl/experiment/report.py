@@ -12,6 +12,7 @@ its data says "not run":
     architectures         dict: name -> dict with
         results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``rl.judge.results.aggregate``
                           (None: not run)
+        comparisons       PPO against what came before it, as below
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more
         transfer          dict, e.g. {"copied": 41, "fresh": [...]}
@@ -22,6 +23,8 @@ its data says "not run":
         events            list of dicts: what happened during training
         paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.judge.video.Film``]}; relative
                           paths are looked up in the report's folder, then in the working directory; a film's in "run"
+    all_seeds             dict: name -> results as above, over several seeds
+    comparisons           list of ``rl.judge.comparison.Comparison.to_dict()``: architectures and conditions
 
 The page is ``nppsim/report/templates/experiment.html``.  Values that are no texts, numbers, lists or dictionaries are
 shown as ``str`` gives them.
@@ -39,6 +42,7 @@ from nppsim.report.charts import coloured, lines_chart
 from nppsim.report.pages import Plot, render_page, write_page
 from rl.events import EventsError, Scalars, read_scalars
 from rl.experiment.curves import CHARTS, curve_chart
+from rl.judge.comparison import Difference, format_difference
 from rl.judge.results import ALL, categories
 
 METHODS = {"random": "random play", "bc": "BC alone", "ppo": "after PPO"}
@@ -69,9 +73,11 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         "experiment.html",
         title=str(experiment.get("name") or "experiment"),
         told=[text for text in (experiment.get("created"), machine_name) if text],
-        verdicts=[verdict(name, entry.get("results")) for name, entry in architectures.items()],
+        verdicts=_verdicts(experiment, architectures),
         methods=list(METHODS.values()),
-        results=_results(architectures),
+        results=_results({name: entry.get("results") for name, entry in architectures.items()}),
+        all_seeds=_results(experiment.get("all_seeds") or {}),
+        comparisons=_comparisons(experiment, architectures),
         notes=notes,
         curves=[(chart, curve_chart(chart, runs)) for chart in CHARTS] if runs else [],
         ledgers=_ledgers(runs),
@@ -96,41 +102,58 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
 # Verdict and results
 
 
+def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
+    """A text for each architecture, then a sentence for each comparison between them."""
+    texts = [
+        " ".join([verdict(name, entry.get("results")), *(one["sentence"] for one in entry.get("comparisons") or ())])
+        for name, entry in architectures.items()
+    ]
+    return [*texts, *(one["sentence"] for one in experiment.get("comparisons") or ())]
+
+
 def verdict(name: str, results: Mapping | None) -> str:
-    """One sentence on an architecture: success after PPO, what came before it, and whether the difference is clear."""
-    totals = {method: ((results or {}).get(method) or {}).get(ALL) for method in METHODS}
-    ppo = totals["ppo"]
+    """One sentence on an architecture: success after PPO."""
+    ppo = ((results or {}).get("ppo") or {}).get(ALL)
     if not ppo or not ppo["episodes"]:
         return f"{name}: not evaluated after PPO."
-    low, high = ppo["ci95"]
-    interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
-    text = f"{name} finishes {100 * ppo['success']:.1f} % of {ppo['episodes']} held-out episodes ({interval})."
-    for method in ("bc", "random"):
-        other = totals[method]
-        if other and other["episodes"]:
-            if low > other["ci95"][1]:
-                relation = "clearly more than"
-            elif high < other["ci95"][0]:
-                relation = "clearly LESS than"
-            else:
-                relation = "not clearly different from"
-            text += f" That is {relation} {METHODS[method]} ({100 * other['success']:.1f} %)."
-    return text
+    low, high = (100 * bound for bound in ppo["ci95"])
+    won = f"{100 * ppo['success']:.1f} % of {ppo['episodes']:,} episodes on test levels"
+    return f"{name} finishes {won} (95 % interval {low:.1f} to {high:.1f} %)."
 
 
-def _results(architectures: Architectures) -> list[dict[str, Any]]:
-    """A row per category; its cells: the statistics of each architecture and method, None where there are none."""
+def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
+    """The names of the runs, and a row per category; its cells: the statistics of each run and method, None where there are
+    none.  Empty if there are none at all."""
     tables = {
-        f"{name} {method}": (entry.get("results") or {}).get(method)
-        for name, entry in architectures.items()
-        for method in METHODS
+        f"{name} {method}": (results or {}).get(method) for name, results in methods_of.items() for method in METHODS
     }
     if not any(tables.values()):
-        return []
-    return [
+        return {}
+    rows = [
         {"category": category, "total": category == ALL, "cells": [_evaluated(t, category) for t in tables.values()]}
         for category in categories(tables)
     ]
+    return {"names": list(methods_of), "rows": rows}
+
+
+def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str, Any]:
+    """The titles of all comparisons, and a row per category with a difference for each; empty if there are none."""
+    found = [one for entry in architectures.values() for one in entry.get("comparisons") or ()]
+    found += experiment.get("comparisons") or ()
+    names = categories({str(number): one["categories"] for number, one in enumerate(found)})
+    rows = [
+        {"category": name, "total": name == ALL, "cells": [_difference(one["categories"].get(name)) for one in found]}
+        for name in names
+    ]
+    return {"titles": [(one["first"], one["second"]) for one in found], "rows": rows} if found else {}
+
+
+def _difference(values: Mapping | None) -> dict[str, Any] | None:
+    """What the page shows of a difference; bold: it leaves no doubt."""
+    if values is None:
+        return None
+    difference = Difference(**values)
+    return {"text": format_difference(difference), "bold": difference.clear}
 
 
 def _evaluated(table: Mapping | None, category: str) -> Mapping | None:

@@ -1,6 +1,7 @@
-"""Episodes of an evaluation, counted: success with Wilson intervals per category, tables, and ``results.json``.
+"""Episodes of an evaluation, counted: success with intervals per category, tables, and ``results.json``.
 
 stats = aggregate(episodes)                  # {"simple": {"episodes": 100, "wins": 93, ...}, "all": {...}}
+stats = aggregate(of_seed_1, of_seed_2)      # the same over several training seeds
 print(format_table({"random": ..., "BC": ..., "PPO": stats}))
 write_json(folder / "results.json", {"architectures": {...}, "config": ..., "machine": ..., "versions": ...})
 """
@@ -11,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import table
 from nppsim.levels.level import Level
-from nppsim.measure.intervals import wilson
+from nppsim.measure.intervals import mean_over_levels, wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 
 ALL = "all"  # the row over every category
+INTERVAL_NOTE = "success in percent, with its 95 % interval over levels (and seeds, where there are several)"
 _STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
 _TOP_KEYS = ("architectures", "config", "machine", "versions")
 
@@ -30,7 +32,7 @@ class Stats(TypedDict):
     """What is counted of one category's episodes.
 
     success: share of wins, 0 to 1.
-    ci95: Wilson's interval of it, two numbers.
+    ci95: its 95 % interval over levels, and seeds where there are several; two numbers.
     median_frames: of the episodes won, None if there are none.
     mean_return, mean_decisions, mean_gold: of all episodes, None if there are none.
     """
@@ -89,28 +91,79 @@ class EpisodeRecord:
             raise ResultsError(f"episode on {self.level_name!r}: {len(self.inputs)} inputs for {self.frames} frames")
 
 
-def aggregate(episodes: Sequence[EpisodeRecord]) -> dict[str, Stats]:
+@dataclass(frozen=True, eq=False)
+class LevelWins:
+    """How often each of L levels was won, in the order of their level set, by policies from S training seeds.
+
+    levels: fingerprints.
+    categories: of the levels.
+    episodes: int64[L], what each policy played.
+    wins: int64[S, L].
+    """
+
+    levels: tuple[str, ...]
+    categories: tuple[str, ...]
+    episodes: np.ndarray
+    wins: np.ndarray
+
+    @classmethod
+    def count(cls, *seeds: Sequence[EpisodeRecord]) -> "LevelWins":
+        """Count the episodes of each seed.  Raises ResultsError if they did not play the same levels equally often."""
+        first = {episode.level_index: episode for records in seeds for episode in records}
+        row = {level: i for i, level in enumerate(sorted(first))}
+        episodes = np.zeros((len(seeds), len(row)), np.int64)
+        wins = np.zeros_like(episodes)
+        for seed, records in enumerate(seeds):
+            for episode in records:
+                episodes[seed, row[episode.level_index]] += 1
+                wins[seed, row[episode.level_index]] += episode.won
+        if (episodes != episodes[0]).any():
+            raise ResultsError("the seeds were not judged on the same levels; evaluate them with the same settings")
+        known = [first[level] for level in row]
+        return cls(tuple(e.level.fingerprint for e in known), tuple(e.category for e in known), episodes[0], wins)
+
+    @property
+    def success(self) -> np.ndarray:
+        """float64[S, L]: share of wins."""
+        return self.wins / self.episodes
+
+    def of(self, category: str) -> "LevelWins":
+        """The levels of one category, or of all."""
+        rows = [i for i, name in enumerate(self.categories) if category in (name, ALL)]
+        names, categories = (tuple(values[i] for i in rows) for values in (self.levels, self.categories))
+        return LevelWins(names, categories, self.episodes[rows], self.wins[:, rows])
+
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the success.
+
+        Where redrawing levels says nothing, as all were won equally often, it is Wilson's of as many trials as there are
+        levels; of the episodes where there is a single level.
+        """
+        if not self.levels:
+            return 0.0, 1.0
+        found = mean_over_levels(self.success, self.episodes)
+        if found.low is not None and found.high is not None:
+            return found.low, found.high
+        trials = len(self.levels) if len(self.levels) > 1 else len(self.wins) * int(self.episodes[0])
+        return wilson(min(found.value, 1.0) * trials, trials)
+
+
+def aggregate(*seeds: Sequence[EpisodeRecord]) -> dict[str, Stats]:
     """Statistics per category, in order of first appearance, and over all episodes ("all", last).
 
-    Raises ResultsError for a category called "all".
+    seeds: episodes of one policy, or of one for each of several training seeds.
+    Raises ResultsError for a category called "all", and for seeds that were not judged on the same levels.
     """
-    groups: dict[str, list[EpisodeRecord]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.category, []).append(episode)
-    if ALL in groups:
+    wins = LevelWins.count(*seeds)
+    episodes = [episode for records in seeds for episode in records]
+    names = dict.fromkeys(episode.category for episode in episodes)
+    if ALL in names:
         raise ResultsError(f'a category cannot be called "{ALL}": that is the row over every category')
-    return {category: _count(group) for category, group in groups.items()} | {ALL: _count(list(episodes))}
+    return {name: _count([e for e in episodes if name in (e.category, ALL)], wins.of(name)) for name in (*names, ALL)}
 
 
-def success_by_level(episodes: Sequence[EpisodeRecord]) -> np.ndarray:
-    """float64[L]: share of wins on each level played, in the order of the level set."""
-    level = np.array([episode.level_index for episode in episodes])
-    won = np.array([episode.won for episode in episodes], float)
-    _, row = np.unique(level, return_inverse=True)
-    return np.bincount(row, won) / np.bincount(row)
-
-
-def _count(episodes: list[EpisodeRecord]) -> Stats:
+def _count(episodes: list[EpisodeRecord], wins: LevelWins) -> Stats:
+    """wins: of the same episodes."""
     won = [e.frames for e in episodes if e.won]
     count = len(episodes)
 
@@ -121,7 +174,7 @@ def _count(episodes: list[EpisodeRecord]) -> Stats:
         "episodes": count,
         "wins": len(won),
         "success": len(won) / count if count else 0.0,
-        "ci95": list(wilson(len(won), count)),
+        "ci95": list(wins.interval()),
         "median_frames": float(median(won)) if won else None,
         "deaths": sum(e.outcome == NAMES[DIED] for e in episodes),
         "timeouts": sum(e.outcome == NAMES[TIMEOUT] for e in episodes),
@@ -139,8 +192,8 @@ def format_cell(stats: Stats | None) -> str:
     return f"{100 * stats['success']:5.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def categories(methods: Mapping[str, Mapping[str, Stats] | None]) -> list[str]:
-    """Every category of several methods' statistics, in order of first appearance, "all" last."""
+def categories(methods: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """Every category of several methods' tables, in order of first appearance, "all" last."""
     names = dict.fromkeys(name for stats in methods.values() for name in stats or () if name != ALL)
     return [*names, ALL]
 
@@ -152,7 +205,7 @@ def format_table(methods: Mapping[str, Mapping[str, Stats] | None]) -> str:
         cells = [(stats or {}).get(category) for stats in methods.values()]
         counts = sorted({int(cell["episodes"]) for cell in cells if cell})
         rows.append([category, "/".join(map(str, counts)) or "-", *map(format_cell, cells)])
-    return f"{table(['category', 'episodes', *methods], rows)}\nsuccess with Wilson's 95 % interval, in percent"
+    return f"{table(['category', 'episodes', *methods], rows)}\n{INTERVAL_NOTE}"
 
 
 def load_results(path: str | os.PathLike) -> dict:

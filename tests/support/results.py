@@ -1,9 +1,26 @@
-"""Results on disk, changed by hand."""
+"""Results made by hand: episodes that nobody played, and files of results with other values."""
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 
 from nppsim.files import write_json
+
+
+def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0):
+    """An episode on a level without content."""
+    from rl.judge.results import EpisodeRecord  # not at the top: tests of the simulator import this file, too
+
+    level = SimpleNamespace(name="l", fingerprint=f"level {level_index}")
+    inputs = np.zeros(frames, np.uint8)
+    return EpisodeRecord(level_index, "l", category, level, inputs, outcome, frames, frames // 4, ret, 2, 100.0)
+
+
+def episodes(wins, levels=4):
+    """One episode on each of some levels, the first ``wins`` of them won."""
+    return [episode(level_index=i, outcome="won" if i < wins else "died") for i in range(levels)]
 
 
 def altered(path, out, **changes):

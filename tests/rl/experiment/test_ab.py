@@ -10,12 +10,13 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.experiment import ab
-from rl.judge.results import ResultsError
+from rl.judge.comparison import LEVELS_FILE, write_levels
+from rl.judge.results import LevelWins, ResultsError, aggregate
 
 from packages import hide
 from places import ROOT
 from programs import load_script
-from results import altered
+from results import altered, episodes
 
 ab_compare = load_script("ab_compare")
 COMMON = ("--architectures", "vision_free", "--single-level", "datasets/test/simplest/000000.map")
@@ -24,7 +25,10 @@ SPEED = {"a": 1000.0, "b": 1200.0}
 
 
 def write_run(folder, arm, seed, at):
-    """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ."""
+    """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ.
+
+    On 100 test levels it wins 8 more.
+    """
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -37,7 +41,9 @@ def write_run(folder, arm, seed, at):
             writer.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)])))
     writer.close()
     speed = {"decisions_per_s": SPEED[arm] * seed, "share": {"environment": 0.3, "update": 0.7}}
-    entry = {"suites": {"test": {}}, "speed": speed}
+    played = episodes((50 if arm == "a" else 58) + seed, levels=100)
+    write_levels(run / "vision_free" / LEVELS_FILE, {"ppo": LevelWins.count(played)})
+    entry = {"suites": {"test": aggregate(played)}, "speed": speed}
     config = {"frame_skip": 4 if arm == "a" else 2}
     write_json(run / "results.json", {
         "architectures": {"vision_free": {"seeds": {str(seed): entry}}}, "config": config, "machine": "", "versions": {},
@@ -79,6 +85,9 @@ def test_runs_alternate_and_are_compared(runs):
     assert rows["frames/s"].estimate.value == pytest.approx(0.6)
     assert rows["success, mean over training"].estimate.value == pytest.approx(0.05)
     assert rows["return, mean over training"].estimate.value == pytest.approx(0.5)
+    levels = rows["success on test levels"]
+    assert (levels.a, levels.b, levels.estimate.value) == pytest.approx((0.52, 0.60, 0.08))
+    assert 0.02 < levels.estimate.low < 0.08 < levels.estimate.high < 0.14, "over levels, which the seeds share"
     assert found.bands["success"]["A"].mean[-1] == pytest.approx(0.82)
     assert found.bands["success"]["A"].low[-1] == pytest.approx(0.81)
     assert found.part.expected == pytest.approx(1 / 0.85)
@@ -140,6 +149,17 @@ def test_bad_plans_are_errors_before_anything_starts(changes, told, runs):
     with pytest.raises(ConfigError, match=told):
         ab.run_all(replace(PLAN, **changes), runs.folder, Path("unused"), quiet)
     assert not runs.names and not runs.folder.exists()
+
+
+def test_arms_that_were_judged_on_different_levels_are_not_compared(runs):
+    ab.run_all(PLAN, runs.folder, Path("unused"), quiet)
+    (run,) = ab.runs_folder(runs.folder).glob("b_seed2_*")
+    write_levels(run / "vision_free" / LEVELS_FILE, {"ppo": LevelWins.count(episodes(50, levels=99))})
+    with pytest.raises(ResultsError, match="other levels than in"):
+        ab.compare_arms(PLAN, runs.folder)
+    (run / "vision_free" / LEVELS_FILE).unlink()
+    with pytest.raises(ResultsError, match=r"test_levels\.csv: No such file"):
+        ab.compare_arms(PLAN, runs.folder)
 
 
 def test_share_and_speed_up_belong_together(capsys):

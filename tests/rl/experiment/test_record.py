@@ -1,5 +1,6 @@
 """The record of an experiment, and the files that are views of it."""
 
+import html
 import json
 from dataclasses import replace
 from datetime import datetime
@@ -10,24 +11,23 @@ import pytest
 import hardware
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.experiment.data import Data
-from rl.experiment.job import make_jobs, success
+from rl.experiment.job import make_jobs
 from rl.experiment.record import ExperimentRecord, RunRecord, config_view, report_view, results_view, summary, write
-from rl.judge.results import aggregate, load_results
+from rl.judge.results import load_results
 from rl.judge.video import Film
 
-
-def stats(wins, episodes=4):
-    counted = aggregate([])["all"] | {"episodes": episodes, "wins": wins, "deaths": episodes - wins}
-    return {"simple": counted, "all": counted}
+from results import episodes
 
 
-def run_record(folder, label="vision_free", seed=0, title=None):
+def run_record(folder, label="vision_free", seed=0, title=None, *, architecture="vision_free", pretrained=False, ppo=3):
     return RunRecord(
+        architecture=architecture,
+        pretrained=pretrained,
         label=label,
         title=title or label,
         seed=seed,
         folder=folder / label,
-        results={"random": stats(1), "bc": None, "ppo": stats(3)},
+        played={"random": episodes(1), "bc": episodes(2) if pretrained else [], "ppo": episodes(ppo)},
         cloning=None,
         transfer=None,
         speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
@@ -73,6 +73,9 @@ def test_every_file_tells_the_same(record, tmp_path):
     assert results["config"] == experiment["config"] == {key: config[key] for key in results["config"]}
     for key in ("machine", "versions"):
         assert results[key] == experiment[key] == config[key]
+    assert seed["comparisons"] == entry["comparisons"] == [one.to_dict() for one in run.comparisons]
+    levels = (run.folder / "test_levels.csv").read_text().splitlines()
+    assert levels[:2] == ["level,category,episodes,random,ppo", "level 0,simple,1,1,1"]
     assert entry["paths"]["films"][0]["video"] == "videos/simple/a.mp4"
     assert "vision_free" in (tmp_path / "report.html").read_text()
 
@@ -94,19 +97,68 @@ def test_seeds_of_a_label_stand_together_and_titles_apart(record, tmp_path):
 
 def test_what_was_not_evaluated_is_none_everywhere(record, tmp_path):
     run = run_record(tmp_path)
-    record = record.with_run(replace(run, results=dict.fromkeys(run.results)))
+    record = record.with_run(replace(run, played={method: [] for method in run.played}))
     entry = results_view(record)["architectures"]["vision_free"]["seeds"]["0"]
     assert entry["suites"] == {"test": {}}
     assert entry["baselines"] == {"random": None, "bc": None}
-    assert success([]) is None
+    assert report_view(record)["architectures"]["vision_free"]["comparisons"] == []
+    write(record, tmp_path)
+    assert not list(tmp_path.rglob("test_levels.csv"))
 
 
 def test_the_summary_has_a_table_for_each_run(record, tmp_path):
     text = summary(record.with_run(run_record(tmp_path)), tmp_path)
-    assert "vision_free, held-out levels" in text
+    assert "vision_free, test levels" in text
     assert "random play" in text and "BC alone" in text and "after PPO" in text
     assert "films: 1 below" in text
     assert text.endswith(f"report: {tmp_path / 'report.html'}")
+
+
+def test_the_model_is_compared_with_its_clone_and_with_random_play(tmp_path):
+    run = run_record(tmp_path, pretrained=True, ppo=4)
+    assert [(c.first, c.second, c.categories["all"].difference) for c in run.comparisons] == [
+        ("vision_free after PPO", "BC alone", 0.5),
+        ("vision_free after PPO", "random play", 0.75),
+    ]
+
+
+def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_path):
+    """Architectures under the same condition, conditions of the same architecture; not both at once."""
+    for architecture, ppo in (("mlp_baseline", 2), ("vision_free", 4)):
+        for pretrained in (False, True):
+            for seed in (1, 2):
+                label = f"{architecture}, {'with' if pretrained else 'no'}_pretrain"
+                facts = {"architecture": architecture, "pretrained": pretrained, "ppo": ppo - pretrained}
+                run = run_record(tmp_path, label, seed, f"{label}, seed {seed}", **facts)
+                record = record.with_run(replace(run, folder=tmp_path / f"{label}{seed}"))
+    between = {(c.first, c.second): c.categories["all"].difference for c in record.comparisons if "PPO" not in c.first}
+    assert between == {
+        ("mlp_baseline, no_pretrain", "mlp_baseline, with_pretrain"): 0.25,
+        ("mlp_baseline, no_pretrain", "vision_free, no_pretrain"): -0.5,
+        ("mlp_baseline, with_pretrain", "vision_free, with_pretrain"): -0.5,
+        ("vision_free, no_pretrain", "vision_free, with_pretrain"): 0.25,
+    }
+    over_seeds = [(c.first, c.second, c.seeds) for c in record.comparisons if "PPO" in c.first]
+    assert ("vision_free, with_pretrain after PPO", "BC alone", 2) in over_seeds and len(over_seeds) == 6
+    write(record, tmp_path)
+    results = load_results(tmp_path / "results.json")
+    assert len(results["comparisons"]) == 10 and results["comparisons"][0]["sentence"]
+    together = results["architectures"]["vision_free, no_pretrain"]["all_seeds"]
+    assert together["suites"]["test"]["all"]["episodes"] == 8 and together["baselines"]["bc"] is None
+    text = summary(record, tmp_path)
+    assert "comparisons on the same test levels" in text
+    page = html.unescape((tmp_path / "report.html").read_text())
+    for comparison in record.comparisons:
+        assert comparison.sentence in text and comparison.sentence in page
+    assert "vision_free, no_pretrain, all seeds" in text and "vision_free, no_pretrain, all seeds" in page
+
+
+def test_unfinished_seeds_are_left_out_of_a_comparison(record, tmp_path):
+    for seed in (1, 2):
+        record = record.with_run(run_record(tmp_path, seed=seed))
+    record = record.with_run(run_record(tmp_path, "mlp_baseline", seed=2, architecture="mlp_baseline"))
+    (between,) = (c for c in record.comparisons if c.second == "mlp_baseline")
+    assert between.seeds == 1
 
 
 def jobs(**changes):

@@ -10,7 +10,8 @@ from torch.utils.tensorboard import SummaryWriter
 from nppsim.measure.intervals import wilson
 from rl.events import EventsError, read_scalars, require_tags
 from rl.experiment.curves import CHARTS
-from rl.experiment.report import verdict, write_report
+from rl.experiment.report import write_report
+from rl.judge.comparison import Comparison, Difference
 
 from places import ROOT
 
@@ -24,6 +25,11 @@ def stats(wins, episodes):
 
 def table(wins, episodes):
     return {"simple": stats(wins, episodes), "all": stats(wins, episodes)}
+
+
+def comparison(first, second, difference, ci95):
+    rows = {name: Difference(0.5 + difference, 0.5, difference, ci95) for name in ("simple", "all")}
+    return Comparison(first, second, levels=100, seeds=1, categories=rows).to_dict()
 
 
 def write_events(folder, tags=("rollout/success_rate", "train/approx_kl"), steps=(0, 100, 200)):
@@ -49,6 +55,7 @@ def experiment(tmp_path):
             "closed_loop": {"success": 0.52}, "best_epoch": 17,
             "history": [{"train_loss": 1.0 / (i + 1), "validation_accuracy": i / 9} for i in range(9)],
         },
+        "comparisons": [comparison("mlp_baseline after PPO", "BC alone", 0.41, [0.31, 0.5])],
         "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
         "wall_time_s": 611.5, "audit": [{"term": "win", "per episode": 3.0}], "plan": "setting  value\nnum_envs 512",
@@ -59,6 +66,8 @@ def experiment(tmp_path):
     return {
         "name": "first <try>", "config": {"ppo": {"gamma": 0.995}}, "machine": {"name": "two cores"},
         "versions": {"numpy": "2.4.6"}, "architectures": {"mlp_baseline": mlp, "vision_free": {}},
+        "comparisons": [comparison("mlp_baseline", "vision_free", 0.01, [-0.02, 0.04])],
+        "all_seeds": {"mlp_baseline, all seeds": {"ppo": table(280, 300)}},
     }  # fmt: skip
 
 
@@ -74,7 +83,9 @@ def test_the_report_holds_the_numbers(tmp_path, experiment):
     assert 'src="mlp/videos/a%20b.mp4"' in page
     assert page.count("data:image/png;base64,") == 2 + 1 + 2 + 1  # curves, ledger, cloning, route picture
     assert not re.search(r'(src|href)="(https?:)?//', page)  # nothing from the network
-    assert "mlp_baseline finishes 93.0 % of 100 held-out episodes" in page
+    assert "mlp_baseline finishes 93.0 % of 100 episodes on test levels (95 % interval 86.3 to 96.6 %)." in page
+    assert "mlp_baseline after PPO finishes 41.0 points more than BC alone" in page
+    assert "<b>+41.0 [31.0, 50.0]</b>" in page and "<td>+1.0 [-2.0, 4.0]</td>" in page
     assert "vision_free: not evaluated after PPO." in page
 
 
@@ -133,15 +144,6 @@ def test_charts_without_data_name_their_tags(tmp_path, experiment):
     assert "Explained variance of the critic: not logged (train/explained_variance)" in page
     shown = sum(f'alt="{chart.title}"' in page for chart in CHARTS)
     assert shown == 2
-
-
-def test_the_verdict_claims_only_what_the_intervals_allow():
-    better = {"random": table(1, 100), "bc": table(40, 100), "ppo": table(93, 100)}
-    assert verdict("a", better).count("clearly more than") == 2
-    close = {"bc": table(88, 100), "ppo": table(93, 100)}
-    assert "not clearly different from BC alone (88.0 %)" in verdict("a", close)
-    worse = {"bc": table(93, 100), "ppo": table(50, 100)}
-    assert "clearly LESS than BC alone" in verdict("a", worse)
 
 
 def test_scalars_are_read_back(tmp_path):

@@ -1,30 +1,16 @@
-"""Counting episodes: Wilson intervals worked out by hand, aggregation, the table, results.json."""
+"""Counting episodes: aggregation, intervals over levels, the table, results.json."""
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nppsim.files import write_json
-from rl.judge.results import (
-    EpisodeRecord,
-    ResultsError,
-    aggregate,
-    format_cell,
-    format_table,
-    load_results,
-    success_by_level,
-    wilson,
-)
+from nppsim.measure.intervals import wilson
+from rl.judge.results import EpisodeRecord, LevelWins, ResultsError, aggregate, format_cell, format_table, load_results
 
-
-def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0):
-    level = SimpleNamespace(name="l")
-    return EpisodeRecord(
-        level_index, "l", category, level, np.zeros(frames, np.uint8), outcome, frames, frames // 4, ret, 2, 100.0
-    )
+from results import episode
 
 
 def results(stats):
@@ -34,20 +20,57 @@ def results(stats):
 
 def test_aggregation_counts_per_category_and_over_all():
     stats = aggregate(
-        [episode(frames=10), episode(frames=30), episode(outcome="died", frames=500), episode("simpler", "timeout")]
+        [
+            episode(frames=10),
+            episode(frames=30),
+            episode(outcome="died", frames=500),
+            episode("simpler", "timeout", level_index=1),
+        ]
     )
     assert list(stats) == ["simple", "simpler", "all"]
     simple = stats["simple"]
     assert (simple["episodes"], simple["wins"], simple["deaths"], simple["timeouts"]) == (3, 2, 1, 0)
     assert simple["success"] == pytest.approx(2 / 3) and simple["median_frames"] == 20
-    assert simple["ci95"] == pytest.approx(wilson(2, 3))
+    assert simple["ci95"] == pytest.approx(wilson(2, 3)), "three episodes on one level"
     assert stats["simpler"]["median_frames"] is None and stats["simpler"]["timeouts"] == 1
     assert stats["all"]["episodes"] == 4 and stats["all"]["success"] == 0.5
 
 
-def test_success_by_level_is_in_the_order_of_the_level_set():
-    episodes = [episode(level_index=7), episode(level_index=2), episode(outcome="died", level_index=2)]
-    assert success_by_level(episodes).tolist() == [0.5, 1.0]
+def test_wins_are_counted_by_level_and_seed_in_the_order_of_the_level_set():
+    one = [episode(level_index=7), episode("easy", level_index=2), episode("easy", "died", level_index=2)]
+    other = [episode("easy", "timeout", level_index=2), episode("easy", "died", level_index=2), episode(level_index=7)]
+    wins = LevelWins.count(one, other)
+    assert (wins.levels, wins.categories) == (("level 2", "level 7"), ("easy", "simple"))
+    assert (wins.episodes.tolist(), wins.wins.tolist()) == ([2, 1], [[1, 1], [0, 1]])
+    assert wins.success.tolist() == [[0.5, 1.0], [0.0, 1.0]]
+    assert wins.of("easy").wins.tolist() == [[1], [0]]
+    with pytest.raises(ResultsError, match="not judged on the same levels"):
+        LevelWins.count(one, other[1:])
+
+
+def test_the_interval_is_over_levels_not_over_episodes():
+    """Ten levels, each always won or always lost: a hundred episodes tell as much as ten."""
+    once = [episode(level_index=i, outcome="won" if i < 6 else "died") for i in range(10)]
+    (low, high), (low_100, high_100) = (aggregate(records)["all"]["ci95"] for records in (once, 10 * once))
+    assert (low, high) == (low_100, high_100)
+    assert low <= 0.3 and high >= 0.8
+    wilson_low, wilson_high = wilson(60, 100)
+    assert wilson_high - wilson_low < 0.6 * (high - low)
+
+
+def test_levels_that_are_all_alike_have_wilsons_interval():
+    all_won = [episode(level_index=i) for i in range(10)] * 3
+    assert aggregate(all_won)["all"]["ci95"] == pytest.approx(wilson(10, 10)), "of levels"
+    one_level = [episode()] * 30 + [episode(outcome="died")] * 10
+    assert aggregate(one_level)["all"]["ci95"] == pytest.approx(wilson(30, 40)), "of episodes: there is one level"
+
+
+def test_several_seeds_are_counted_together():
+    seeds = [[episode(level_index=i, outcome="won" if i < won else "died") for i in range(50)] for won in (20, 30, 40)]
+    together = aggregate(*seeds)["all"]
+    assert (together["episodes"], together["wins"]) == (150, 90)
+    widths = [high - low for low, high in (together["ci95"], aggregate(seeds[1])["all"]["ci95"])]
+    assert widths[0] > 0.8 * widths[1], "three seeds on the same levels are not three times as many levels"
 
 
 def test_records_that_contradict_themselves_are_refused():
@@ -60,7 +83,10 @@ def test_records_that_contradict_themselves_are_refused():
 
 
 def test_the_table_lines_up_and_says_what_was_not_run():
-    random, ppo = aggregate([episode(outcome="died")] * 10), aggregate([episode()] * 9 + [episode("simpler")] * 3)
+    random, ppo = (
+        aggregate([episode(outcome="died")] * 10),
+        aggregate([episode()] * 9 + [episode("simpler", level_index=1)] * 3),
+    )
     text = format_table({"random": random, "BC": None, "PPO": ppo})
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[:-1]]
     assert rows[0] == ["category", "episodes", "random", "BC", "PPO"]
