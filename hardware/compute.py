@@ -12,7 +12,9 @@ from hardware.sizes import Chosen, Task
 from hardware.wishes import PRECISIONS
 
 MAX_THREADS = 16
-THREAD_GAIN = 1.05  # what each doubling of threads must gain to be worth it
+# What each doubling of threads may lose and is taken all the same: whatever else runs on the machine can only make more
+# threads look worse than they are, and waiting ones cost nobody anything.
+THREAD_LOSS = 1.05
 BF16_GAIN = 1.1  # what bf16 must gain to be worth its rounding
 
 
@@ -25,7 +27,7 @@ class Way(NamedTuple):
     @property
     def handicap(self) -> float:
         """What its time is multiplied by in a comparison."""
-        return THREAD_GAIN ** log2(self.threads) * (BF16_GAIN if self.precision == "bf16" else 1.0)
+        return (BF16_GAIN if self.precision == "bf16" else 1.0) / THREAD_LOSS ** log2(self.threads)
 
 
 # (decisions of a minibatch, ways) -> seconds of an update in each of the ways

@@ -74,7 +74,7 @@ class PPOConfig:
         flag="desired-kl",
         above=0,
     )
-    n_epochs: int | None = setting(None, "passes over a rollout; None: the hardware plan's", low=1)
+    n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1)
     self_imitation_coef: float = setting(
         0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
     )

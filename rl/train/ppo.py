@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +55,13 @@ RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
 
 class DivergedError(UserError, RuntimeError):
     """Training produced numbers that are not finite, or parts of the network that do not learn."""
+
+
+class CutOff(NamedTuple):
+    """Episodes that time ended: numbers of their last decisions in the rollout, int64[n], and what was seen after these."""
+
+    decisions: np.ndarray
+    obs: dict[str, np.ndarray]
 
 
 class BatchPPO(PPO):
@@ -173,6 +180,7 @@ class BatchPPO(PPO):
         callback.on_rollout_start()
         buffer, sim = self.rollout_buffer, self.sim
         episodes = [np.empty(0, sim.episode.dtype)]
+        cut_off: list[CutOff] = []
         begin = time.perf_counter()
         for t in range(n_rollout_steps):
             deciding = time.perf_counter()
@@ -182,11 +190,15 @@ class BatchPPO(PPO):
             self.speed["inference"] += decided - deciding
             self.speed["environment"] += time.perf_counter() - decided
             self._store_outcome(t)
+            if sim.truncated.any():
+                cut_off.append(self._cut_off(t))
             if sim.finished.size:
                 episodes.append(self._begin_next_episodes())
             self.num_timesteps += sim.num_envs
             if not callback.on_step():
                 return False
+        if cut_off:
+            self._extend(cut_off)
         buffer.compute_returns_and_advantages(self._values(sim.obs))
         self.explained_variance = buffer.explained_variance()
         self.critic_only = self.critic_only and not self._critic_can_judge()
@@ -215,18 +227,27 @@ class BatchPPO(PPO):
         return actions.numpy()
 
     def _store_outcome(self, t: int) -> None:
-        """Rewards and ends of decision t; where time ran out, the reward includes the value of the last observation.
-
-        That value counts times gamma: the state was no worse for the clock, so a time-out is not learned as an end.
-        """
+        """Rewards and ends of decision t."""
         buffer, sim = self.rollout_buffer, self.sim
         buffer.rewards[t].copy_(torch.from_numpy(sim.rewards))
         buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
         buffer.wins[t].copy_(torch.from_numpy(sim.terminated & (sim.episode["outcome"] == WON)))
-        cut_off = np.flatnonzero(sim.truncated)
-        if cut_off.size:
-            rest = self._values({key: sim.final_obs[key][cut_off] for key in buffer.obs})
-            buffer.rewards[t, torch.from_numpy(cut_off).to(self.device)] += self.gamma * rest
+
+    def _cut_off(self, t: int) -> CutOff:
+        """The episodes that time ended in decision t."""
+        envs = np.flatnonzero(self.sim.truncated)
+        obs = {key: self.sim.final_obs[key][envs] for key in self.rollout_buffer.obs}
+        return CutOff(t * self.sim.num_envs + envs, obs)
+
+    def _extend(self, cut_off: list[CutOff]) -> None:
+        """Where time ran out, the reward includes the value of the last observation.
+
+        That value counts times gamma: the state was no worse for the clock, so a time-out is not learned as an end.
+        """
+        rewards = self.rollout_buffer.flat("rewards")
+        index = torch.from_numpy(np.concatenate([some.decisions for some in cut_off])).to(self.device)
+        obs = {key: np.concatenate([some.obs[key] for some in cut_off]) for key in self.rollout_buffer.obs}
+        rewards[index] += self.gamma * self._values(obs)
 
     def _begin_next_episodes(self) -> np.ndarray:
         """Tell the sampler how episodes ended and let it choose the levels that come next; the records of those episodes."""

@@ -188,14 +188,14 @@ def race(times):
 
 
 def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_real_minibatch():
-    contended = {1: 1.0, 2: 0.7, 4: 0.69, 6: 3.0}
+    contended = {1: 0.7, 2: 0.71, 4: 0.8, 6: 3.0}
     times = {("float32", n): 3 * s for n, s in contended.items()} | {("bf16", n): s for n, s in contended.items()}
     chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=6, bf16=""), race=race(times))
-    assert (chosen.torch_threads, chosen.precision) == (2, "bf16"), "1 % is not worth two more threads"
+    assert (chosen.torch_threads, chosen.precision) == (2, "bf16"), "1 % may be a disturbance"
     assert {chosen.settings[name].source for name in ("torch_threads", "precision")} == {"measurement"}
     assert chosen.settings["torch_threads"].note == (
-        "update of 4096, float32 by threads 1: 3000 ms, 2: 2100 ms, 4: 2070 ms, 6: 9000 ms; "
-        "bf16 by threads 1: 1000 ms, 2: 700 ms, 4: 690 ms, 6: 3000 ms"
+        "update of 4096, float32 by threads 1: 2100 ms, 2: 2130 ms, 4: 2400 ms, 6: 9000 ms; "
+        "bf16 by threads 1: 700 ms, 2: 710 ms, 4: 800 ms, 6: 3000 ms"
     )
 
 

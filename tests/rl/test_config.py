@@ -75,6 +75,7 @@ EXAMPLES = {
     "gamma": ["0.99"],
     "pbrs-gamma": ["0.99"],
     "desired-kl": ["0.01"],
+    "n-epochs": ["4"],
     "self-imitation-coef": ["0.1"],
     "critic-warmup-max-updates": ["0"],
     "learning-rate-warmup-updates": ["0"],
