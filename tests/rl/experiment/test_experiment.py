@@ -129,7 +129,7 @@ def test_plain_folders_of_map_files_are_datasets(tmp_path):
             (tmp_path / name / place).parent.mkdir(parents=True, exist_ok=True)
             generate("simple", first + i)[0].save(tmp_path / name / place)
     flags = ["--train-dataset", tmp_path / "train", "--test-dataset", tmp_path / "test", "--output-dir", tmp_path]
-    config = resolve(["--experiment-name", "x", "--architectures", "vision_free", *map(str, flags)])
+    config = resolve(["--experiment-name", "x", "--architectures", "vision_free", "--eval-freq", "0", *map(str, flags)])
     data = load_data(config, log=lambda line: None)
     assert data.train_categories == ["caves/deep", "caves", "uncategorised"]
     assert [level for level, _ in data.test] == [generate("simple", 100 + i)[0] for i in (2, 1, 0)]
