@@ -83,6 +83,11 @@ class PPOConfig:
         True, "that loss counts in units of the returns' variance, whatever the rewards' size"
     )
     max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
+    clip_apart: bool = setting(
+        False,
+        "shorten gradients of actor, critic and shared layers each by themselves",
+        flag="clip-apart",
+    )
     target_kl: float | None = setting(
         0.03, "an update ends where the policy has moved 1.5 times as far; None: never", above=0
     )

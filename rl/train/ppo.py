@@ -49,6 +49,7 @@ NUMBERS = (
 )
 THEIR_NUMBERS = ("num_timesteps", "_n_updates")
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
+HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the names of their parameters
 RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
 RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
 
@@ -407,9 +408,18 @@ class BatchPPO(PPO):
 
     def _descend(self) -> torch.Tensor:
         """One step of the optimiser; returns the gradient's norm before clipping, as a tensor: nobody waits for it here."""
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
+        norms = [torch.nn.utils.clip_grad_norm_(part, self.config.max_grad_norm) for part in self._parts_to_clip()]
         self.policy.optimizer.step()
-        return norm
+        return torch.stack(norms).norm()
+
+    def _parts_to_clip(self) -> list[list[torch.nn.Parameter]]:
+        """Parameters with gradients, by what is shortened together: all, or actor, critic and shared layers apart."""
+        parts: dict[str, list[torch.nn.Parameter]] = {}
+        for name, parameter in self.policy.named_parameters():
+            if parameter.grad is not None:
+                heads = (head for head, marks in HEADS.items() if any(mark in name for mark in marks))
+                parts.setdefault(next(heads, "") if self.config.clip_apart else "", []).append(parameter)
+        return list(parts.values())
 
     def _log_steps(self, steps: list[Losses[float]], norms: list[torch.Tensor]) -> None:
         """Means over the steps of an update; nothing where there were none."""

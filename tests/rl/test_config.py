@@ -76,6 +76,7 @@ EXAMPLES = {
     "pbrs-gamma": ["0.99"],
     "desired-kl": ["0.01"],
     "n-epochs": ["4"],
+    "clip-apart": [],
     "self-imitation-coef": ["0.1"],
     "critic-warmup-max-updates": ["0"],
     "learning-rate-warmup-updates": ["0"],

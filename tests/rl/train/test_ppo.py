@@ -345,6 +345,24 @@ def test_gradients_are_clipped_and_logged_as_they_were():
     assert logged(ours, scalars)["train/grad_norm"] > 0.02
 
 
+def test_clipped_apart_the_critic_shortens_nobody_elses_gradient():
+    def norms(factor):
+        ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01, clip_apart=True, scale_value_loss=False)
+        roll_out(ours)
+        ours.rollout_buffer.returns.mul_(factor)
+        ours.train()
+        parts = {"critic": [], "actor": [], "shared": []}
+        for name, p in ours.policy.named_parameters():
+            is_actor = "policy_net" in name or "action_net" in name
+            parts["critic" if "value_net" in name else "actor" if is_actor else "shared"].append(p.grad.norm())
+        return {part: torch.stack(norms).norm().item() for part, norms in parts.items()}, logged(ours, scalars)
+
+    (calm, row), (wild, _) = norms(1.0), norms(1000.0)
+    assert calm == pytest.approx(dict.fromkeys(calm, 0.01), rel=1e-3)
+    assert wild == pytest.approx(calm, rel=1e-3)
+    assert row["train/grad_norm"] > 0.02, "as it was"
+
+
 @pytest.mark.parametrize(("done", "share"), [(0, 0.0), (2_500, 0.25), (10_000, 1.0), (20_000, 1.0)])
 def test_schedules_follow_the_progress_of_training(done, share):
     ours, scalars = make_ppo(
