@@ -65,6 +65,11 @@ class RunRecord:
     events: Sequence[dict]
     wall_time_s: float
 
+    @property
+    def delivered(self) -> str:
+        """Which policy the dev levels chose, and why, in words; "" where they did not."""
+        return next((event["delivered"] for event in self.events if "delivered" in event), "")
+
     @cached_property
     def results(self) -> dict[str, dict[str, Stats] | None]:
         """Method -> statistics per category on the test levels; None: not run."""
@@ -221,6 +226,7 @@ def report_view(record: ExperimentRecord) -> dict:
 def _report_entry(run: RunRecord) -> dict:
     return {
         "results": run.results,
+        "delivered": run.delivered,
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "bc": run.cloning and run.cloning.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),
@@ -245,6 +251,7 @@ def summary(record: ExperimentRecord, folder: Path) -> str:
     parts = []
     for run in record.runs:
         claims = "".join(f"{comparison.sentence}\n" for comparison in run.comparisons)
+        claims += f"delivered: {run.delivered}\n" if run.delivered else ""
         films = f"films: {len(run.films)} below {run.folder / 'videos'}"
         parts.append(f"\n{run.title}, test levels\n{_table(run.results)}\n{claims}{films}")
     parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]

@@ -13,6 +13,7 @@ its data says "not run":
         results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``rl.judge.results.aggregate``
                           (None: not run)
         comparisons       PPO against what came before it, as below
+        delivered         text: which policy of the run was delivered, and why
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more
         transfer          dict, e.g. {"copied": 41, "fresh": [...]}
@@ -104,10 +105,11 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
 
 def _verdicts(experiment: Mapping, architectures: Architectures) -> list[str]:
     """A text for each architecture, then a sentence for each comparison between them."""
-    texts = [
-        " ".join([verdict(name, entry.get("results")), *(one["sentence"] for one in entry.get("comparisons") or ())])
-        for name, entry in architectures.items()
-    ]
+    texts = []
+    for name, entry in architectures.items():
+        delivered = [f"Delivered: {entry['delivered']}."] if entry.get("delivered") else []
+        claims = [one["sentence"] for one in entry.get("comparisons") or ()]
+        texts.append(" ".join([verdict(name, entry.get("results")), *claims, *delivered]))
     return [*texts, *(one["sentence"] for one in experiment.get("comparisons") or ())]
 
 
