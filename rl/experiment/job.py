@@ -252,6 +252,9 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
         raise KeyboardInterrupt(f"checkpoint: {path}; go on with --resume-from {job.root}") from None
     ppo.logger.close()
     monitor.save(ppo, "final")
+    checkpoint.save(
+        job.folder / "agent.pt", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
+    )  # the delivered policy alone: a quarter of the size
     ppo.save_plain(job.folder / "final_model.zip")
     return monitor.events + ppo.sampler.events
 

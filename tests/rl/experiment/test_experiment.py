@@ -104,7 +104,8 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
 
     folder = experiment[0] / "vision_free"
     model = PPO.load(folder / "final_model.zip")
-    ours, _ = checkpoint.load_policy(folder / "checkpoints" / "final.pt", precision="float32")
+    ours, stored = checkpoint.load_policy(folder / "agent.pt", precision="float32")
+    assert stored["training"] is None
     obs = {key: space.sample()[None] for key, space in model.observation_space.spaces.items()}
     obs = {key: np.nan_to_num(value) for key, value in obs.items()}
     model.policy.precision = "float32"
