@@ -216,7 +216,7 @@ class TrainingMonitor(BaseCallback):
             self._happened(
                 "rolled_back",
                 f"{success.mean():.1%} of the dev levels, {in_points(loss)} against the clone: back to "
-                f"{retention.best_in_words}, and held to it {ppo.hold:g} times as closely as at first",
+                f"{retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
             )
 
     def _restore_best(self) -> None:
