@@ -14,7 +14,7 @@ from hardware.wishes import PRECISIONS
 MAX_THREADS = 16
 # What each doubling of threads may lose and is taken all the same: whatever else runs on the machine can only make more
 # threads look worse than they are, and waiting ones cost nobody anything.
-THREAD_LOSS = 1.05
+THREAD_LOSS = 1.1
 BF16_GAIN = 1.1  # what bf16 must gain to be worth its rounding
 
 
