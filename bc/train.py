@@ -16,6 +16,7 @@ import torch
 
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.dataset import BCDataset
+from hardware.team import Team, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import UserError
 from nppsim.files import table
@@ -122,6 +123,7 @@ def pretrain(
     simulate_closed_loop: Callable[[Any], Mapping[str, float]] | None = None,
     *,
     on_improvement: Callable[[Any, int], None] | None = None,
+    team: Team | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
     """Fit ``policy`` to the training part of ``dataset`` and leave it with the weights of the best validation loss.
@@ -131,12 +133,13 @@ def pretrain(
     simulate_closed_loop: called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.
     on_improvement: called with policy and epoch whenever the validation loss is the best so far; save a checkpoint
         there, and an interruption loses nothing.
+    team: threads that share each batch; None: one computes.
     log: receives plain lines where there is no terminal for a progress bar.
     Weights learn only through the logits: what serves the values alone stays as it is.
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
     start = time.monotonic()
-    setup = _setup(policy, dataset, config, device)
+    setup = _setup(policy, dataset, config, device, team or Team(1))
     baselines = trivial_baselines(dataset, setup.validation)
     _write_constants(writer, dataset, baselines)
     best, history = _fit(setup, writer, on_improvement, log)
@@ -171,6 +174,7 @@ class _Setup:
     dataset: BCDataset
     config: BCConfig
     device: str | torch.device
+    team: Team
     training: np.ndarray
     validation: np.ndarray
     weights: torch.Tensor
@@ -178,7 +182,7 @@ class _Setup:
     schedule: torch.optim.lr_scheduler.LRScheduler
 
 
-def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device) -> _Setup:
+def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, team: Team) -> _Setup:
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
@@ -186,7 +190,7 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | t
     )
     updates = config.epochs * math.ceil(len(training) / config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    return _Setup(policy, dataset, config, device, training, validation, weights, optimizer, schedule)
+    return _Setup(policy, dataset, config, device, team, training, validation, weights, optimizer, schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +243,8 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     with torch.no_grad():
         for start in range(0, len(rows), _EVALUATION_BATCH):
             part = rows[start : start + _EVALUATION_BATCH]
-            logits, actions = _logits(policy, dataset, part, device)
+            observations, actions = _observed(dataset, part, device)
+            logits = policy.logits_and_values(observations)[0].float()
             losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
             predictions.append(logits.argmax(dim=1).cpu().numpy())
     policy.train(was_training)
@@ -255,39 +260,51 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
     return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
 
 
-def _logits(
-    policy: Policy, dataset: BCDataset, rows: np.ndarray, device: str | torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits, float32[B, 6], and actions, int64[B], of some rows."""
+def _observed(
+    dataset: BCDataset, rows: np.ndarray, device: str | torch.device
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Observations and actions, int64[B], of some rows."""
     observations = {key: torch.from_numpy(values).to(device) for key, values in dataset.observe(rows).items()}
-    logits, _ = policy.logits_and_values(observations)
-    return logits.float(), torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
+    return observations, torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
 
 
 def _train_epoch(setup: _Setup, rows: np.ndarray, epoch: int) -> dict[str, float]:
     """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
     scalars = {"learning_rate": float(setup.schedule.get_last_lr()[0])}
     setup.policy.train()
-    total, right = 0.0, 0
+    total = np.zeros(2)
     for start in range(0, len(rows), setup.config.batch_size):
-        part = rows[start : start + setup.config.batch_size]
-        logits, actions = _logits(setup.policy, setup.dataset, part, setup.device)
+        batch = rows[start : start + setup.config.batch_size]
+        loss, accuracy = _differentiate(setup, batch)
+        if not math.isfinite(loss):
+            number = start // setup.config.batch_size + 1
+            raise TrainingError(f"imitation loss is {loss} in epoch {epoch}, batch {number}; {_NOT_FINITE}")
+        _step(setup, epoch)
+        total += (loss * len(batch), accuracy * len(batch))
+    loss, accuracy = total / len(rows)
+    return scalars | {"train_loss": float(loss), "train_accuracy": float(accuracy)}
+
+
+def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
+    """Loss and accuracy of a batch; every parameter that serves the logits has its gradient then."""
+    observations, actions = _observed(setup.dataset, batch, setup.device)
+
+    def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = setup.policy.logits_and_values({key: some[rows] for key, some in observations.items()})[0].float()
         # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
-        losses = torch.nn.functional.cross_entropy(logits, actions, weight=setup.weights, reduction="none")
-        loss = losses.mean()
-        if not torch.isfinite(loss):
-            batch = start // setup.config.batch_size + 1
-            raise TrainingError(f"imitation loss is {loss.item()} in epoch {epoch}, batch {batch}; {_NOT_FINITE}")
-        _step(setup, loss, epoch)
-        total += loss.item() * len(part)
-        right += int((logits.argmax(dim=1) == actions).sum())
-    return scalars | {"train_loss": total / len(rows), "train_accuracy": right / len(rows)}
+        losses = torch.nn.functional.cross_entropy(logits, actions[rows], weight=setup.weights, reduction="none")
+        right = logits.argmax(dim=1) == actions[rows]
+        return losses.mean(), torch.stack((losses.mean(), right.float().mean()))
+
+    parameters = [parameter for parameter in setup.policy.parameters() if parameter.requires_grad]
+    means, gradients = summed_gradients(setup.team, len(batch), loss, parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    return means.tolist()
 
 
-def _step(setup: _Setup, loss: torch.Tensor, epoch: int) -> None:
+def _step(setup: _Setup, epoch: int) -> None:
     """One step of gradient descent; TrainingError if there is no gradient."""
-    setup.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(setup.policy.parameters(), setup.config.max_grad_norm)
     if not (norm > 0 and torch.isfinite(norm)):
         raise TrainingError(

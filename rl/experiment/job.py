@@ -14,6 +14,7 @@ import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
 from bc.train import BCResult
+from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.observe.statistics import ObservationStatistics
@@ -196,12 +197,12 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
     statistics = dataset.statistics()
     policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
-    result = clone_behaviour(job, policy, dataset)
+    result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
     return Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
 
 
-def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset) -> BCResult:
+def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> BCResult:
     """Fit the policy to the demonstrations; the best weights so far are always on disk as ``bc_best.pt``."""
     settings = replace(job.config.bc, seed=job.seed)
 
@@ -214,7 +215,9 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset) -> BCResult
         )
 
     with SummaryWriter(str(job.folder / "tensorboard")) as writer:
-        return imitation.pretrain(policy, dataset, settings, writer, policy.device, on_improvement=save, log=job.log)
+        return imitation.pretrain(
+            policy, dataset, settings, writer, policy.device, on_improvement=save, team=team, log=job.log
+        )
 
 
 def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:

@@ -18,6 +18,7 @@ from torch.utils.tensorboard import SummaryWriter
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.train import BCConfig, pretrain
+from hardware.team import Team
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.progress import progress_bar
@@ -90,7 +91,8 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
     with SummaryWriter(str(folder / "tensorboard")) as writer:
         closed_loop = held_out.success if held_out is not None else None
-        result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save)
+        team = Team(plan.torch_threads)
+        result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, team=team)
     tables = held_out.tables if held_out is not None else {}
     write_json(folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts})
     print(result.table())

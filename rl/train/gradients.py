@@ -1,12 +1,12 @@
 """The gradients of a minibatch, whose decisions a team shares out among its threads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 
+from hardware.team import Team, summed_gradients
 from rl.policy.policy import NppPolicy
 from rl.train.losses import Losses, LossSettings, Samples, losses
-from rl.train.team import Team
 
 
 def set_gradients(
@@ -44,32 +44,3 @@ def set_gradients(
     for parameter, gradient in zip(moving, gradients, strict=True):
         parameter.grad = gradient
     return Losses(*means.tolist())
-
-
-def summed_gradients(
-    team: Team,
-    rows: int,
-    loss: Callable[[slice], tuple[torch.Tensor, torch.Tensor]],
-    parameters: Sequence[torch.Tensor],
-) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-    """Means over a batch and the gradients of its loss, computed in parts and added in their order.
-
-    rows: of the batch.
-    loss: rows -> (the loss to differentiate, whatever else is to be averaged), means over those rows.
-    parameters: of which the gradients are wanted.
-    Returns the averages and, for each parameter, its gradient; None where the loss does not depend on it.
-    """
-
-    def part(of: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
-        share = (of.stop - of.start) / rows
-        minimised, averaged = loss(of)
-        return averaged.detach() * share, torch.autograd.grad(minimised * share, parameters, allow_unused=True)
-
-    averages, gradients = zip(*team.share(rows, part), strict=True)
-    return sum(averages[1:], averages[0]), [_sum(parts) for parts in zip(*gradients, strict=True)]
-
-
-def _sum(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    known = [part for part in parts if part is not None]
-    # Contiguous like the parameters: the fused optimiser reads memory as it lies.
-    return sum(known[1:], known[0]).contiguous() if known else None

@@ -22,6 +22,7 @@ from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
 
 from hardware import Plan
+from hardware.team import Team
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import UserError
@@ -33,7 +34,6 @@ from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.train.gradients import set_gradients
 from rl.train.losses import Losses, LossSettings, Samples, normalised
 from rl.train.rollout import TensorRolloutBuffer
-from rl.train.team import Team
 from rl.train.vec_env import BatchVecEnv
 
 # Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
@@ -131,7 +131,7 @@ class BatchPPO(PPO):
         self.seconds = 0.0  # spent in rollouts and updates
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
-        self._team = Team(plan.torch_threads if self.device.type == "cpu" else 1)
+        self._team = Team(plan.torch_threads)
 
     def anchor_to(self, cloned: NppPolicy) -> None:
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""

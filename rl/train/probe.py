@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from hardware import Way
+from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
@@ -14,7 +15,6 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.gradients import set_gradients
 from rl.train.losses import LossSettings, Samples
-from rl.train.team import Team
 
 ROUNDS = 6  # updates in each way; the fastest counts, as somebody else may want the processor now and then
 ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that

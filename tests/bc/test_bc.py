@@ -8,6 +8,7 @@ import torch
 
 from bc.dataset import BCDataset
 from bc.train import BCConfig, TrainingError, evaluate, pretrain
+from hardware.team import Team
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
 from rl.policy import checkpoint
@@ -116,6 +117,18 @@ def test_the_same_seed_gives_the_same_weights():
         return policy.actor.weight.detach().numpy().tobytes()
 
     assert weights(0) == weights(0) != weights(1)
+
+
+def test_two_threads_learn_what_one_learns_and_repeatably():
+    def learned(threads):
+        policy = ToyPolicy()
+        result = pretrain(policy, toy_dataset(), BCConfig(epochs=2), team=Team(threads), log=lambda line: None)
+        return result.history[-1]["train_loss"], policy.actor.weight.detach()
+
+    (loss, alone), (_, shared), (_, repeated) = learned(1), learned(2), learned(2)
+    assert torch.equal(shared, repeated) and not torch.equal(shared, alone)
+    torch.testing.assert_close(shared, alone, rtol=1e-4, atol=1e-5)
+    assert learned(2)[0] == pytest.approx(loss, rel=1e-5)
 
 
 def test_class_weights_balance_the_training_part():

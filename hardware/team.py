@@ -1,10 +1,12 @@
 """A few threads that share the work on one batch; what comes out does not depend on which of them is faster.
 
+    means, gradients = summed_gradients(Team(2), rows, loss, parameters)
+
 torch's own threads split single operations, of which a small network has a hundred per step: waking them costs as much as
 they gain.  Here each thread takes a part of the rows through the whole network.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
@@ -36,3 +38,32 @@ class Team:
             return [work(parts[0]), *(other.result() for other in others)]
         finally:
             torch.set_num_threads(before)
+
+
+def summed_gradients(
+    team: Team,
+    rows: int,
+    loss: Callable[[slice], tuple[torch.Tensor, torch.Tensor]],
+    parameters: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    """Means over a batch and the gradients of its loss, computed in parts and added in their order.
+
+    rows: of the batch.
+    loss: rows -> (the loss to differentiate, whatever else is to be averaged), means over those rows.
+    parameters: of which the gradients are wanted.
+    Returns the averages and, for each parameter, its gradient; None where the loss does not depend on it.
+    """
+
+    def part(of: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+        share = (of.stop - of.start) / rows
+        minimised, averaged = loss(of)
+        return averaged.detach() * share, torch.autograd.grad(minimised * share, parameters, allow_unused=True)
+
+    averages, gradients = zip(*team.share(rows, part), strict=True)
+    return sum(averages[1:], averages[0]), [_sum(parts) for parts in zip(*gradients, strict=True)]
+
+
+def _sum(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    known = [part for part in parts if part is not None]
+    # Contiguous like the parameters: the fused optimiser reads memory as it lies.
+    return sum(known[1:], known[0]).contiguous() if known else None

@@ -1,0 +1,41 @@
+"""Threads that share a batch: who does what, in which order results come, and what happens to errors."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from hardware.team import Team
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize(("threads", "rows"), [(1, 5), (2, 5), (3, 100), (4, 3)])
+def test_parts_cover_all_rows_in_order_and_are_as_even_as_can_be(threads, rows):
+    parts = Team(threads).share(rows, lambda part: part)
+    assert [row for part in parts for row in range(rows)[part]] == list(range(rows))
+    sizes = {part.stop - part.start for part in parts}
+    assert len(parts) == min(threads, rows) and max(sizes) - min(sizes) <= 1
+
+
+def test_results_come_in_order_from_threads_that_compute_alone_and_ours_gets_its_torch_threads_back():
+    torch.set_num_threads(2)
+
+    def slow_first(part):
+        time.sleep(0.05 * (2 - part.start))
+        return part.start, torch.get_num_threads(), threading.get_ident()
+
+    (a, b, c), team = zip(*(Team(3).share(3, slow_first)), strict=True), Team(1)
+    assert (a, b, len(set(c))) == ((0, 1, 2), (1, 1, 1), 3)
+    assert torch.get_num_threads() == 2
+    assert team.share(3, lambda part: torch.get_num_threads()) == [2], "one part is torch's own affair"
+
+
+@pytest.mark.parametrize("row", [0, 3])
+def test_an_error_in_any_part_is_raised(row):
+    def work(part):
+        assert part.start != row, "no good"
+
+    with pytest.raises(AssertionError, match="no good"):
+        Team(2).share(6, work)
