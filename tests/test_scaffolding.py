@@ -57,7 +57,7 @@ def test_no_torch_in_the_light_packages(package):
 
 
 def test_dependencies_point_down_only():
-    """scripts -> rl -> {bc, hardware} -> nppsim, also for imports inside functions.
+    """scripts -> rl -> bc -> hardware -> nppsim, also for imports inside functions.
 
     ``python -m hardware`` is a script in all but place: it names the architectures, which ``rl`` alone knows.
     """
