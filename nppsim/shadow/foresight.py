@@ -47,7 +47,7 @@ def _played(
     twin: LevelTwin, rows: tuple[np.void, np.ndarray, np.ndarray], world: World, inputs: list[int]
 ) -> tuple[StateTwin, int]:
     """What the inputs lead to, and the number of frames until then: all, or until the episode ends."""
-    ninja, entities, movers = (row.copy() for row in rows)
+    ninja, entities, movers = rows[0].copy(), rows[1].copy(), rows[2].copy()
     for frame, keys in enumerate(inputs):
         tick(ninja, entities, movers, world, keys)
         if ninja["state"] in ENDED:
