@@ -1,7 +1,7 @@
 """How a network computes: precision and threads, by timing updates as training makes them, where somebody does that.
 
-What a processor claims says little: bf16 is three times as fast as float32 on one with AVX512-BF16, slower on one without; a
-second thread is worth what the rest of the machine leaves of it.
+What a processor claims says little: bf16 is three times as fast as float32 on one with AVX512-BF16, slower on one without.
+How threads do can be seen only while nobody else wants the cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,10 +12,9 @@ from hardware.sizes import Chosen, Task
 from hardware.wishes import PRECISIONS
 
 MAX_THREADS = 16
-# What each doubling of threads may lose and is taken all the same: whatever else runs on the machine can only make more
-# threads look worse than they are, and waiting ones cost nobody anything.
-THREAD_LOSS = 1.1
+THREAD_GAIN = 1.05  # what each doubling of threads must gain to be worth it
 BF16_GAIN = 1.1  # what bf16 must gain to be worth its rounding
+BUSY = 0.1  # share of the cores that others may have while threads are compared
 
 
 class Way(NamedTuple):
@@ -24,14 +23,21 @@ class Way(NamedTuple):
     precision: str
     threads: int
 
-    @property
-    def handicap(self) -> float:
-        """What its time is multiplied by in a comparison."""
-        return (BF16_GAIN if self.precision == "bf16" else 1.0) / THREAD_LOSS ** log2(self.threads)
+
+class Timings(NamedTuple):
+    """Updates in several ways: the least time of each, and what disturbed them.
+
+    wall: seconds.
+    processor: seconds of all threads together.
+    others: share of the cores that other programs kept busy meanwhile.
+    """
+
+    wall: list[float]
+    processor: list[float]
+    others: float
 
 
-# (decisions of a minibatch, ways) -> seconds of an update in each of the ways
-Race = Callable[[int, Sequence[Way]], Sequence[float]]
+Race = Callable[[int, Sequence[Way]], Timings]  # of: decisions of a minibatch, ways
 
 
 def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, Chosen]:
@@ -53,13 +59,25 @@ def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, 
         for precision in ([wishes.precision] if wishes.precision else PRECISIONS)
         for threads in ([wishes.torch_threads] if wishes.torch_threads else _counts(task.cores))
     ]
-    seconds = dict(zip(ways, race(minibatch_size, ways), strict=True))
-    best = min(ways, key=lambda way: seconds[way] * way.handicap)
-    measured = {
-        "torch_threads": Chosen(best.threads, "measurement", f"update of {minibatch_size}, {_told(seconds)}"),
-        "precision": Chosen(best.precision, "measurement", "by the same updates"),
+    return _fastest(ways, race(minibatch_size, ways), minibatch_size) | given
+
+
+def _fastest(ways: Sequence[Way], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
+    """Precision by processor time, which others hardly disturb; threads by wall time, unless others have the cores."""
+    processor = dict(zip(ways, timings.processor, strict=True))
+    precision = min(ways, key=lambda way: processor[way] * (BF16_GAIN if way.precision == "bf16" else 1)).precision
+    wall = dict(zip(ways, timings.wall, strict=True))
+    note = f"update of {minibatch_size}, {_told(wall)}"
+    rivals = [way for way in ways if way.precision == precision]
+    if timings.others > BUSY:
+        threads = max(way.threads for way in rivals)
+        note = f"others have {timings.others:.0%} of the cores now, so no fewer than there are; {note}"
+    else:
+        threads = min(rivals, key=lambda way: wall[way] * THREAD_GAIN ** log2(way.threads)).threads
+    return {
+        "torch_threads": Chosen(threads, "measurement", note),
+        "precision": Chosen(precision, "measurement", "by the processor time of the same updates"),
     }
-    return measured | given
 
 
 def _counts(cores: int) -> list[int]:

@@ -140,7 +140,7 @@ def plan(
     wishes: what the user asks for; None: nothing.
     machine: None: this one.
     probe: minibatch size -> peak bytes of one update on the device; without it the memory is estimated.
-    race: (minibatch size, ways to compute) -> seconds of an update in each; without it, what usually is the fastest.
+    race: (minibatch size, ways to compute) -> how long an update takes in each; without it, what usually is fastest.
     """
     keys = layout.observation_keys(observations)
     wishes = Wishes() if wishes is None else wishes

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +23,32 @@ def usable_cores() -> int:
         if quota is not None:
             cores = min(cores, int(quota))
     return max(cores, 1)
+
+
+class OtherPrograms:
+    """Watches how much of the cores that this process may use others take, from when it is made."""
+
+    def __init__(self) -> None:
+        self._began = self._reading()
+
+    def share(self) -> float:
+        """0 to 1, since the beginning; 0 where the kernel does not tell."""
+        now, used = self._reading()
+        began, used_before = self._began
+        return max(used - used_before, 0.0) / max(now - began, 1e-9)
+
+    @staticmethod
+    def _reading() -> tuple[float, float]:
+        """Seconds on the clock, and those that others have used of the average core so far."""
+        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set()
+        busy = []
+        for line in (kernel_text("/proc/stat") or "").splitlines():
+            name, *fields = line.split()
+            if name in cores:
+                user, nice, system, _idle, _waiting, *interrupts_and_stolen = map(int, fields[:8])
+                busy.append((user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK"))
+        used = (sum(busy) - time.process_time()) / len(busy) if busy else 0.0
+        return time.perf_counter(), used
 
 
 def usable_memory() -> tuple[int, int]:

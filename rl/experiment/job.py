@@ -138,7 +138,7 @@ def make_plan(job: Job) -> hardware.Plan:
         wishes,
         machine=job.machine,
         probe=probe.peak_bytes,
-        race=probe.seconds,
+        race=probe.race,
     )
     condition = "with imitation" if job.pretrained else "without imitation"
     job.log(f"\n{job.architecture.name}, {condition}, seed {job.seed}\n{plan}")

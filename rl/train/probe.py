@@ -4,13 +4,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from hardware import Way
+from hardware import Timings, Way
 from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.workers import OtherPrograms
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.gradients import set_gradients
@@ -22,7 +24,7 @@ SETTINGS = LossSettings(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 
 
 class UpdateProbe:
-    """Updates of a network on made-up data: ``peak_bytes`` and ``seconds`` are what ``hardware.plan`` measures with.
+    """Updates of a network on made-up data: ``peak_bytes`` and ``race`` are what ``hardware.plan`` measures with.
 
     name: of the architecture.
     device, precision: as in training; the precision only for ``peak_bytes``.
@@ -63,21 +65,21 @@ class UpdateProbe:
             _update(self.policy, minibatch, Team(1))
         return sum(kept.values())
 
-    def seconds(self, minibatch_size: int, ways: Sequence[Way]) -> list[float]:
-        """Seconds of an update in each way: the least of several, which alternate, so that all meet the same disturbances."""
+    def race(self, minibatch_size: int, ways: Sequence[Way]) -> Timings:
+        """Updates in each way; they alternate, so that all meet the same disturbances."""
         minibatch = _Minibatch.made_up(self.observations, minibatch_size, self.device)
         teams = [Team(way.threads) for way in ways]
-        best = [float("inf")] * len(ways)
-        began = time.perf_counter()
+        wall, processor = np.full((2, ROUNDS, len(ways)), np.inf)
+        others, begin = OtherPrograms(), time.perf_counter()
         for number in range(ROUNDS):
             for i, (way, team) in enumerate(zip(ways, teams, strict=True)):
                 self.policy.precision = way.precision
-                begin = time.perf_counter()
+                before, spent = time.perf_counter(), time.process_time()
                 _update(self.policy, minibatch, team)
-                best[i] = min(best[i], time.perf_counter() - begin)
-            if number and time.perf_counter() - began > ENOUGH_SECONDS:  # the first round warms up
+                wall[number, i], processor[number, i] = time.perf_counter() - before, time.process_time() - spent
+            if number and time.perf_counter() - begin > ENOUGH_SECONDS:  # the first round warms up
                 break
-        return best
+        return Timings(wall.min(axis=0).tolist(), processor.min(axis=0).tolist(), others.share())
 
 
 @dataclass(frozen=True)

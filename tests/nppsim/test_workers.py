@@ -89,3 +89,27 @@ def test_without_psutil_they_say_what_to_install(elsewhere, monkeypatch):
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(MissingPackageError, match=r"psutil is needed .* pip install 'nppsim\[train\]'"):
         workers.usable_memory()
+
+
+@pytest.mark.skipif(not hasattr(workers.os, "sched_getaffinity"), reason="the kernel does not tell")
+def test_others_have_what_is_busy_on_our_cores_and_not_ours(monkeypatch):
+    """Two cores of three are ours; in 10 s they are busy for 7 + 1 + 1 and 3 s (stolen time included), 4 s of it with us."""
+    readings = iter(
+        [
+            "cpu  9 9\ncpu0 100 0 0 50 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0 0 0 0\nintr 5\n",
+            "cpu  9 9\ncpu0 800 0 100 70 9 0 0 100 0 0\ncpu1 100 300 0 0 0 0 0 0 0 0\ncpu2 900 0 0 0 0 0 0 0 0 0\nintr 5\n",
+        ]
+    )
+    monkeypatch.setattr(workers, "kernel_text", lambda path: next(readings))
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(workers.os, "sysconf", lambda name: 100)
+    clock, ours = iter([50.0, 60.0]), iter([6.0, 10.0])
+    monkeypatch.setattr(
+        workers, "time", SimpleNamespace(perf_counter=lambda: next(clock), process_time=lambda: next(ours))
+    )
+    assert workers.OtherPrograms().share() == pytest.approx((7 + 1 + 1 + 3 - 4) / 2 / 10)
+
+
+def test_where_the_kernel_does_not_tell_nobody_else_is_busy(monkeypatch):
+    monkeypatch.setattr(workers, "kernel_text", lambda path: None)
+    assert workers.OtherPrograms().share() == 0

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardware import Way
+from hardware import Timings, Way
 from rl.train import probe as module
 from rl.train.probe import UpdateProbe
 
@@ -17,7 +17,7 @@ def test_an_update_needs_more_bytes_for_more_samples_and_at_least_its_weights_fo
 
 
 def test_every_way_is_timed_and_the_fastest_update_of_each_counts(monkeypatch):
-    """A clock that only updates move: they take 5, 1, 4 ... seconds, in turn for the two ways."""
+    """Clocks that only updates move: they take 5, 1, 4 ... seconds, in turn for the two ways."""
     clock, durations = [0.0], iter([5, 1, 4, 2, 3, 3])
     updated = []
 
@@ -27,9 +27,11 @@ def test_every_way_is_timed_and_the_fastest_update_of_each_counts(monkeypatch):
 
     monkeypatch.setattr(module, "_update", update)
     monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(module.time, "process_time", lambda: 2 * clock[0])
+    monkeypatch.setattr(module.OtherPrograms, "share", lambda self: 0.125)
     monkeypatch.setattr(module, "ENOUGH_SECONDS", 16)
-    ways = [Way("float32", 1), Way("bf16", 2)]
-    assert UpdateProbe("vision_free", "cpu", "float32").seconds(8, ways) == [3, 1]
+    found = UpdateProbe("vision_free", "cpu", "float32").race(8, [Way("float32", 1), Way("bf16", 2)])
+    assert found == Timings(wall=[3, 1], processor=[6, 2], others=0.125)
     assert updated == [("float32", 1, 8), ("bf16", 2, 8)] * 3, "the fourth round would have begun after 18 s"
 
 
@@ -39,6 +41,7 @@ def test_probing_leaves_random_numbers_and_threads_as_they_were():
     torch.manual_seed(3)
     threads = torch.get_num_threads()
     probe = UpdateProbe("vision_free", "cpu", "float32")
-    assert all(seconds > 0 for seconds in probe.seconds(16, [Way("bf16", 1), Way("float32", 3)]))
+    found = probe.race(16, [Way("bf16", 1), Way("float32", 3)])
+    assert all(seconds > 0 for seconds in found.wall + found.processor)
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_num_threads() == threads
