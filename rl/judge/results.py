@@ -143,7 +143,7 @@ class LevelWins:
             return 0.0, 1.0
         found = mean_over_levels(self.success, self.episodes)
         if found.low is not None and found.high is not None:
-            return found.low, found.high
+            return max(found.low, 0.0), min(found.high, 1.0)  # effects of seeds are added, and know no bounds
         trials = len(self.levels) if len(self.levels) > 1 else len(self.wins) * int(self.episodes[0])
         return wilson(min(found.value, 1.0) * trials, trials)
 

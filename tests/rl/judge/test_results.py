@@ -58,6 +58,15 @@ def test_the_interval_is_over_levels_not_over_episodes():
     assert wilson_high - wilson_low < 0.6 * (high - low)
 
 
+def test_an_interval_ends_at_all_levels_won():
+    wins = np.ones((3, 50), np.int64)
+    wins[0, :5] = 0  # one seed differs
+    names = tuple(map(str, range(50)))
+    low, high = LevelWins(names, ("simple",) * 50, np.ones(50, np.int64), wins).interval()
+    assert 0.8 < low < 0.97
+    assert high == 1.0
+
+
 def test_levels_that_are_all_alike_have_wilsons_interval():
     all_won = [episode(level_index=i) for i in range(10)] * 3
     assert aggregate(all_won)["all"]["ci95"] == pytest.approx(wilson(10, 10)), "of levels"
