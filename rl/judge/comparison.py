@@ -118,7 +118,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
         for c in comparisons
         for total in (c.categories[ALL],)
     ]
-    return "\n".join([table(header, rows), *(c.sentence for c in comparisons)])
+    return "\n".join([table(header, rows, align="llrrr"), *(c.sentence for c in comparisons)])
 
 
 def write_levels(path: Path, methods: Mapping[str, LevelWins]) -> None:

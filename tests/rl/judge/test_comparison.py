@@ -77,7 +77,7 @@ def test_what_was_not_judged_alike_is_not_compared():
 def test_the_table_has_a_row_and_a_sentence_for_each():
     found = compare("a", "b", wins([1, 1, 0, 1] * 10), wins([1, 0, 0, 1] * 10))
     text = comparison_table([found, found])
-    assert "| a     |      b |     75.0 |      50.0 | " in text
+    assert "| a     | b      |     75.0 |      50.0 | " in text
     assert text.count(found.sentence) == 2
     assert found.to_dict()["categories"]["all"]["difference"] == 0.25
 
