@@ -392,7 +392,12 @@ def test_several_configurations_are_profiled(steady, monkeypatch, capsys, tmp_pa
     out = tmp_path / "profile.json"
     assert profile_multi_config.main(["--envs", "2", "--warmup", "2", "--steps", "10", "--json", str(out)]) == 0
     printed = capsys.readouterr().out
-    for name in ("tiny corridor", "maze without entities", "mixed entities", "mixed entities, both images"):
+    for name in (
+        "tiny corridor",
+        "maze without entities",
+        "mixed entities",
+        "mixed entities, foresight and both images",
+    ):
         assert f"## {name}\n" in printed
     assert printed.count("time with profiling / without: 1.000") == 4
     assert "4 of 4 configurations profiled" in printed
