@@ -20,7 +20,8 @@ def test_the_json_has_the_promised_form(capsys, monkeypatch):
     assert {"cpu", "cores", "python", "numba"} <= set(printed["machine"])
     workloads = printed["workloads"]
     assert set(workloads) == {
-        "physics/1", "physics_mines/1", "physics_movers/1", "state_only/1", "vision_free/1", "foresight/1", "images/1", "with_images/1",
+        "physics/1", "physics_mines/1", "physics_movers/1", "state_only/1", "vision_free/1",
+        "foresight/1", "images/1", "with_images/1",
         "reset/1", "snapshot_restore/1", "level_compile/1",
     }  # fmt: skip
     for name, result in workloads.items():
