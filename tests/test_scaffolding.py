@@ -100,7 +100,7 @@ ORDER = {
         {"__init__"},
         {"events", "judge", "policy"},
         {"config"},
-        {"command_line", "curriculum", "upload"},
+        {"command_line", "curriculum", "solve", "upload"},
         {"train"},
         {"experiment"},
     ],

@@ -1,0 +1,162 @@
+"""Solving the levels that a command line names, as ``scripts/solve.py`` does it.
+
+    run(*parse(argv))
+
+Writes runs, films, ``results.json`` and ``report.html`` into ``--out``, and with --demonstrations replay sets to learn from.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_folder, write_json
+from nppsim.progress import progress_bar
+from nppsim.replays.replay_set import ReplayWriter
+from nppsim.report.pages import check_packages, write_page
+from nppsim.settings import Parser, check_settings, same_setting, setting
+from nppsim.workers import usable_cores, worker_pool
+from rl.config import ExperimentConfig, VideoConfig
+from rl.solve import results
+from rl.solve.levels import Task, read_tasks
+from rl.solve.results import Solved
+from rl.solve.search import Agent
+from rl.solve.solve import Solution, SolveSettings, solve
+
+SOURCE = "solve"  # of a demonstration, in its metadata
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for, beside how much is searched."""
+
+    level: Path
+    agent: Path = setting(MISSING, "file written by training", flag="agent", metavar="CHECKPOINT")
+    against: Path | None = setting(None, "recording of the level to compare with", flag="against", metavar="REPLAY")
+    out: Path = setting(Path("solved"), "folder for runs, films and the page", flag="out", aliases=("output-dir",))
+    demonstrations: Path | None = setting(
+        None, "new folder for the runs as replay sets, CATEGORY.h5, to train on", flag="demonstrations", metavar="DIR"
+    )
+    films: int = setting(1, "films of each category, at most", flag="films", low=0)
+    video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
+    workers: int | None = setting(
+        None, "processes, where there are several levels; default: all cores", flag="workers", low=1
+    )
+    debug: bool = same_setting(ExperimentConfig, "debug")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+def run(job: Job, settings: SolveSettings) -> int:
+    """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far."""
+    tasks = _checked(job)
+    solved: list[Solved] = []
+    try:
+        with _demonstrations(job.demonstrations) as demonstrate:
+            stems: set[str] = set()
+            for task, solution in _solutions(job, settings, tasks):
+                one = Solved(task, solution, results.file_stem(task.name, stems))
+                solved.append(one)
+                if solution.run is not None:
+                    results.save_run(one, job.out)
+                    demonstrate(one)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{len(solved)} levels were searched; their runs are in {job.out}") from None
+    print(results.text(solved))
+    _write_report(job, settings, solved)
+    return int(any(one.solution.run is None for one in solved))
+
+
+def _checked(job: Job) -> list[Task]:
+    """The levels, once everything is known to be there that will be needed."""
+    check_packages()
+    VideoConfig(record_eval_videos=job.films > 0).check_packages()
+    check_output_folder(job.out, "--out")
+    if job.demonstrations is not None:
+        check_output_folder(job.demonstrations, "--demonstrations")
+        if job.demonstrations.exists() and any(job.demonstrations.iterdir()):
+            raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
+    _agent(job.agent)
+    return read_tasks(job.level, job.against)
+
+
+@cache
+def _agent(path: Path) -> Agent:
+    """The agent, read once in each process."""
+    torch.set_num_threads(1)  # what the network computes must not depend on the number of cores
+    return Agent.load(path)
+
+
+def _solve_one(job: Job, settings: SolveSettings, task: Task) -> Solution:
+    return solve(task.level, _agent(job.agent), settings, threads=1)
+
+
+def _solutions(job: Job, settings: SolveSettings, tasks: Sequence[Task]) -> Iterator[tuple[Task, Solution]]:
+    """Each level with what was found on it: a single one on all cores, several in processes of their own."""
+    if len(tasks) == 1:
+        with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
+            yield tasks[0], solve(tasks[0].level, _agent(job.agent), settings, bar=bar)
+        return
+    solve_one = partial(_solve_one, job, settings)
+    with progress_bar(title="solving", total=len(tasks), unit="level") as bar, ExitStack() as stack:
+        if (workers := min(job.workers or usable_cores(), len(tasks))) > 1:
+            found = stack.enter_context(worker_pool(workers, ConfigError)).map(solve_one, tasks)
+        else:
+            found = map(solve_one, tasks)
+        for task, solution in zip(tasks, found, strict=True):
+            bar.update()
+            yield task, solution
+
+
+@contextmanager
+def _demonstrations(folder: Path | None) -> Iterator[Any]:
+    """What takes a run into the replay set of its category; all are written at the end, whatever ends the work."""
+    with ExitStack() as stack:
+        writers: dict[str, ReplayWriter] = {}
+
+        def demonstrate(one: Solved) -> None:
+            if folder is None:
+                return
+            category = one.task.category
+            if category not in writers:
+                folder.mkdir(parents=True, exist_ok=True)
+                writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
+            about = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
+            writers[category].append(one.replay, category=category, **about)
+
+        yield demonstrate
+
+
+def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -> None:
+    filmed: list[dict[str, Any]] = []
+    for one in solved:
+        if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
+            filmed.append(results.film(one, job.out, job.video_fps))
+    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name != "debug"}
+    shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
+    write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
+    write_page(
+        results.page(solved, filmed, f"{job.level.name}: search with {job.agent.name}", shown), job.out / "report.html"
+    )
+    print(f"runs: {job.out / results.REPLAYS}; page: {job.out / 'report.html'}")
+
+
+def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
+    """What the command line asks for."""
+    parser = Parser(
+        prog="solve.py",
+        description="Search on top of an agent: finish a level, or each of a folder, and find shorter runs.",
+    )
+    parser.add_argument(
+        "level", type=Path, metavar="LEVEL", help="level file, replay or attract file, or a folder of levels or replays"
+    )
+    parser.add_settings(Job)
+    parser.add_settings(SolveSettings)
+    arguments = parser.parse_args(argv)
+    return parser.build(Job, arguments, level=arguments.level), parser.build(SolveSettings, arguments)

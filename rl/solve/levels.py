@@ -1,0 +1,106 @@
+"""The levels that a command line names, each with what is known of it: par, and a recording to beat."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nppsim.errors import ConfigError
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import INDEX, LevelSet
+from nppsim.replays.playback import SUFFIXES, find_files, read_file
+from nppsim.replays.replay import Replay, ReplayError
+from nppsim.simulate import simulate
+
+SINGLE = "single"  # category of a level that belongs to no set
+RECORDED = "recorded"  # category of the level of a replay
+
+
+@dataclass(frozen=True)
+class Task:
+    """One level to solve.
+
+    name: the file, as it is called in its set.
+    par_frames: of the set's index, None where it says nothing.
+    recorded: a run of somebody that finishes the level, None without one.
+    recorded_frames: its length.
+    """
+
+    name: str
+    category: str
+    level: Level
+    par_frames: int | None = None
+    recorded: Replay | None = None
+    recorded_frames: int | None = None
+
+
+def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
+    """The levels of a level file, of a replay or replay set (attract files included), or of a folder of either.
+
+    A level file in a level set has the par of the set's index; a replay's level is to be solved in fewer frames than the
+    replay, if that finishes it.
+    against: a recording of the only level there is.
+    Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
+    """
+    tasks = list(_tasks(path))
+    if against is None:
+        return tasks
+    if len(tasks) > 1:
+        raise ConfigError(f"is for one level, and {path} has {len(tasks)}; name one of them", "--against", against)
+    return [_with_recording(tasks[0], Replay.load(against), against)]
+
+
+def _tasks(path: Path) -> Iterator[Task]:
+    if path.is_dir() and ((path / INDEX).exists() or not _has_replays(path)):
+        level_set = LevelSet.open(path)
+        for level, entry in zip(level_set, level_set.entries, strict=True):
+            yield Task(entry.file, entry.category, level, entry.par_frames)
+    elif path.is_dir():
+        for file in find_files([path]):
+            yield from _of_replays(file, file.relative_to(path).as_posix())
+    elif path.suffix.partition("#")[0] in SUFFIXES or _is_attract(path):
+        yield from _of_replays(path, path.name)
+    else:
+        yield _of_level(path)
+
+
+def _has_replays(folder: Path) -> bool:
+    return any(file.suffix in SUFFIXES for file in folder.rglob("*"))
+
+
+def _is_attract(path: Path) -> bool:
+    """Whether a file without a replay's name holds a replay: attract files have no suffix of their own."""
+    try:
+        Replay.from_bytes(path.read_bytes())
+    except ReplayError:
+        return False
+    return True
+
+
+def _of_replays(file: Path, name: str) -> Iterator[Task]:
+    """The levels of a replay, or of each replay of a set."""
+    replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
+    for number, replay in enumerate(replays):
+        run = simulate(replay.level, replay.inputs)
+        known = (replay, run.frames) if run.won else (None, None)
+        yield Task(f"{name}#{number}" if len(replays) > 1 else name, RECORDED, replay.level, None, *known)
+
+
+def _of_level(path: Path) -> Task:
+    """A level file; what its level set knows of it, if it lies in one."""
+    level = Level.load(path)
+    for folder in path.absolute().parents:
+        if (folder / INDEX).exists():
+            name = path.absolute().relative_to(folder).as_posix()
+            for entry in LevelSet.open(folder).entries:
+                if entry.file == name:
+                    return Task(name, entry.category, level, entry.par_frames)
+    return Task(path.name, SINGLE, level)
+
+
+def _with_recording(task: Task, recorded: Replay, path: Path) -> Task:
+    if recorded.level != task.level:
+        raise ConfigError(f"was recorded on another level than {task.name}; give a run of that", "--against", path)
+    run = simulate(recorded.level, recorded.inputs)
+    if not run.won:
+        raise ConfigError(f"does not finish the level ({run.outcome}); give a run that does", "--against", path)
+    return Task(task.name, task.category, task.level, task.par_frames, recorded, run.frames)

@@ -1,0 +1,29 @@
+"""Search on top of a trained agent: finishes what it does not finish alone, and finds shorter ways.
+
+python scripts/solve.py LEVEL --agent CHECKPOINT [--against REPLAY] [--out DIR]
+
+LEVEL is a level file, a replay or an attract file (for its level), or a folder of either.  Prints frames against par and
+against the recording; writes replay, attract file, film and page into DIR (docs/solve.md).
+"""
+
+import sys
+from collections.abc import Sequence
+
+from nppsim import errors
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 1 if a level was not solved, 2 for bad input, 130 after Ctrl-C."""
+    given = sys.argv[1:] if argv is None else argv
+
+    def job() -> int:
+        errors.needed("torch", "train")
+        from rl.solve.job import parse, run
+
+        return run(*parse(given))
+
+    return errors.run(job, debug="--debug" in given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
