@@ -189,7 +189,9 @@ Flags that mean the same are called the same in all command lines. Where one had
 | flag | also | where |
 |---|---|---|
 """
-_SEED_LINES = "ab_compare.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py solve.py"
+_SEED_LINES = (
+    "ab_compare.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py solve.py"
+)
 _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
     ("seeds", "seed", ["nppsim generate", "nppsim plan", "nppsim fuzz"]),
