@@ -231,15 +231,15 @@ class _Guided:
     def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
         """The first ``limit`` of these environments whose cells are new; they are visited from now on."""
         state, world = self.players.state, self.search.bank.world
-        found = []
-        for i in environments:
-            with np.errstate(over="ignore"):  # hashes, where nothing is compiled
-                key = cell(state.ninja[i], state.entities[i], state.movers[i], world, self.frame_skip)
-            if key not in self.visited:
-                self.visited.add(key)
-                found.append(i)
+        found: list[int] = []
+        with np.errstate(over="ignore"):  # hashes, where nothing is compiled
+            for i in environments:
                 if len(found) == limit:
                     break
+                key = cell(state.ninja[i], state.entities[i], state.movers[i], world, self.frame_skip)
+                if key not in self.visited:
+                    self.visited.add(key)
+                    found.append(i)
         return np.array(found, np.int64)
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
