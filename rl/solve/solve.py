@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.levels.level import Level
-from nppsim.planner import PlannedRun, plan
+from nppsim.planner import PlannedRun, plan, polish
 from nppsim.planner.search import Way, confirmed
 from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
@@ -29,7 +29,8 @@ ATTEMPTS = (
     ("beam of 256", 256, 0.3),
 )
 PLANNER = "planner"  # tried last, with all that is left
-# How to look for a shorter run: first so, then in a manner drawn from the lists.
+GUIDED_FRAMES = 200_000  # of the frames that look for shorter runs; the planner's beams get the others
+# How beams look for a shorter run: first so, then in a manner drawn from the lists.
 FIRST_MANNERS = (Manner(64), Manner(64, trust=0.0))
 WIDTHS = (16, 32, 64, 128)
 BRANCHINGS = (2, 3)
@@ -62,7 +63,7 @@ class SolveSettings:
 class Solution:
     """What was found on a level.
 
-    run: the shortest run, None if none was found; its ``simulated`` counts all frames.
+    run: the shortest run, None if none was found.
     found_by: which of ATTEMPTS, or PLANNER, found the first run; "" if none did.
     first_frames: length of the first run.
     finding, shortening: frames that were simulated until there was a run, and to shorten it.
@@ -92,22 +93,13 @@ def solve(
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
     finding = Effort(settings.budget, until, _stage(bar, "searching", settings.budget))
     way, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
-    run, shortened = None, 0
-    if way is not None:
-        told = _stage(bar, f"shortening {len(way.inputs)} frames", settings.polish)
-        shortening = Effort(settings.polish, until, told)
-        best = _shortened(search, way, shortening)
-        shortened = shortening.simulated
-        run = confirmed(search.bank, best, None, finding.simulated + shortened)
-    return Solution(
-        run=run,
-        found_by=found_by,
-        first_frames=None if way is None else len(way.inputs),
-        finding=finding.simulated,
-        shortening=shortened,
-        asked=search.asked,
-        foreseen=search.asked * agent.foreseen,
-    )
+    if way is None:
+        return Solution(None, "", None, finding.simulated, 0, search.asked, search.asked * agent.foreseen)
+    title = f"shortening {len(way.inputs)} frames"
+    shortening = Effort(settings.polish, until, _stage(bar, title, settings.polish))
+    run = _shortened(search, level, way, settings, shortening)
+    simulated = finding.simulated, shortening.simulated
+    return Solution(run, found_by, len(way.inputs), *simulated, search.asked, search.asked * agent.foreseen)
 
 
 def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
@@ -134,16 +126,28 @@ def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: E
     return (None, "") if found is None else (Way(found.actions, found.inputs), PLANNER)
 
 
-def _shortened(search: GuidedSearch, best: Way, effort: Effort) -> Way:
-    """The shortest run that beams come to, in turn from the spawn and from a random decision of the best run so far."""
+def _shortened(search: GuidedSearch, level: Level, way: Way, settings: SolveSettings, effort: Effort) -> PlannedRun:
+    """The shortest run that comes of guided beams, and then of the planner's."""
+    way = _guided(search, way, effort.part(GUIDED_FRAMES))
+    run = confirmed(search.bank, way, None, effort.simulated)
+    if effort.left:
+        run = polish(level, run, search.agent.frame_skip, budget=effort.left, seed=settings.seed)
+        effort.spend(run.simulated - effort.simulated)
+    return run
+
+
+def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Way:
+    """The shortest run that guided beams come to, in turn from the spawn and from a random decision of the best run so
+    far."""
     states = None
     for turn in range(effort.left):  # each beam simulates a frame at least
         if not effort.left:
             break
         if states is None:
             states = search.states_along(best.actions, effort)
-        cut = 0 if turn % 2 == 0 or turn < len(FIRST_MANNERS) else int(search.rng.integers(len(best.actions)))
-        manner = FIRST_MANNERS[turn] if turn < len(FIRST_MANNERS) else _drawn(search.rng)
+        known = turn < len(FIRST_MANNERS)
+        cut = 0 if known or turn % 2 == 0 else int(search.rng.integers(len(best.actions)))
+        manner = FIRST_MANNERS[turn] if known else _drawn(search.rng)
         end = search.beam(manner, effort, len(best.inputs) - 1, states[cut])
         if end is not None:
             before = best.inputs[: cut * search.agent.frame_skip]
