@@ -156,6 +156,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-u", script, *map(str, flags), "--total-timesteps", "100000000"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
     )  # fmt: skip
     for line in process.stdout:
         if "first update checked" in line:
