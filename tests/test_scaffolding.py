@@ -82,7 +82,7 @@ ORDER = {
     "nppsim": [
         {"_cache", "_kernel", "actions", "errors", "outcomes"},
         {"observe/layout"},
-        {"_phases", "files", "progress", "settings", "workers"},
+        {"_phases", "files", "lock", "progress", "settings", "workers"},
         {"levels"},
         {"physics"},
         {"compile", "paths"},
