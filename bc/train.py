@@ -109,9 +109,10 @@ class Policy(Protocol):
 
 
 class ScalarWriter(Protocol):
-    """TensorBoard's ``SummaryWriter``, as far as it is used here."""
+    """A file of scalars, such as TensorBoard's ``SummaryWriter``."""
 
     def add_scalar(self, tag: str, value: float, step: int, /) -> object: ...
+    def flush(self) -> object: ...
 
 
 def pretrain(
@@ -337,6 +338,7 @@ def _write(writer: ScalarWriter | None, scalars: Mapping[str, float], step: int)
     if writer is not None:
         for name, value in scalars.items():
             writer.add_scalar(f"bc/{name}", value, step)
+        writer.flush()
 
 
 def _text(value: float | None, form: str) -> str:

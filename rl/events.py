@@ -1,6 +1,10 @@
-"""Scalars read back from TensorBoard event files, and the proof that a run writes what it promises."""
+"""Scalars in TensorBoard's event files: written, read back, and the proof that a run writes what it promises."""
 
+import io
+import itertools
 import os
+import socket
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +18,65 @@ _EVENT_FILES = "events.out.tfevents*"
 
 class EventsError(UserError, RuntimeError):
     """Event files that are missing, doubled or incomplete; the message names the folder and what is wrong."""
+
+
+_NUMBERS = itertools.count()  # of this process's writers, so that no two name their file alike
+
+
+class EventWriter:
+    """Writes scalars into a new event file of ``folder``, which is made if it is missing.
+
+    ``flush`` writes all of them at once, in the calling thread: where TensorBoard's own writer has a thread, whose errors
+    come late or never.  Raises OSError with the file's name for what cannot be written (the file then ends with the last
+    flush that could), and EventsError where the file has been removed meanwhile.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self._event = needed("tensorboard.compat.proto.event_pb2", "train").Event
+        self._summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
+        record_writer = needed("tensorboard.summary.writer.record_writer", "train")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
+        self.path = Path(folder) / f"{_EVENT_FILES[:-1]}.{name}"
+        self._pending = io.BytesIO()
+        self._records = record_writer.RecordWriter(self._pending)
+        self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115  # closed by close()
+        self._records.write(self._event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+        self.flush()
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        """Take a number; it is on disk after the next ``flush``."""
+        summary = self._summary(value=[self._summary.Value(tag=tag, simple_value=float(value))])
+        self._records.write(self._event(wall_time=time.time(), step=step, summary=summary).SerializeToString())
+
+    def flush(self) -> None:
+        """Write what was taken."""
+        whole, rest = self._file.tell(), memoryview(self._pending.getvalue())
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._file.seek(whole)
+            self._file.truncate()
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self._pending.seek(0)
+        self._pending.truncate()
+        if not self.path.exists():
+            raise EventsError(
+                f"{self.path}: was removed while the run was writing to it; go on from the last checkpoint that is left, "
+                "or train again"
+            )
+
+    def close(self) -> None:
+        """Write what was taken, and close the file."""
+        with self._file:
+            self.flush()
+
+    def __enter__(self) -> "EventWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Scalars(NamedTuple):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from stable_baselines3.common.logger import CSVOutputFormat, Logger, TensorBoardOutputFormat
-from torch.utils.tensorboard import SummaryWriter
+from stable_baselines3.common.logger import CSVOutputFormat, Logger
 
 import hardware
 from bc import train as imitation
@@ -20,6 +19,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
+from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
 from rl.judge.evaluation import Policy, RandomPolicy
@@ -29,6 +29,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.train.logs import ScalarOutput
 from rl.train.monitor import Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
@@ -214,7 +215,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
             config={"bc": asdict(job.config.bc), "epoch": epoch},
         )
 
-    with SummaryWriter(str(job.folder / "tensorboard")) as writer:
+    with EventWriter(job.folder / "tensorboard") as writer:
         return imitation.pretrain(
             policy, dataset, settings, writer, policy.device, on_improvement=save, team=team, log=job.log
         )
@@ -235,8 +236,8 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
 
     Raises KeyboardInterrupt, which names the checkpoint to go on from, once that is written.
     """
-    board, table = str(job.folder / "tensorboard"), str(job.folder / "progress.csv")
-    ppo.set_logger(Logger(str(job.folder), [TensorBoardOutputFormat(board), CSVOutputFormat(table)]))
+    outputs = [ScalarOutput(job.folder / "tensorboard"), CSVOutputFormat(str(job.folder / "progress.csv"))]
+    ppo.set_logger(Logger(str(job.folder), outputs))
     periodic = job.suites.periodic(job.observations)
 
     def play_periodic(policy: NppPolicy) -> Evaluation:

@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
@@ -24,6 +23,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
+from rl.events import EventWriter
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
 from rl.judge.results import ALL, Stats, aggregate, format_table
 from rl.policy import checkpoint
@@ -89,7 +89,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
     def save(policy: NppPolicy, epoch: int) -> None:
         checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
 
-    with SummaryWriter(str(folder / "tensorboard")) as writer:
+    with EventWriter(folder / "tensorboard") as writer:
         closed_loop = held_out.success if held_out is not None else None
         team = Team(plan.torch_threads)
         result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, team=team)

@@ -70,6 +70,9 @@ class Writer:
         assert np.isfinite(value)
         self.tags.setdefault(tag, []).append((step, value))
 
+    def flush(self):
+        self.flushed = {tag: len(rows) for tag, rows in self.tags.items()}
+
 
 def test_training_learns_and_beats_the_trivial_predictors():
     dataset, policy, writer, improved = toy_dataset(), ToyPolicy(), Writer(), []

@@ -5,10 +5,9 @@ import re
 
 import pytest
 from PIL import Image
-from torch.utils.tensorboard import SummaryWriter
 
 from nppsim.measure.intervals import wilson
-from rl.events import EventsError, read_scalars, require_tags
+from rl.events import EventsError, EventWriter, read_scalars, require_tags
 from rl.experiment.curves import CHARTS
 from rl.experiment.report import write_report
 from rl.judge.comparison import Comparison, Difference
@@ -33,7 +32,7 @@ def comparison(first, second, difference, ci95):
 
 
 def write_events(folder, tags=("rollout/success_rate", "train/approx_kl"), steps=(0, 100, 200)):
-    with SummaryWriter(folder) as writer:
+    with EventWriter(folder) as writer:
         for tag in tags:
             for step in steps:
                 writer.add_scalar(tag, step / 200, step)
@@ -166,6 +165,6 @@ def test_missing_tags_and_second_trees_are_found(tmp_path):
     assert "train/approx_kl" in require_tags(tmp_path, ["train/approx_kl"])
     with pytest.raises(EventsError, match="2 tags that must be on disk are not: time/fps, train/loss"):
         require_tags(tmp_path, ["train/loss", "train/approx_kl", "time/fps"])
-    SummaryWriter(tmp_path / "training").close()  # opened, never written to
+    EventWriter(tmp_path / "training").close()  # opened, never written to
     with pytest.raises(EventsError, match=r"2 event trees \(PPO_1, training\)"):
         require_tags(tmp_path, ["train/approx_kl"])

@@ -5,11 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
+from stable_baselines3.common.logger import Logger
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.train.logs import ScalarOutput
 from rl.train.monitor import EarlyStopping, Evaluation, TrainingMonitor, check_gradients, check_inputs
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
@@ -49,7 +50,7 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **ev
         ppo.policy.load_state_dict(clone.state_dict())
         ppo.anchor_to(clone)
     folder = root / "vision_free"
-    ppo.set_logger(Logger(str(folder), [TensorBoardOutputFormat(str(folder / "tensorboard"))]))
+    ppo.set_logger(Logger(str(folder), [ScalarOutput(folder / "tensorboard")]))
     config = ExperimentConfig(
         experiment_name="x",
         architectures=("vision_free",),
