@@ -102,6 +102,7 @@ ORDER = {
         {"config"},
         {"command_line", "curriculum", "solve", "upload"},
         {"train"},
+        {"forensics"},
         {"experiment"},
     ],
 }

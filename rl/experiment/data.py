@@ -146,6 +146,12 @@ class Suites:
         """The smaller one between updates, on the dev levels."""
         return self._get("dev", observations, self.config.evaluation.periodic_episodes_per_category)
 
+    def all(self, observations: tuple[str, ...]) -> dict[str, EvaluationSuite]:
+        """Those that this run will play: "dev" and "test"."""
+        evaluation = self.config.evaluation
+        made = {"dev": self.periodic(observations)} if evaluation.eval_freq else {}
+        return made if evaluation.skip_final_eval else made | {"test": self.final(observations)}
+
     def _get(self, levels: str, observations: tuple[str, ...], episodes: int) -> EvaluationSuite:
         """levels: "dev" or "test"."""
         key = (levels, observations, episodes)

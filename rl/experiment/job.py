@@ -22,6 +22,7 @@ from rl.curriculum import make_sampler
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
+from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
 from rl.judge.video import Film, record_evaluation
@@ -51,6 +52,7 @@ class Job:
     label: the architecture, with the condition where the experiment has several.
     title: the same, with the seed where there are several.
     root, folder: of the experiment, and of this job inside it.
+    doctor: examines it; its findings are in the folder's ``doctor.json``.
     """
 
     config: ExperimentConfig
@@ -66,6 +68,7 @@ class Job:
     title: str
     root: Path
     folder: Path
+    doctor: Doctor
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -94,6 +97,7 @@ def make_jobs(
             label = f"{name}, {condition}" if several else name
             place = root / name / condition if several else root / name
             for seed in config.seeds:
+                folder = place / f"seed_{seed}" if len(config.seeds) > 1 else place
                 yield Job(
                     config=config,
                     data=data,
@@ -107,7 +111,8 @@ def make_jobs(
                     label=label,
                     title=f"{label}, seed {seed}" if len(config.seeds) > 1 else label,
                     root=root,
-                    folder=place / f"seed_{seed}" if len(config.seeds) > 1 else place,
+                    folder=folder,
+                    doctor=Doctor(log, folder / "doctor.json"),
                 )
 
 
@@ -119,6 +124,7 @@ def train_one(job: Job) -> RunRecord:
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
     env = make_env(job, settings, plan)
+    introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
     ppo = BatchPPO(env, job.architecture.name, settings, plan, statistics=statistics, seed=job.seed, device=plan.device)
@@ -127,6 +133,28 @@ def train_one(job: Job) -> RunRecord:
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
     return record_of(job, begin, plan, played, clone, moved, ppo, films, events)
+
+
+def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecEnv) -> None:
+    """Let the doctor examine what there is before anything is learned."""
+    data = job.data
+    if not job.pretrained:
+        absent = ("replays", "dataset", "statistics", "clone", "cloning", "probe", "moved")
+        job.doctor.miss(**dict.fromkeys(absent, "no imitation in this run"))
+    else:
+        job.doctor.meet(replays=job.config.replay_data_dir)
+    job.doctor.examine(
+        BEFORE,
+        config=job.config,
+        architecture=job.architecture,
+        levels={"train": data.train, "dev": data.dev, "test": data.test},
+        bank=data.bank,
+        suites=job.suites.all(job.observations),
+        settings=settings,
+        plan=plan,
+        env=env,
+        folder=job.folder,
+    )
 
 
 def make_plan(job: Job) -> hardware.Plan:
@@ -197,6 +225,8 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     """Behavioural cloning; the demonstrations' memory is free again when this returns."""
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
     statistics = dataset.statistics()
+    job.doctor.examine(IMITATION, dataset=dataset, statistics=statistics)
+    job.doctor.forget("dataset")
     policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
@@ -228,6 +258,7 @@ def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
     count = len(next(iter(clone.probe.values())))
     job.log(f"{moved}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
     ppo.anchor_to(clone.policy)
+    job.doctor.meet(clone=clone.policy, cloning=clone.result, probe=clone.probe, moved=moved)
     return moved
 
 
@@ -245,7 +276,15 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
         return Evaluation(rows[ALL], rows, LevelWins.count(episodes).success[0])
 
-    monitor = TrainingMonitor(job.config, job.root, job.folder, play_periodic, job.uploader, job.log)
+    monitor = TrainingMonitor(
+        job.config,
+        job.root,
+        job.folder,
+        play_periodic,
+        job.uploader,
+        job.log,
+        on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, ppo=ppo),
+    )
     resumed = job.config.resume_from is not None
     if resumed:
         monitor.resume(ppo)

@@ -59,6 +59,7 @@ class TrainingMonitor(BaseCallback):
     evaluate: plays the dev levels, every ``eval_freq`` decisions, before training (the clone) and after it.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
+    on_first_full_update: is called once, after the first update in which the actor learned.
     events: what happened, in words and numbers.
     retention: what the policy has been able to do on the dev levels.  The best weights are in ``checkpoints/best.pt``;
         training goes back to them where too much is lost, and at its end the policy has them.
@@ -76,8 +77,10 @@ class TrainingMonitor(BaseCallback):
         evaluate: Evaluate,
         uploader: Uploader | None,
         log: Callable[[str], None],
+        on_first_full_update: Callable[[BatchPPO], None] = lambda ppo: None,
     ):
         super().__init__()
+        self.on_first_full_update = on_first_full_update
         self.config = config
         self.root = root
         self.folder = folder
@@ -98,12 +101,15 @@ class TrainingMonitor(BaseCallback):
         self._stop = False
         self._printed = 0.0
         self._checked = False
+        self._actor_updates_before = 0
+        self._actor_checked = False
         self._updates_before = 0
         self._warming_up = False
 
     def _on_training_start(self) -> None:
         ppo = self.model
         self._updates_before = ppo.updates  # those of an interrupted run that goes on
+        self._actor_updates_before = ppo.actor_updates
         self._warming_up = ppo.critic_only
         if self._guarded and ppo.reference is not None and self.retention.cloned is None:
             self.retention.cloned = self._play().levels
@@ -115,8 +121,7 @@ class TrainingMonitor(BaseCallback):
         ppo = self.model
         if ppo.updates == self._updates_before:
             return
-        if not self._checked:
-            self._check_first_update()
+        self._check_first_updates()
         for name, (period, action) in self._periodic.items():
             if period and self.num_timesteps >= self._next[name]:
                 action()
@@ -142,6 +147,9 @@ class TrainingMonitor(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._bar.close()
+        self._check_first_updates()
+        if not self._actor_checked:
+            self.log("the actor has not learned in this run: neither its gradients nor what follows them was checked")
         if self._guarded:
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
@@ -160,22 +168,33 @@ class TrainingMonitor(BaseCallback):
                 f"PPO {ppo.progress:4.0%}: {self.num_timesteps:,} decisions, {speed:,.0f}/s, update {ppo.updates}, {text}"
             )
 
+    def _check_first_updates(self) -> None:
+        """What can be checked once there has been an update, and once there has been one of the actor."""
+        if not self._checked and self.model.updates > self._updates_before:
+            self._check_first_update()
+        if not self._actor_checked and self.model.actor_updates > self._actor_updates_before:
+            self._check_first_full_update()
+
     def _check_first_update(self) -> None:
-        """Scalars are on disk, every trainable tensor has a gradient, inputs of the network look like its statistics."""
+        """Scalars are on disk, inputs of the network look like its statistics."""
         self._checked = True
         ppo = self.model
         ppo.logger.dump(step=self.num_timesteps)
         require_tags(self.folder / "tensorboard", REQUIRED_TAGS)
-        if not ppo.critic_only:
-            check_gradients(ppo.policy)
-        gradients = "gradients of the critic so far" if ppo.critic_only else "gradients everywhere"
         mean = check_inputs(ppo.policy, ppo.rollout_buffer)
         total = self.config.ppo.total_timesteps
         rate = ppo.decisions_played / ppo.seconds
         self.log(
-            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, {gradients}, largest input mean "
-            f"{mean:.2f}; {rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
+            f"first update checked: {len(REQUIRED_TAGS)} tags on disk, largest input mean {mean:.2f}; "
+            f"{rate:,.0f} decisions/s, {total:,} decisions would take {total / rate / 60:.0f} min"
         )
+
+    def _check_first_full_update(self) -> None:
+        """Every trainable tensor has a gradient: only now, as the actor's have none while the critic learns alone."""
+        self._actor_checked = True
+        check_gradients(self.model.policy)
+        self.log(f"update {self.model.updates}, the actor's first, checked: gradients everywhere")
+        self.on_first_full_update(self.model)
 
     def _happened(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})

@@ -1,0 +1,64 @@
+"""What ``scripts/doctor.py`` examines: an experiment that is about to run, one that has run, or an agent."""
+
+import json
+from pathlib import Path
+
+from nppsim.errors import ConfigError
+from rl.command_line import check_prepared, resolve
+from rl.config import ExperimentConfig, config_from_dict
+from rl.experiment.data import Log
+from rl.experiment.rehearsal import rehearse
+from rl.forensics.doctor import CHECKPOINT, STORED, Doctor
+
+Only = tuple[str, ...] | None  # names of the checks to make; None: all
+DEFAULT_FLAGS = (
+    *("--experiment-name", "doctor", "--architectures", "mlp_baseline", "--use-curriculum"),
+    *("--dev-dataset", "datasets/dev", "--replay-data-dir", "datasets/demonstrations"),
+)
+
+
+def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
+    """Rehearse the experiment of a config.json; None: the main job's defaults on the shipped data.
+
+    ConfigError for a file that is none, or what it names is not there.
+    """
+    return rehearse(resolve(DEFAULT_FLAGS) if path is None else read_config(path), log, only)
+
+
+def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
+    """Look at what each run of an experiment has written, then rehearse the experiment."""
+    config = read_config(folder / "config.json")
+    runs = sorted({path.parent for path in folder.rglob("tensorboard") if path.is_dir()})
+    stored = Doctor(log, strict=False, only=only)
+    for run in runs:
+        log(f"{run}")
+        stored.examine(STORED, run_folder=run, config=config)
+        _look_at_agent(stored, run / "agent.pt")
+    doctor = rehearse(config, log, only)
+    doctor.findings = stored.findings + doctor.findings
+    return doctor
+
+
+def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
+    """Look at one agent."""
+    doctor = Doctor(log, strict=False, only=only)
+    doctor.examine(CHECKPOINT, checkpoint_path=path)
+    return doctor
+
+
+def _look_at_agent(doctor: Doctor, path: Path) -> None:
+    if path.is_file():  # a run that was not finished has none
+        doctor.examine(CHECKPOINT, checkpoint_path=path)
+
+
+def read_config(path: Path) -> ExperimentConfig:
+    """The configuration in a config.json, with all that it needs there; ConfigError if not."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path}: no readable configuration ({error}); give the config.json of a run") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: no configuration; give the config.json of a run")
+    config = config_from_dict(data, str(path))
+    check_prepared(config)
+    return config

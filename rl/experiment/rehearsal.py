@@ -1,0 +1,89 @@
+"""The rehearsal of an experiment: the same job, on the same data, at a size of seconds, with the doctor beside it.
+
+    doctor = rehearse(config, print)     # doctor.failed, doctor.findings
+
+What the main job does, this does, with the same functions: levels, demonstrations (a few of each category), imitation (one
+pass), the transfer, three updates of PPO of which the first belongs to the critic alone, evaluation on dev levels,
+checkpoints.  Its folder is temporary.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import hardware
+from rl.config import ExperimentConfig, UploadConfig, VideoConfig
+from rl.experiment.data import Data, Log, audit_rewards, load_data
+from rl.experiment.job import make_jobs, train_one
+from rl.forensics.doctor import BEFORE, REHEARSAL, Doctor
+
+DEMONSTRATIONS = 3  # of each category
+UPDATES = 3
+NUM_ENVS, ROLLOUT, MINIBATCH = 32, 64, 512  # enough environments for threads to share them
+
+
+def rehearse(config: ExperimentConfig, log: Log, only: tuple[str, ...] | None = None) -> Doctor:
+    """Rehearse every architecture of an experiment, with its first seed; what the doctor found.
+
+    only: names of the checks to make; None: all.
+    """
+    doctor = Doctor(log, strict=False, only=only)
+    with tempfile.TemporaryDirectory(prefix="rehearsal_") as folder:
+        data = _attempt(doctor, "levels", lambda: load_data(config, log))
+        if data is not None:
+            _attempt(doctor, "rewards", lambda: audit_rewards(config, data, log))
+            _attempt(doctor, "rehearsal", lambda: _rehearse_jobs(config, data, Path(folder), doctor, log))
+    return doctor
+
+
+def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: Doctor, log: Log) -> None:
+    machine = hardware.detect()
+    doctor.meet(asked=config)
+    for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
+        wishes = config.hardware.wishes(config.ppo.total_timesteps)
+        doctor.meet(asked_plan=hardware.plan(job.observations, wishes, machine=machine))
+        _attempt(
+            doctor, f"rehearsal of {job.title}", lambda job=job: train_one(dataclasses.replace(job, doctor=doctor))
+        )
+        doctor.examine(REHEARSAL)
+
+
+def _attempt(doctor: Doctor, name: str, step: Callable):
+    """What a step returns; None if it failed, which is a finding."""
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001  # whatever stops the rehearsal would stop the run
+        doctor.note(BEFORE, name, error)
+        return None
+
+
+def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
+    """The same experiment at a size of seconds: one seed, one condition, no films, no upload."""
+    change = dataclasses.replace
+    return change(
+        config,
+        output_dir=folder,
+        resume_from=None,
+        seeds=config.seeds[:1],
+        test_pretraining=False,
+        max_demonstrations_per_category=DEMONSTRATIONS,
+        save_freq=NUM_ENVS * ROLLOUT,
+        bc=change(config.bc, epochs=1, batch_size=min(config.bc.batch_size, 128)),
+        ppo=change(
+            config.ppo,
+            total_timesteps=UPDATES * NUM_ENVS * ROLLOUT,
+            time_budget_minutes=None,
+            critic_warmup_min_updates=1,
+            critic_warmup_max_updates=1,
+        ),
+        evaluation=change(
+            config.evaluation,
+            periodic_episodes_per_category=1,
+            eval_freq=config.evaluation.eval_freq and NUM_ENVS * ROLLOUT,
+            num_eval_episodes=1,
+        ),
+        video=VideoConfig(),
+        upload=UploadConfig(),
+        hardware=change(config.hardware, num_envs=NUM_ENVS, rollout_length=ROLLOUT, minibatch_size=MINIBATCH),
+    )

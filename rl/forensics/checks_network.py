@@ -1,0 +1,192 @@
+"""The network: everything in it learns, everything it is shown counts."""
+
+import hashlib
+from collections import Counter
+
+import torch
+from torch import nn
+
+from nppsim.observe import layout
+from rl.forensics.doctor import UPDATE, CheckFailed, check, require
+from rl.forensics.samples import in_float32, observed
+from rl.policy.policy import NppPolicy, build_policy
+from rl.train.ppo import BatchPPO
+
+SAMPLE = 256  # decisions of the rollout that the network is shown
+_BUILD = "every layer must exist before the optimiser is made from policy.parameters(): see rl/policy/networks.py"
+
+
+@check(UPDATE)
+def every_parameter_is_in_the_optimiser_once(ppo: BatchPPO) -> str:
+    """Every parameter of the policy may learn, and is in the optimiser exactly once; nothing else is."""
+    names = {id(parameter): name for name, parameter in ppo.policy.named_parameters()}
+    frozen = [name for name, parameter in ppo.policy.named_parameters() if not parameter.requires_grad]
+    held = Counter(id(p) for group in ppo.policy.optimizer.param_groups for p in group["params"])
+    missing = [name for key, name in names.items() if key not in held]
+    twice = [names.get(key, "?") for key, times in held.items() if times > 1]
+    foreign = len(held.keys() - names.keys())
+    require(not frozen, f"frozen: {', '.join(frozen)}", "set requires_grad on them, or take them out of the network")
+    require(not missing, f"the optimiser lacks {', '.join(missing)}", _BUILD)
+    require(not twice and not foreign, f"held twice: {', '.join(twice)}; {foreign} that are not the policy's", _BUILD)
+    return f"{len(names)} tensors, {sum(p.numel() for p in ppo.policy.parameters()):,} numbers"
+
+
+@check(UPDATE)
+def every_gradient_arrives(ppo: BatchPPO) -> str:
+    """The actor's first update leaves a finite gradient, not all zero, in every trainable tensor."""
+    norms = {}
+    for name, parameter in ppo.policy.named_parameters():
+        gradient = parameter.grad
+        require(gradient is not None, f"no gradient reaches {name}", "connect it to the loss, or take it out")
+        assert gradient is not None
+        require(bool(torch.isfinite(gradient).all()), f"gradient of {name} is not finite", "lower --initial-lr")
+        norms[name] = float(gradient.norm())
+    silent = [name for name, norm in norms.items() if norm == 0]
+    require(not silent, f"the gradient of {', '.join(silent)} is zero", "look for what cuts it off from the loss")
+    weakest = min(norms, key=lambda name: norms[name])
+    return f"{len(norms)} tensors; weakest {norms[weakest]:.1e} ({weakest})"
+
+
+@check(UPDATE)
+def every_vector_component_is_read(ppo: BatchPPO) -> str:
+    """Logits and value depend on every component of every float observation: their gradients by it are not zero."""
+    obs = observed(ppo, SAMPLE)
+    policy, floats = ppo.policy, ppo.policy.features_extractor.normalize.float_keys
+    for key in floats:
+        obs[key] = obs[key].clone().requires_grad_(True)
+    with in_float32(policy):
+        logits, values = policy.logits_and_values(obs)
+    # a fixed mixture of the outputs: their plain sum could cancel out
+    mixture = (logits * torch.linspace(-1, 1, logits.shape[1], device=logits.device)).sum() + 0.7 * values.sum()
+    gradients: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
+        mixture, [obs[key] for key in floats], allow_unused=True
+    )
+    unread = []
+    for key, gradient in zip(floats, gradients, strict=True):
+        if gradient is None:
+            unread.append(key)
+            continue
+        silent = (gradient == 0).all(dim=0).flatten()
+        unread += [f"{key}[{i}]" for i in torch.nonzero(silent).flatten().tolist()]
+    require(
+        not unread,
+        f"{len(unread)} components change nothing: {', '.join(unread[:8])}",
+        "give them to an encoder in rl/policy/architectures.py, and look for layers that are cut off",
+    )
+    return f"all {sum(obs[key][0].numel() for key in floats)} components of {', '.join(floats)}"
+
+
+@check(UPDATE)
+@torch.no_grad()
+def every_part_of_the_images_is_read(ppo: BatchPPO) -> str:
+    """Logits or value change when any row, column or plane of an image (any cell of the surroundings) is inverted."""
+    images = [key for key in ppo.policy.observations if layout.SPECS[key].dtype == "uint8"]
+    one = {key: values[:1] for key, values in observed(ppo, 1).items()}
+    told = []
+    for key in images:
+        changed = _inverted_parts(one[key][0])
+        batch = {other: values.expand(len(changed), *values.shape[1:]) for other, values in one.items()}
+        before = torch.cat([part.flatten() for part in _outputs(ppo.policy, one)])
+        after = torch.cat(_outputs(ppo.policy, batch | {key: changed}), dim=1)
+        unread = torch.nonzero((after == before).all(dim=1)).flatten().tolist()
+        require(
+            not unread,
+            f"{len(unread)} of {len(changed)} parts of {key} change nothing, the first is number {unread[:1]}",
+            "look at the encoder of that image: layers that are dead, or an image cut off at its edge",
+        )
+        told.append(f"{len(changed)} parts of {key}")
+    return ", ".join(told) or "no images are read"
+
+
+def _outputs(policy: NppPolicy, obs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    with in_float32(policy):
+        logits, values = policy.logits_and_values(obs)
+    return [logits, values[:, None]]
+
+
+def _inverted_parts(image: torch.Tensor) -> torch.Tensor:
+    """Copies of an image, uint8[parts, *shape], each with another part inverted; images hold bytes or flags."""
+    height, width = (size for size in image.shape if size not in (1, 3))
+    flags = int(image.max()) <= 1
+    masks = torch.zeros((height + width, height, width), dtype=torch.bool)
+    for i in range(height):
+        masks[i, i] = True
+    for j in range(width):
+        masks[height + j, :, j] = True
+    if image.shape[0] == 3:  # planes first: each cell of each plane by itself
+        masks = torch.eye(image.numel(), dtype=torch.bool).view(-1, *image.shape)
+    else:
+        masks = masks.view(-1, *image.shape)
+    masks = masks.to(image.device)
+    return torch.where(masks, (1 if flags else 255) - image, image)
+
+
+@check(UPDATE)
+@torch.no_grad()
+def no_layer_is_dead(ppo: BatchPPO) -> str:
+    """Every layer answers differently to different observations, with finite numbers."""
+    shares: dict[str, float] = {}
+    handles = []
+
+    def watch(name: str):
+        def remember(module: nn.Module, inputs: tuple, output: torch.Tensor) -> None:
+            flat = output.detach().float().flatten(1)
+            if not bool(torch.isfinite(flat).all()):
+                raise CheckFailed(
+                    f"{name} gives numbers that are not finite", "lower --initial-lr, or look at its input"
+                )
+            shares[name] = float((flat.std(dim=0) > 0).float().mean())
+
+        return remember
+
+    leaves = [(name, module) for name, module in ppo.policy.named_modules() if not list(module.children())]
+    try:
+        for name, module in leaves:
+            if any(True for _ in module.parameters()) or isinstance(module, nn.ReLU):
+                handles.append(module.register_forward_hook(watch(name)))
+        ppo.policy.logits_and_values(observed(ppo, SAMPLE))
+    finally:
+        for handle in handles:
+            handle.remove()
+    dead = [name for name, share in shares.items() if share == 0]
+    require(
+        not dead,
+        f"always the same answer from {', '.join(dead)}",
+        "its weights are zero or its units are all cut off: initialise it anew, lower --initial-lr",
+    )
+    weakest = min(shares, key=lambda name: shares[name])
+    return f"{len(shares)} layers; fewest live units {shares[weakest]:.0%} ({weakest})"
+
+
+@check(UPDATE)
+@torch.no_grad()
+def different_observations_get_different_answers(ppo: BatchPPO) -> str:
+    """Logits and values differ between observations of the rollout, and the policy still chooses."""
+    logits, values = ppo.policy.logits_and_values(observed(ppo, SAMPLE))
+    spread, value_spread = float(logits.std(dim=0).mean()), float(values.std())
+    probabilities = torch.softmax(logits, dim=1)
+    entropy = float(-(probabilities * torch.log(probabilities.clamp(min=1e-30))).sum(dim=1).mean())
+    require(spread > 1e-6, f"logits differ by {spread:.1e} only", "the network does not look at what it sees")
+    require(value_spread > 0, "every state has the same value", "the critic does not look at what it sees")
+    require(
+        entropy > 1e-3, f"entropy is {entropy:.1e} nats", "the policy is frozen: fewer --bc-epochs, more entropy bonus"
+    )
+    return f"logits spread by {spread:.2f}, values by {value_spread:.2f}; entropy {entropy:.2f} nats"
+
+
+@check(UPDATE)
+def the_network_is_the_one_in_the_table(ppo: BatchPPO) -> str:
+    """The layers are those that the table of architectures describes: same names, shapes and number of weights."""
+    with torch.random.fork_rng(devices=[]):
+        wanted = listing(build_policy(ppo.policy.architecture))
+    have = listing(ppo.policy)
+    different = sorted(set(wanted) ^ set(have))
+    require(not different, f"layers differ: {'; '.join(different[:6])}", "build the policy with build_policy")
+    digest = hashlib.sha256("\n".join(have).encode()).hexdigest()[:12]
+    return f"{ppo.policy.architecture}, {sum(p.numel() for p in ppo.policy.parameters()):,} weights, layers {digest}"
+
+
+def listing(policy: NppPolicy) -> list[str]:
+    """A line per tensor and per layer without weights: name, shape or kind."""
+    tensors = [f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in policy.state_dict().items()]
+    return tensors + [f"{name} {type(module).__name__}" for name, module in policy.named_modules()]

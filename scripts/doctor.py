@@ -1,0 +1,54 @@
+"""Prove that the pipeline that is about to run is whole, or say which link is broken and what to do.
+
+python scripts/doctor.py                                     # the main job's default settings on the shipped data
+python scripts/doctor.py --run-config experiments/x/config.json
+python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.pt
+python scripts/doctor.py --run experiments/x
+
+What is checked: docs/doctor.md.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from nppsim import errors
+from nppsim.settings import Parser
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit status: 0 if all is whole, 1 if a link is broken, 2 for bad input, 130 after Ctrl-C."""
+
+    def job() -> int:
+        errors.needed("torch", "train")
+        from rl.experiment.examination import examine_checkpoint, examine_config, examine_run
+        from rl.forensics.doctor import findings_table, to_dict
+
+        parser = Parser(prog="doctor.py", description=__doc__.partition("\n")[0])
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of the run to rehearse")
+        what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
+        what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
+        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+        parser.add_argument("--only", nargs="+", metavar="CHECK", help="make only these checks")
+        parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        arguments = parser.parse_args(argv)
+        only = tuple(arguments.only) if arguments.only else None
+
+        def log(line: str) -> None:
+            print(line, file=sys.stderr)
+
+        if arguments.checkpoint:
+            doctor = examine_checkpoint(arguments.checkpoint, log, only)
+        elif arguments.run:
+            doctor = examine_run(arguments.run, log, only)
+        else:
+            doctor = examine_config(arguments.run_config, log, only)
+        print(json.dumps(to_dict(doctor.findings), indent=1) if arguments.json else findings_table(doctor.findings))
+        return int(doctor.failed)
+
+    return errors.run(job, debug="--debug" in argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
