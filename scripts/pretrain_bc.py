@@ -2,7 +2,7 @@
 
 python scripts/pretrain_bc.py --architecture mlp_baseline --replay-data-dir DIR [--test-dataset datasets/test]
 
-Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the best weights so far, at any moment),
+Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far, at any moment),
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 

@@ -71,9 +71,10 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
     [
         ("train_and_compare.py", ["--experiment-name", "x", "--architectures", "vision_free"]),
         ("pretrain_bc.py", ["--architecture", "vision_free", "--replay-data-dir", "x"]),
-        ("evaluate.py", ["x.pt", "--levels", "x"]),
-        ("solve.py", ["x", "--agent", "x.pt"]),
+        ("evaluate.py", ["x.safetensors", "--levels", "x"]),
+        ("solve.py", ["x", "--agent", "x.safetensors"]),
         ("ab_compare.py", ["--b=--no-mixed-precision"]),
+        ("convert_archive.py", ["x.zip", "--out", "x.safetensors", "--trust-pickle"]),
     ],
 )
 def test_without_torch_a_script_says_what_to_install(script, arguments, monkeypatch, capsys):

@@ -234,12 +234,12 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
 
 
 def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> BCResult:
-    """Fit the policy to the demonstrations; the best weights so far are always on disk as ``bc_best.pt``."""
+    """Fit the policy to the demonstrations; the best weights so far are always on disk as ``bc_best.safetensors``."""
     settings = replace(job.config.bc, seed=job.seed)
 
     def save(_: object, epoch: int) -> None:
         checkpoint.save(
-            job.folder / "pretrain" / "bc_best.pt",
+            job.folder / "pretrain" / "bc_best.safetensors",
             policy,
             frame_skip=job.config.frame_skip,
             config={"bc": asdict(job.config.bc), "epoch": epoch},
@@ -296,7 +296,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     ppo.logger.close()
     monitor.save(ppo, "final")
     checkpoint.save(
-        job.folder / "agent.pt", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
+        job.folder / "agent.safetensors", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
     )  # the delivered policy alone: a quarter of the size
     ppo.save_plain(job.folder / "final_model.zip")
     return monitor.events + ppo.sampler.events

@@ -2,7 +2,7 @@
 
     run(parse(argv))
 
-Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.pt`` (the best weights so far, at any moment),
+Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetensors`` (the best weights so far, at any moment),
 ``results.json`` and ``tensorboard/``.  The dataset is cached in ``<output-dir>/cache``.
 """
 
@@ -65,7 +65,7 @@ def run(job: Job) -> None:
     """Train; an interruption says where the best weights so far are."""
     check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
     folder = job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
-    best = folder / "bc_best.pt"
+    best = folder / "bc_best.safetensors"
     try:
         train(job, folder, best)
     except KeyboardInterrupt:

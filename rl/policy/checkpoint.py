@@ -1,8 +1,9 @@
 """Checkpoints: one file with everything that a policy needs to act, and optionally what training needs to go on.
 
-Fields of the file (``torch.save`` of plain data; read with ``weights_only=True``, so a file cannot run code):
+A file is opened without running anything that is in it: weights and arrays are tensors of the safetensors format, all else
+is JSON in its header, under "npp-checkpoint": ``{"format_version": 2, "sha256": ..., "content": fields}``, packed by
+``rl.policy.packing``.  The SHA-256 is of the fields and of every tensor's name, type, shape and bytes.  The fields:
 
-    format, format_version     "npp-checkpoint", 1
     architecture               name in rl.policy.architectures.ARCHITECTURES
     observations, layout       keys that the network reads, fingerprint of their layout
     frame_skip                 frames per decision that the policy was trained with
@@ -13,40 +14,49 @@ Fields of the file (``torch.save`` of plain data; read with ``weights_only=True`
     config, versions           for people and for comparing runs
 """
 
+import hashlib
+import json
 import os
-import pickle
 import platform
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import stable_baselines3
 import torch
 
+from hardware import PRECISIONS
+from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
-from nppsim.files import replacing
+from nppsim.files import write_bytes
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.packing import PackingError, pack, unpack
 from rl.policy.policy import NppPolicy, build_policy
 
 FORMAT = "npp-checkpoint"
-FORMAT_VERSION = 1
-_FIELDS = (
-    "architecture",
-    "observations",
-    "layout",
-    "frame_skip",
-    "precision",
-    "policy",
-    "statistics",
-    "training",
-    "config",
-    "versions",
-)
-_NDARRAY = "__ndarray__"  # marks an encoded numpy array
+FORMAT_VERSION = 2
+SUFFIX = ".safetensors"
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "architecture": (str,),
+    "observations": (list,),
+    "layout": (str,),
+    "frame_skip": (int,),
+    "precision": (str,),
+    "policy": (dict,),
+    "statistics": (dict,),
+    "training": (dict, type(None)),
+    "config": (dict,),
+    "versions": (dict,),
+}
+_WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # in ``training``; one bad number in there, and all weights are lost
+_DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
+_MAX_BYTES = 1 << 30  # of a file; the largest so far have 20 MB
+_MAX_HEADER = 32 << 20  # of these, in its header
 
 
 class CheckpointError(UserError, ValueError):
@@ -70,27 +80,74 @@ def save(
     statistics = policy.statistics
     if statistics is None:
         raise CheckpointError(f"{path}: the policy has no observation statistics: set_statistics() before saving it")
-    weights = policy.state_dict()
-    broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
-    if broken:
-        raise CheckpointError(f"{path}: not written, the weights are not finite: {', '.join(broken)}")
-    data = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+    fields = {
         "architecture": policy.architecture,
         "observations": list(policy.observations),
         "layout": layout.fingerprint(policy.observations),
         "frame_skip": int(frame_skip),
         "precision": policy.precision,
-        "policy": dict(weights),
-        "statistics": _encode(statistics.to_dict(), path, "statistics"),
-        "training": _encode(training, path, "training"),
-        "config": _encode(config or {}, path, "config"),
+        "policy": policy.state_dict(),
+        "statistics": statistics.to_dict(),
+        "training": training,
+        "config": config or {},
         "versions": _versions(),
     }
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(data, file)
+    if broken := _not_finite(fields):
+        raise CheckpointError(f"{path}: not written, the weights are not finite: {', '.join(broken)}")
+    write_bytes(path, _to_bytes(fields, path))
     return path
+
+
+def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
+    """The file of these fields; the same fields give the same bytes."""
+    content: dict[str, Any] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in fields.items():
+        try:
+            content[name], more = pack(value, name)
+        except PackingError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        tensors |= more
+    described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
+    data = safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
+    if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
+        raise CheckpointError(
+            f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} are more than a checkpoint "
+            f"may have ({_MAX_BYTES} and {_MAX_HEADER}): save less with it"
+        )
+    return data
+
+
+def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256, in hex, of all that a checkpoint says."""
+    digest = hashlib.sha256(json.dumps(content).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _header_bytes(data: bytes) -> int:
+    """Bytes of the header, as a safetensors file's first eight bytes say."""
+    return int.from_bytes(data[:8], "little")
+
+
+def _not_finite(fields: Mapping[str, Any]) -> list[str]:
+    """Names of the policy's, and of training's, weights that are not finite."""
+    weights = list(_tensors(fields["policy"], ""))
+    for name in _WEIGHTS_OF_TRAINING:
+        weights += _tensors((fields["training"] or {}).get(name), f".training.{name}")
+    return [name[1:] for name, tensor in weights if not torch.isfinite(tensor).all()]
+
+
+def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of nested dictionaries and lists, with its place, which begins with a dot."""
+    if isinstance(value, torch.Tensor):
+        yield place, value
+    elif isinstance(value, Mapping | list | tuple):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _tensors(item, f"{place}.{key}")
 
 
 def _versions() -> dict[str, str]:
@@ -106,39 +163,47 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     """Read and check a checkpoint: a dict with the fields of the module's docstring, tensors on the CPU, numpy arrays
     as they were saved, ``statistics`` an ObservationStatistics.
 
-    CheckpointError: file missing, truncated or of another kind, another format version, unknown architecture, or an
-    observation layout other than the present one.
+    CheckpointError: file missing, damaged, of another kind or version, weights or statistics that are not finite,
+    unknown architecture, or an observation layout other than the present one.
     """
     path = Path(path)
     data = _read(path)
     _check_fits(data, path)
+    if broken := _not_finite(data):
+        raise CheckpointError(f"{path}: the weights are not finite: {', '.join(broken[:5])}: {_another(path)}")
     try:
-        data["statistics"] = ObservationStatistics.from_dict(_decode(data["statistics"]))
+        data["statistics"] = ObservationStatistics.from_dict(data["statistics"])
     except StatisticsError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    data["training"] = _decode(data["training"])
-    data["config"] = _decode(data["config"])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{path}: the observation statistics are none ({error}): {_another(path)}") from error
     return data
 
 
 def _check_fits(data: Mapping[str, Any], path: Path) -> None:
-    """CheckpointError unless this version of the project can use a checkpoint: format, fields, architecture, layout."""
-    version = data.get("format_version")
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: checkpoint format {version}, this version of the project reads {FORMAT_VERSION}: use the version "
-            f"that wrote it, or train again"
-        )
+    """CheckpointError unless this version of the project can use the fields: all there, architecture, layout."""
     absent = [field for field in _FIELDS if field not in data]
     if absent:
         raise CheckpointError(f"{path}: lacks {', '.join(absent)}: use another checkpoint, or train again")
+    odd = [name for name, types in _FIELDS.items() if type(data[name]) not in types]
+    if not odd:
+        possible = {
+            "frame_skip": 1 <= data["frame_skip"] <= FRAMES_PER_SECOND,
+            "precision": data["precision"] in PRECISIONS,
+            "policy": all(isinstance(tensor, torch.Tensor) for tensor in data["policy"].values()),
+        }
+        odd = [name for name, is_possible in possible.items() if not is_possible]
+    if odd:
+        raise CheckpointError(
+            f"{path}: the value of {', '.join(odd)} is impossible: use another checkpoint, or train again"
+        )
     try:
         architecture = get_architecture(data["architecture"])
     except ArchitectureError as error:
         raise CheckpointError(f"{path}: {error}") from error
     if data["layout"] != architecture.fingerprint:
         raise CheckpointError(
-            f"{path}: trained on observation layout {data['layout']} ({', '.join(data['observations'])}), "
+            f"{path}: trained on observation layout {data['layout']} ({', '.join(map(str, data['observations']))}), "
             f"{architecture.name} now reads {architecture.fingerprint} ({', '.join(architecture.observations)}): "
             f"use the version of the project that wrote it, or train again"
         )
@@ -173,58 +238,69 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file of this project; CheckpointError if it is missing, damaged or something else."""
+    """The fields of a file of this project; CheckpointError if it is missing, damaged or something else."""
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint: check the path")
-    if not zipfile.is_zipfile(path):
-        raise CheckpointError(
-            f"{path}: not a checkpoint, or cut off while it was copied: copy it again, or use another"
-        )
-    with zipfile.ZipFile(path) as archive:
-        if "policy.pth" in archive.namelist():
+        other = path.with_suffix(SUFFIX)
+        raise CheckpointError(f"{path}: no such checkpoint: {f'give {other}' if other.is_file() else 'check the path'}")
+    with open(path, "rb") as file:
+        size, begin = os.fstat(file.fileno()).st_size, file.read(8)
+        if begin.startswith(b"PK"):
+            raise _not_opened(path)
+        if _header_bytes(begin) > min(_MAX_HEADER, size - 8) or size > _MAX_BYTES:
             raise CheckpointError(
-                f"{path}: this is a Stable-Baselines3 archive: load it with stable_baselines3.PPO.load, or give the "
-                f".pt checkpoint of the same run"
+                f"{path}: not a checkpoint, or cut off ({size} bytes, header of {_header_bytes(begin)}): {_another(path)}"
             )
-        # torch.load does not look at checksums, and a flipped bit in a weight would go unnoticed
-        damaged = archive.testzip()
-    if damaged:
-        raise CheckpointError(f"{path}: damaged (checksum of {damaged}): copy it again, or use another checkpoint")
+        data = begin + file.read(_MAX_BYTES)
     try:
-        data = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{path}: cannot be read ({reason}): use another checkpoint") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: a PyTorch file, but not a checkpoint of this project: give another file")
-    return data
+        tensors = safetensors.torch.load(data)
+        header = json.loads(data[8 : 8 + _header_bytes(data)])
+        if FORMAT not in header.get("__metadata__", {}):
+            raise CheckpointError(
+                f"{path}: a safetensors file, but not a checkpoint of this project: give another file"
+            )
+        described = json.loads(header["__metadata__"][FORMAT])
+        if described["format_version"] != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{path}: checkpoint format {described['format_version']}, this version of the project reads "
+                f"{FORMAT_VERSION}: use the version that wrote it, or train again"
+            )
+        if described["sha256"] != _digest(described["content"], tensors):
+            raise _damaged(path, "its content does not have the SHA-256 that it was written with")
+        return {**unpack(described["content"], tensors)}
+    except CheckpointError:
+        raise
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
 
 
-def _encode(value: Any, path: Path, place: str) -> Any:
-    """Plain data for torch.load(weights_only=True): numpy arrays become tensors of bytes."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
-            raise CheckpointError(f"{path}: {place} is an array of Python objects: save numbers")
-        content = torch.from_numpy(np.frombuffer(value.tobytes(), np.uint8).copy())
-        return {_NDARRAY: content, "dtype": np.lib.format.dtype_to_descr(value.dtype), "shape": list(value.shape)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {key: _encode(item, path, f"{place}.{key}") for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_encode(item, path, f"{place}[{i}]") for i, item in enumerate(value))
-    if value is None or isinstance(value, torch.Tensor) or type(value) in (bool, int, float, str, bytes):
-        return value
-    raise CheckpointError(f"{path}: {place} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
+def _damaged(path: Path, reason: object) -> CheckpointError:
+    first = (str(reason).splitlines() or [type(reason).__name__])[0]
+    return CheckpointError(f"{path}: damaged ({first[:200]}): {_another(path)}")
 
 
-def _decode(value: Any) -> Any:
-    """What ``_encode`` was given."""
-    if isinstance(value, dict):
-        if _NDARRAY in value:
-            dtype = np.lib.format.descr_to_dtype(value["dtype"])
-            return np.frombuffer(value[_NDARRAY].numpy().tobytes(), dtype).reshape(value["shape"]).copy()
-        return {key: _decode(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_decode(item) for item in value)
-    return value
+def _another(path: Path) -> str:
+    """What to do about a file that is no good; names the newest other checkpoint in its folder."""
+    others = [file for file in path.parent.glob(f"*{SUFFIX}") if file.name != path.name and file.is_file()]
+    if not others:
+        return "copy it again, or use another checkpoint"
+    return f"copy it again, or use {max(others, key=lambda file: file.stat().st_mtime)}"
+
+
+def _not_opened(path: Path) -> CheckpointError:
+    """A zip: what it is, and what to do, found without unpickling anything."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        return _damaged(path, error)
+    if "policy.pth" in names:
+        return CheckpointError(
+            f"{path}: an archive of Stable-Baselines3, which can run any code when it is opened: give the agent{SUFFIX} of "
+            f"the same run, or, if you trust the archive, convert it with scripts/convert_archive.py --trust-pickle"
+        )
+    if any(name.endswith("data.pkl") for name in names):
+        return CheckpointError(
+            f"{path}: a file of torch.save, which holds pickled objects; checkpoints are {SUFFIX} files since format 2: "
+            f"train again, or use it with the version of the project that wrote it"
+        )
+    return CheckpointError(f"{path}: a zip archive, but not a checkpoint: give a {SUFFIX} file")

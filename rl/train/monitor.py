@@ -61,8 +61,9 @@ class TrainingMonitor(BaseCallback):
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
     events: what happened, in words and numbers.
-    retention: what the policy has been able to do on the dev levels.  The best weights are in ``checkpoints/best.pt``;
-        training goes back to them where too much is lost, and at its end the policy has them.
+    retention: what the policy has been able to do on the dev levels.  The best weights are in
+        ``checkpoints/best.safetensors``; training goes back to them where too much is lost, and at its end the policy
+        has them.
     Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
@@ -272,11 +273,11 @@ class TrainingMonitor(BaseCallback):
         )
 
     def _path(self, name: str) -> Path:
-        return self.folder / "checkpoints" / f"{name}.pt"
+        return self.folder / "checkpoints" / f"{name}{checkpoint.SUFFIX}"
 
     def resume(self, ppo: BatchPPO) -> None:
         """Continue from the newest checkpoint in the folder."""
-        found = sorted(self.folder.glob("checkpoints/*.pt"), key=lambda path: path.stat().st_mtime)
+        found = sorted(self.folder.glob(f"checkpoints/*{checkpoint.SUFFIX}"), key=lambda path: path.stat().st_mtime)
         if not found:
             raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
         data = checkpoint.load(found[-1])

@@ -191,7 +191,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     command += ["--epochs", "2", "--test-dataset", str(levels.parent), "--num-eval-episodes", "2"]
     assert load_script("pretrain_bc").main(command) == 0
     (made,) = tmp_path.glob("pretrain_vision_free_*")
-    assert (made / "bc_best.pt").is_file()
+    assert (made / "bc_best.safetensors").is_file()
     results = json.loads((made / "results.json").read_text())
     assert results["suites"]["test"]["BC alone"]["simple"]["episodes"] == 2
     assert set(results["imitation"]["closed_loop"]) == {"simple"}
@@ -200,7 +200,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     assert (settings["mirror"], settings["max_per_category"]) == (True, 2)
     printed = capsys.readouterr().out
     assert "left out, not drawn: 1\n" in printed and "mirror images that finish: 2 of 2" in printed
-    assert "repeat_previous" in printed and "random play" in printed and "bc_best.pt" in printed
+    assert "repeat_previous" in printed and "random play" in printed and "bc_best.safetensors" in printed
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_an_interruption_leaves_the_best_weights_and_says_where(tmp_path, capsys
     folder = replay_folder(tmp_path / "replays")
     command = ["--architecture", "vision_free", "--replay-data-dir", str(folder), "--output-dir", str(tmp_path)]
     assert load_script("pretrain_bc").main(command) == 130
-    (best,) = tmp_path.glob("pretrain_*/bc_best.pt")
+    (best,) = tmp_path.glob("pretrain_*/bc_best.safetensors")
     assert str(best) in capsys.readouterr().err
     policy, _ = checkpoint.load_policy(best)
     assert policy.statistics.count > 0

@@ -104,7 +104,7 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
 
     folder = experiment[0] / "vision_free"
     model = PPO.load(folder / "final_model.zip")
-    ours, stored = checkpoint.load_policy(folder / "agent.pt", precision="float32")
+    ours, stored = checkpoint.load_policy(folder / "agent.safetensors", precision="float32")
     assert stored["training"] is None
     obs = {key: space.sample()[None] for key, space in model.observation_space.spaces.items()}
     obs = {key: np.nan_to_num(value) for key, value in obs.items()}
@@ -115,7 +115,7 @@ def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(expe
 @pytest.mark.usefixtures("one_thread")
 def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys):
     status = load_script("evaluate").main([
-        str(experiment[0] / "vision_free" / "checkpoints" / "final.pt"), "--levels", str(data / "test"),
+        str(experiment[0] / "vision_free" / "checkpoints" / "final.safetensors"), "--levels", str(data / "test"),
         "--record-videos", "--max-videos-per-category", "1", "--output-dir", str(tmp_path),
     ])  # fmt: skip
     told = capsys.readouterr()
@@ -143,7 +143,7 @@ def test_pretraining_alone(data, tmp_path, capsys):
         "--epochs", "2", "--output-dir", str(tmp_path),
     ])  # fmt: skip
     assert status == 0, capsys.readouterr()
-    assert list(tmp_path.rglob("bc_best.pt"))
+    assert list(tmp_path.rglob("bc_best.safetensors"))
 
 
 def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=60)[0]
     assert process.returncode == 130, rest
-    (found,) = tmp_path.rglob("interrupted.pt")
+    (found,) = tmp_path.rglob("interrupted.safetensors")
     assert str(found) in rest
     done = checkpoint.load(found)["training"]["num_timesteps"]
     again = command("train_and_compare.py", *flags, "--total-timesteps", done + 2000, "--resume-from", found.parents[2])

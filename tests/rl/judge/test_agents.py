@@ -8,7 +8,7 @@ from rl.policy import checkpoint
 
 from places import ROOT
 
-AGENTS = sorted((ROOT / "datasets" / "agents").glob("*.pt"))
+AGENTS = sorted((ROOT / "datasets" / "agents").glob("*.safetensors"))
 
 
 def test_there_is_one():

@@ -180,21 +180,21 @@ def untrained(tmp_path):
         sim.step(np.arange(4))
         statistics.update({key: sim.obs[key] for key in statistics.float_keys})
     policy.set_statistics(statistics)
-    checkpoint.save(tmp_path / "a.pt", policy, frame_skip=4)
+    checkpoint.save(tmp_path / "a.safetensors", policy, frame_skip=4)
     LevelSet.write(tmp_path / "levels", [(level, LevelEntry(category)) for level, category in LEVELS])
     return tmp_path
 
 
 def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(script, untrained, capsys):
-    command = [untrained / "a.pt", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
+    command = [untrained / "a.safetensors", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
     assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^\| simplest +\| +3 \|.*%.*\[", text, re.MULTILINE)
-    assert re.search(r"^\| category \| episodes \| +a.pt \| +random play \| +doing nothing \|", text)
+    assert re.search(r"^\| category \| episodes \| +a.safetensors \| +random play \| +doing nothing \|", text)
     folder = next((untrained / "out").iterdir())
     results = json.loads((folder / "results.json").read_text())
     assert len(results["episodes"]) == 4
-    assert results["suites"]["a.pt"]["mined"]["episodes"] == 1
+    assert results["suites"]["a.safetensors"]["mined"]["episodes"] == 1
     assert results["settings"]["frame_skip"] == 4
     assert len(list(folder.glob("videos/*/*.mp4"))) == 2
 
@@ -202,13 +202,13 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing.pt", "--levels", "levels"], "error: nothing.pt: no such checkpoint"),
-        (["a.pt", "--levels", "nowhere"], "error: nowhere does not exist"),
+        (["nothing.safetensors", "--levels", "levels"], "error: nothing.safetensors: no such checkpoint"),
+        (["a.safetensors", "--levels", "nowhere"], "error: nowhere does not exist"),
         (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
-        (["a.pt", "--levels", "a.pt"], "error: a.pt"),
+        (["a.safetensors", "--levels", "a.safetensors"], "error: a.safetensors"),
         (
-            ["a.pt", "--levels", "levels", "--output-dir", "a.pt/x"],
-            "error: --output-dir a.pt/x: cannot be written (",
+            ["a.safetensors", "--levels", "levels", "--output-dir", "a.safetensors/x"],
+            "error: --output-dir a.safetensors/x: cannot be written (",
         ),
     ],
 )
@@ -224,7 +224,7 @@ def test_the_evaluation_script_says_what_is_wrong_in_one_line(
 
 
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
-    assert script.main(["a.pt", "--levels", "levels", "--video-fps", "0"]) == 2
+    assert script.main(["a.safetensors", "--levels", "levels", "--video-fps", "0"]) == 2
     assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
 
 
@@ -234,6 +234,6 @@ def test_the_evaluation_script_looks_for_what_makes_films_before_it_plays(
 ):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.chdir(untrained)
-    assert script.main(["a.pt", "--levels", "levels", "--record-eval-videos"]) == 2
+    assert script.main(["a.safetensors", "--levels", "levels", "--record-eval-videos"]) == 2
     assert "pip install 'nppsim[video]'" in capsys.readouterr().err
     assert not (untrained / "experiments").exists()

@@ -3,13 +3,15 @@
 import base64
 import json
 import os
-import sys
-import types
+import pickle
+import re
+import warnings
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from stable_baselines3 import PPO
 
@@ -23,6 +25,8 @@ from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.vec_env import BatchVecEnv
 
+from places import ROOT
+from programs import load_script
 from seen import observations
 from worlds import corridor
 
@@ -39,12 +43,12 @@ def policy():
 
 @pytest.fixture
 def saved(policy, tmp_path):
-    return checkpoint.save(tmp_path / "model.pt", policy, frame_skip=4, config={"lr": 1e-3})
+    return checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4, config={"lr": 1e-3})
 
 
 def tampered(path, **changes):
-    data = torch.load(path, weights_only=True) | changes
-    torch.save(data, path)
+    """The file with other fields, and the SHA-256 that belongs to them."""
+    path.write_bytes(checkpoint._to_bytes(checkpoint._read(path) | changes, path))
     return path
 
 
@@ -82,7 +86,7 @@ def test_training_state_comes_back_with_types_and_values(policy, tmp_path):
         "names": ("a", None, 2.5, b"bytes"),
         "empty": np.zeros((0, 4), np.float32),
     }
-    path = checkpoint.save(tmp_path / "model.pt", policy, frame_skip=1, training=training)
+    path = checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=1, training=training)
     found = checkpoint.load(path)["training"]
     assert found["curriculum"]["window"].dtype == np.int16
     np.testing.assert_array_equal(found["curriculum"]["window"], training["curriculum"]["window"])
@@ -109,7 +113,7 @@ def test_training_continues_bit_for_bit(policy, tmp_path):
 
     step(policy)
     path = checkpoint.save(
-        tmp_path / "m.pt", policy, frame_skip=4, training={"optimizer": policy.optimizer.state_dict()}
+        tmp_path / "m.safetensors", policy, frame_skip=4, training={"optimizer": policy.optimizer.state_dict()}
     )
     other, meta = load_policy(path)
     other.optimizer.load_state_dict(meta["training"]["optimizer"])
@@ -128,7 +132,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(policy, saved, monkeyp
     with pytest.raises(OSError, match="no space left"):
         checkpoint.save(saved, policy, frame_skip=8)
     assert saved.read_bytes() == before
-    assert [file.name for file in saved.parent.iterdir()] == ["model.pt"]
+    assert [file.name for file in saved.parent.iterdir()] == ["model.safetensors"]
 
 
 def test_what_cannot_be_stored_is_named(policy, tmp_path):
@@ -137,51 +141,90 @@ def test_what_cannot_be_stored_is_named(policy, tmp_path):
         ({"a": np.array([object()])}, r"training\.a is an array of Python objects"),
     ):
         with pytest.raises(CheckpointError, match=message):
-            checkpoint.save(tmp_path / "model.pt", policy, frame_skip=4, training=training)
+            checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4, training=training)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_policy_that_could_not_act_is_not_saved(tmp_path):
     policy = build_policy("vision_free")
     with pytest.raises(CheckpointError, match="no observation statistics"):
-        checkpoint.save(tmp_path / "model.pt", policy, frame_skip=4)
+        checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4)
     statistics = ObservationStatistics(layout.VISION_FREE)
     statistics.update(observations(5))
     policy.set_statistics(statistics)
     with torch.no_grad():
         policy.action_net.bias[2] = torch.inf
     with pytest.raises(CheckpointError, match=r"not finite: action_net\.bias"):
-        checkpoint.save(tmp_path / "model.pt", policy, frame_skip=4)
+        checkpoint.save(tmp_path / "model.safetensors", policy, frame_skip=4)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"nowhere\.pt: no such checkpoint"):
-        load_policy(tmp_path / "nowhere.pt")
+    with pytest.raises(CheckpointError, match=r"nowhere\.safetensors: no such checkpoint"):
+        load_policy(tmp_path / "nowhere.safetensors")
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 0.9999])
+@pytest.mark.parametrize("share", [0.0, 0.00001, 0.01, 0.5, 0.9999])
 def test_a_truncated_file_is_refused(saved, share):
     content = saved.read_bytes()
     saved.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(CheckpointError, match=r"model\.pt: not a checkpoint, or cut off"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: (not a checkpoint, or cut off|damaged \()"):
         load_policy(saved)
 
 
-def test_one_flipped_bit_in_a_weight_is_noticed(saved):
-    with zipfile.ZipFile(saved) as archive:
-        largest = max(archive.infolist(), key=lambda info: info.file_size)
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.02, 0.5, 0.999999])
+def test_one_flipped_bit_is_noticed(saved, share):
     content = bytearray(saved.read_bytes())
-    content[largest.header_offset + largest.file_size // 2] ^= 1
+    content[int(len(content) * share)] ^= 1
     saved.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"model\.pt: damaged"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: (damaged \(|not a checkpoint).*copy it again"):
         load_policy(saved)
+
+
+def test_a_damaged_file_names_the_newest_other_one(policy, saved):
+    content = saved.read_bytes()
+    others = [saved.with_name(name) for name in ("a.safetensors", "z.safetensors", "b.safetensors")]
+    for age, other in enumerate(others):
+        other.write_bytes(content)
+        os.utime(other, (1000 - age, 1000 - age))
+    saved.write_bytes(content[:-1])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged .* or use .*a\.safetensors$"):
+        load_policy(saved)
+
+
+def test_a_header_that_claims_more_than_the_file_is_refused_before_anything_is_read(saved):
+    content = saved.read_bytes()
+    for claimed in (len(content), 22 << 30, 1 << 63):
+        saved.write_bytes(claimed.to_bytes(8, "little") + content[8:])
+        with pytest.raises(CheckpointError, match="not a checkpoint, or cut off"):
+            load_policy(saved)
+    with open(saved, "wb") as file:
+        file.write(content)
+        file.truncate(1 << 40)  # a hole, which takes no room on the disk
+    with pytest.raises(CheckpointError, match="not a checkpoint, or cut off"):
+        load_policy(saved)
+
+
+def test_the_same_policy_gives_the_same_bytes(policy, saved):
+    content = saved.read_bytes()
+    checkpoint.save(saved, policy, frame_skip=4, config={"lr": 1e-3})
+    assert saved.read_bytes() == content
+
+
+def test_others_can_read_the_weights(policy, saved):
+    """It is an ordinary safetensors file."""
+    with safetensors.safe_open(saved, framework="pt") as file:
+        name = "policy.action_net.weight"
+        assert torch.equal(file.get_tensor(name), policy.action_net.weight)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "something"}, "not a checkpoint of this project"),
-        ({"format_version": 99}, "checkpoint format 99, this version of the project reads 1"),
+        ({"frame_skip": 0}, "the value of frame_skip is impossible"),
+        ({"precision": "float8", "frame_skip": 1e9}, "the value of frame_skip is impossible"),
+        ({"precision": "float8"}, "the value of precision is impossible"),
+        ({"policy": {"a": 1}}, "the value of policy is impossible"),
+        ({"statistics": {"keys": 1, "fingerprint": 1, "count": "x", "mean": 1, "std": 2}}, "statistics are none"),
         ({"architecture": "mlp_baselin"}, "did you mean 'mlp_baseline'"),
         ({"architecture": "full_hgt"}, "not built yet"),
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
@@ -197,51 +240,136 @@ def test_contents_that_do_not_fit_are_refused(saved, changes, message):
 
 
 def test_statistics_that_disagree_with_the_weights_are_refused(saved):
-    weights = torch.load(saved, weights_only=True)["policy"]
+    weights = checkpoint._read(saved)["policy"]
     weights["features_extractor.normalize.mean"][3] += 1.0
     with pytest.raises(CheckpointError, match="disagrees with the statistics"):
         load_policy(tampered(saved, policy=weights))
 
 
-@pytest.mark.parametrize("place", ["rl.ppo", "rl.policy", "rl.rollout", "rl.architectures"])
-def test_no_class_is_unpickled_from_a_checkpoint_wherever_it_once_lived(saved, place, monkeypatch):
-    """Checkpoints are plain data: a class in one, at a former place of ours or anywhere else, is refused by name."""
-    module = types.ModuleType(place)
-    module.Former = type("Former", (), {"__module__": place})
-    with monkeypatch.context() as former:
-        former.setitem(sys.modules, place, module)
-        tampered(saved, training={"buffer": module.Former()})
-    with pytest.raises(CheckpointError, match=r"model\.pt: cannot be read \(.*use another checkpoint"):
+def test_weights_that_are_not_finite_are_refused_before_anybody_acts_with_them(policy, saved):
+    weights = checkpoint._read(saved)["policy"]
+    weights["action_net.bias"][1] = torch.nan
+    with pytest.raises(CheckpointError, match=r"the weights are not finite: action_net\.bias: copy it again"):
+        load_policy(tampered(saved, policy=weights))
+
+
+def test_moments_and_statistics_that_are_not_finite_are_refused(policy, saved):
+    moments = {"state": {0: {"exp_avg": torch.tensor([1.0, torch.inf])}}}
+    with pytest.raises(CheckpointError, match=r"not finite: training\.optimizer\.state\.0\.exp_avg"):
+        checkpoint.load(tampered(saved, training={"optimizer": moments}))
+    statistics = policy.statistics.to_dict()
+    statistics["std"]["game_state"][0] = np.nan
+    with pytest.raises(CheckpointError, match=r"std of game_state\..* is nan"):
+        checkpoint.load(tampered(saved, training=None, statistics=statistics))
+
+
+def test_a_version_from_the_future_is_refused_by_number(saved, monkeypatch):
+    with monkeypatch.context() as future:
+        future.setattr(checkpoint, "FORMAT_VERSION", 99)
+        tampered_by_future = checkpoint._to_bytes({"anything": 1}, saved)
+    saved.write_bytes(tampered_by_future)
+    with pytest.raises(CheckpointError, match="checkpoint format 99, this version of the project reads 2"):
         load_policy(saved)
 
 
-def test_archives_from_before_the_policy_had_a_folder_still_load(policy, tmp_path, monkeypatch):
-    """They name the class rl.policy.NppPolicy, which is rl.policy.policy.NppPolicy now."""
+@pytest.fixture
+def archive(policy, tmp_path, monkeypatch):
+    """An archive of Stable-Baselines3, and its policy, from when that had no folder of its own: its class is named
+    rl.policy.NppPolicy, which is rl.policy.policy.NppPolicy now."""
     env = BatchVecEnv(
         BatchSimulator([corridor()], 2, observations=layout.VISION_FREE, threads=1),
         make_sampler(["simple"], CurriculumConfig(), 0),
     )
     kwargs = {"architecture": "vision_free", "statistics": policy.statistics}
     model = PPO(NppPolicy, env, n_steps=4, batch_size=8, device="cpu", policy_kwargs=kwargs)
+    path = tmp_path / "final_model.zip"
     with monkeypatch.context() as former:
         former.setattr(NppPolicy, "__module__", "rl.policy")
-        model.save(tmp_path / "final_model.zip")
-    stored = json.loads(zipfile.ZipFile(tmp_path / "final_model.zip").read("data"))["policy_class"][":serialized:"]
+        model.save(path)
+    stored = json.loads(zipfile.ZipFile(path).read("data"))["policy_class"][":serialized:"]
     assert b"rl.policy" in base64.b64decode(stored) and b"rl.policy.policy" not in base64.b64decode(stored)
-    loaded = PPO.load(tmp_path / "final_model.zip", device="cpu").policy
+    return path, model.policy
+
+
+def test_archives_from_before_the_policy_had_a_folder_still_load(archive):
+    path, policy = archive
+    loaded = PPO.load(path, device="cpu").policy
     assert type(loaded) is NppPolicy
     obs = observations(20, seed=2)
-    assert (loaded.act(obs, deterministic=True) == model.policy.act(obs, deterministic=True)).all()
+    assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()
 
 
-def test_files_of_others_are_told_apart(tmp_path):
-    torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(CheckpointError, match="not a checkpoint of this project"):
-        load_policy(tmp_path / "list.pt")
+def test_an_archive_becomes_a_checkpoint_if_it_is_trusted(archive, tmp_path, capsys):
+    path, policy = archive
+    script, out = load_script("convert_archive"), tmp_path / "agent.safetensors"
+    assert script.main([str(path), "--out", str(out)]) == 2
+    assert re.search("holds pickles, which can run any code.*add --trust-pickle", capsys.readouterr().err)
+    assert not out.exists()
+    with pytest.warns(UserWarning, match=r"opening .*final_model\.zip runs what is pickled in it"):
+        assert script.main([str(path), "--out", str(out), "--trust-pickle", "--frame-skip", "5"]) == 0
+    loaded, meta = load_policy(out)
+    assert meta["frame_skip"] == 5
+    obs = observations(20, seed=2)
+    assert (loaded.act(obs, deterministic=True) == policy.act(obs, deterministic=True)).all()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", {"data": b"{}"}, {"data": b"x"}, {"policy.pth": b"x"}])
+def test_what_is_no_archive_is_not_converted(content, tmp_path, capsys):
+    path = tmp_path / "bad.zip"
+    if isinstance(content, dict):
+        with zipfile.ZipFile(path, "w") as file:
+            for name, data in content.items():
+                file.writestr(name, data)
+    else:
+        path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        command = [str(path), "--out", str(tmp_path / "a.safetensors"), "--trust-pickle"]
+        assert load_script("convert_archive").main(command) == 2
+    assert re.match(r"error: .*bad\.zip: .*\n$", capsys.readouterr().err)
+
+
+class Bomb:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("it_ran"),)
+
+
+def test_files_of_others_are_told_apart_and_nothing_in_them_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    safetensors.torch.save_file({"a": torch.zeros(2)}, tmp_path / "list.safetensors")
+    with pytest.raises(CheckpointError, match="a safetensors file, but not a checkpoint of this project"):
+        load_policy(tmp_path / "list.safetensors")
     with zipfile.ZipFile(tmp_path / "ppo.zip", "w") as archive:
-        archive.writestr("policy.pth", b"")
-    with pytest.raises(CheckpointError, match="Stable-Baselines3 archive"):
+        archive.writestr("policy.pth", pickle.dumps(Bomb()))
+    with pytest.raises(
+        CheckpointError, match=r"Stable-Baselines3.*can run any code.*convert_archive\.py --trust-pickle"
+    ):
         load_policy(tmp_path / "ppo.zip")
-    torch.save({"format": "npp-checkpoint", "code": Path("x")}, tmp_path / "code.pt")
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        load_policy(tmp_path / "code.pt")
+    torch.save({"format": "npp-checkpoint", "format_version": 1, "code": Bomb()}, tmp_path / "agent.pt")
+    with pytest.raises(
+        CheckpointError, match=r"agent\.pt: a file of torch\.save.* train again, or use it with the version"
+    ):
+        load_policy(tmp_path / "agent.pt")
+    (tmp_path / "pickle.pt").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CheckpointError, match=r"pickle\.pt: not a checkpoint"):
+        load_policy(tmp_path / "pickle.pt")
+    assert not (tmp_path / "it_ran").exists()
+
+
+def test_the_former_name_of_a_checkpoint_leads_to_the_present_one(saved):
+    with pytest.raises(CheckpointError, match=r"model\.pt: no such checkpoint: give .*model\.safetensors"):
+        load_policy(saved.with_suffix(".pt"))
+
+
+def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
+    unpickles = r"\bpickle\.loads?\b|(?<!safetensors\.)torch\.load\(|allow_pickle|PPO\.load\("
+    opens = re.compile(rf"{unpickles}|yaml\.|(?<![.\w])(?<!def )(eval|exec)\(")
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("nppsim", "bc", "rl", "hardware", "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+        if opens.search(path.read_text())
+    }
+    assert found == {"rl/policy/archive.py"}

@@ -191,14 +191,14 @@ def script():
 def place(tmp_path, monkeypatch):
     """A folder with a checkpoint, a level set with par times, and a slow recording of one of its levels."""
     monkeypatch.chdir(tmp_path)
-    checkpoint.save(tmp_path / "agent.pt", AGENT.policy, frame_skip=4)
+    checkpoint.save(tmp_path / "agent.safetensors", AGENT.policy, frame_skip=4)
     levels = [(EASY, LevelEntry("simplest", par_frames=40)), (MINED, LevelEntry("mined/odd", par_frames=100))]
     LevelSet.write(tmp_path / "levels", levels)
     Replay(EASY, plan(EASY, 9, beam=2).inputs, success=True).save(tmp_path / "slow.replay")
     return tmp_path
 
 
-QUICK = ["--agent", "agent.pt", "--polish", "5000", "--out", "out"]
+QUICK = ["--agent", "agent.safetensors", "--polish", "5000", "--out", "out"]
 
 
 def test_a_level_of_a_set_is_solved_compared_and_shown(script, place, capsys):
@@ -275,8 +275,8 @@ def test_a_level_without_a_run_is_told(script, place, capsys):
     ("arguments", "message"),
     [
         (["nowhere", *QUICK], "error: nowhere: No such file or directory"),
-        (["levels", "--agent", "nothing.pt"], "error: nothing.pt: no such checkpoint"),
-        (["agent.pt", *QUICK], "error: agent.pt"),
+        (["levels", "--agent", "nothing.safetensors"], "error: nothing.safetensors: no such checkpoint"),
+        (["agent.safetensors", *QUICK], "error: agent.safetensors"),
         (["levels", *QUICK, "--against", "slow.replay"], "error: --against slow.replay: is for one level"),
         (
             ["levels/mined/odd/000000.map", *QUICK, "--against", "slow.replay"],
@@ -285,7 +285,7 @@ def test_a_level_without_a_run_is_told(script, place, capsys):
         (["slow.replay", *QUICK, "--against", "lost.replay"], "error: --against lost.replay: does not finish"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
-        (["levels", *QUICK, "--out", "agent.pt/x"], "error: --out agent.pt/x: cannot be written"),
+        (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
         (["levels"], "error: the following arguments are required: --agent"),
     ],
 )

@@ -1,0 +1,130 @@
+"""Nested data as what JSON can hold and tensors, and back again exactly: the inside of a checkpoint.
+
+    plain, tensors = pack({"moments": torch.zeros(3), "seed": 2**100}, "training")
+    unpack(plain, tensors)
+
+Numbers, texts, lists, None and dictionaries of texts stand in ``plain`` as they are.  The rest is a dictionary of one key:
+
+    {"$tensor": NAME}                                    tensors[NAME]
+    {"$array": NAME}                                     a numpy array, tensors[NAME]
+    {"$array": [NAME, dtype, shape]}                     one of a type that tensors lack (records, texts), its bytes
+    {"$tuple": [...]}  {"$bytes": hexadecimal}  {"$float": "nan", "inf" or "-inf"}
+    {"$dict": [[key, value], ...]}                       with keys that are no texts, or begin with "$"
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+_ALIKE = "biuf"  # kinds of numpy types, native and of at most 8 bytes, that tensors have, too
+
+
+class PackingError(ValueError):
+    """Data of a type that cannot be packed, or packed data that are none; the message names the place."""
+
+
+def pack(value: Any, place: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    """(plain, tensors by name); the tensors are copies, on the CPU.
+
+    value: nested dicts, lists and tuples of tensors, numpy arrays, numbers, texts, bytes and None.  numpy's own numbers
+        become Python's.
+    place: what the value is called; names of tensors begin with it.
+    PackingError: another type in there.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    return _pack(value, place, tensors), tensors
+
+
+def _pack(value: Any, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_quantized:
+            raise PackingError(f"{place} is a sparse or quantised tensor: save a dense one")
+        return {"$tensor": _keep(value.detach().cpu().clone(memory_format=torch.contiguous_format), place, tensors)}
+    if isinstance(value, np.ndarray):
+        return {"$array": _pack_array(value, place, tensors)}
+    if isinstance(value, Mapping):
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: _pack(item, f"{place}.{key}", tensors) for key, item in value.items()}
+        pairs = [[_pack(key, f"a key of {place}", tensors), value[key]] for key in value]
+        return {"$dict": [[key, _pack(item, f"{place}.{key}", tensors)] for key, item in pairs]}
+    if type(value) in (list, tuple):
+        items = [_pack(item, f"{place}[{i}]", tensors) for i, item in enumerate(value)]
+        return items if type(value) is list else {"$tuple": items}
+    if type(value) is bytes:
+        return {"$bytes": value.hex()}
+    if type(value) is float and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise PackingError(f"{place} is a {type(value).__name__}: convert it to numbers, texts, arrays or dicts")
+
+
+def _pack_array(array: np.ndarray, place: str, tensors: dict[str, torch.Tensor]) -> Any:
+    dtype = array.dtype
+    if dtype.hasobject:
+        raise PackingError(f"{place} is an array of Python objects: save numbers")
+    if dtype.kind in _ALIKE and dtype.isnative and dtype.itemsize <= 8:
+        return _keep(torch.from_numpy(np.array(array, order="C")), place, tensors)
+    name = _keep(torch.from_numpy(np.frombuffer(array.tobytes(), np.uint8).copy()), place, tensors)
+    return [name, _pack(np.lib.format.dtype_to_descr(dtype), place, tensors), list(array.shape)]
+
+
+def _keep(tensor: torch.Tensor, place: str, tensors: dict[str, torch.Tensor]) -> str:
+    """The name under which the tensor is kept: its place, made different where another has that already."""
+    name = place
+    while name in tensors:
+        name += "'"
+    tensors[name] = tensor
+    return name
+
+
+def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """What ``pack`` was given.  PackingError unless ``plain`` names every tensor, and each once."""
+    left = dict(tensors)
+    try:
+        value = _unpack(plain, left)
+    except PackingError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, SyntaxError) as error:
+        raise PackingError(f"{type(error).__name__}: {error}") from error  # RuntimeError: too deep, or torch's
+    if left:
+        raise PackingError(f"nothing refers to the tensor {min(left)}")
+    return value
+
+
+def _unpack(plain: Any, left: dict[str, torch.Tensor]) -> Any:
+    if isinstance(plain, list):
+        return [_unpack(item, left) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    mark = next(iter(plain), "")
+    if not mark.startswith("$"):
+        return {key: _unpack(item, left) for key, item in plain.items()}
+    ((mark, content),) = plain.items()
+    match mark:
+        case "$tensor":
+            return left.pop(content)
+        case "$array":
+            return left.pop(content).numpy() if isinstance(content, str) else _unpack_array(content, left)
+        case "$tuple":
+            return tuple(_unpack(item, left) for item in content)
+        case "$dict":
+            return {_unpack(key, left): _unpack(item, left) for key, item in content}
+        case "$bytes":
+            return bytes.fromhex(content)
+        case "$float":
+            return float(content)
+    raise PackingError(f"{mark} is no mark of packed data")
+
+
+def _unpack_array(content: list, left: dict[str, torch.Tensor]) -> np.ndarray:
+    name, described, shape = content
+    dtype = np.lib.format.descr_to_dtype(_unpack(described, left))
+    if dtype.hasobject:
+        raise PackingError(f"{name} would be an array of Python objects")
+    return np.frombuffer(left.pop(name).numpy().tobytes(), dtype).reshape(shape).copy()

@@ -1,0 +1,49 @@
+"""Makes a checkpoint of an archive of Stable-Baselines3, such as a run's final_model.zip that was trained further there.
+
+python scripts/convert_archive.py ARCHIVE --out agent.safetensors --trust-pickle [--frame-skip 4]
+
+Opening an archive runs what is pickled in it: open your own only.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nppsim import errors
+from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
+from nppsim.files import check_output_file
+from nppsim.settings import Parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, or 2 for an archive that is not converted."""
+    given = sys.argv[1:] if argv is None else argv
+
+    def job() -> None:
+        parser = Parser(prog="convert_archive.py", description="Make a checkpoint of a Stable-Baselines3 archive.")
+        parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="zip written by Stable-Baselines3's PPO.save")
+        parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="checkpoint, *.safetensors")
+        parser.add_argument("--trust-pickle", action="store_true", help="run what the archive holds; only for your own")
+        parser.add_argument(
+            "--frame-skip",
+            type=int,
+            default=FRAME_SKIP,
+            choices=range(1, FRAMES_PER_SECOND + 1),
+            metavar="N",
+            help=f"frames per decision that it was trained with; default: {FRAME_SKIP}",
+        )
+        arguments = parser.parse_args(given)
+        check_output_file(arguments.out, "--out", ".safetensors")
+        errors.needed("torch", "train")
+        from rl.policy.archive import convert
+
+        written = convert(
+            arguments.archive, arguments.out, frame_skip=arguments.frame_skip, trust_pickle=arguments.trust_pickle
+        )
+        print(f"wrote {written}")
+
+    return errors.run(job)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
