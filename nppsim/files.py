@@ -18,24 +18,38 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; at the end of the block the file takes the place of ``path``.
 
     A reader sees the old file or the new one, after a power cut too; an exception in the block leaves the old one.
-    Missing folders are made.  Two processes may write at once: the last one to finish wins.
+    Missing folders are made.  Two processes may write at once: the last one to finish wins.  An OSError names ``path``.
+    Let no library write to a disk here that cannot be trusted when it is full, as HDF5 and torch: give it memory instead,
+    and then ``write_bytes``.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if hasattr(os, "O_DIRECTORY"):  # not on Windows, which has no handles of folders
-            folder = os.open(path.parent, os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        with naming(path, temporary):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            if hasattr(os, "O_DIRECTORY"):  # not on Windows, which has no handles of folders
+                folder = os.open(path.parent, os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> Iterator[None]:
+    """An OSError in the block that names no file, or ``alias``, names ``path``: writing and closing tell no name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, alias and os.fspath(alias)):
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def write_bytes(path: str | os.PathLike, data: bytes | memoryview) -> None:
@@ -45,8 +59,11 @@ def write_bytes(path: str | os.PathLike, data: bytes | memoryview) -> None:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a UTF-8 file that appears complete or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write a UTF-8 file that appears complete or not at all.
+
+    What UTF-8 lacks, bytes of file names that are none, is escaped as JSON does it.
+    """
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: str | os.PathLike, data: object) -> None:

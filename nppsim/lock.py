@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nppsim.errors import UserError
+from nppsim.files import naming
 
 LOCK = ".lock"
 
@@ -37,8 +38,9 @@ def locked(folder: str | os.PathLike) -> Iterator[None]:
     try:
         _take(file, folder)
         who = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now():%Y-%m-%d %H:%M:%S}"
-        os.truncate(file, 0)
-        os.pwrite(file, who.encode(), 0)
+        with naming(folder / LOCK):
+            os.truncate(file, 0)
+            os.pwrite(file, who.encode(), 0)
         yield
         _check_there(file, folder)
     finally:
@@ -50,7 +52,8 @@ def _take(file: int, folder: Path) -> None:
         import fcntl  # not on Windows
 
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with naming(folder / LOCK):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             who = os.pread(file, 1000, 0).decode(errors="replace") or "another process"
             raise FolderError(

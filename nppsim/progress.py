@@ -21,4 +21,5 @@ def progress_bar(
     """
     tqdm = needed("tqdm", "train").tqdm
     large = total is not None and total >= MANY
-    return tqdm(items, title, total, leave=False, unit=unit, unit_scale=large, disable=not sys.stderr.isatty())
+    silent = sys.stderr is None or not sys.stderr.isatty()
+    return tqdm(items, title, total, leave=False, unit=unit, unit_scale=large, disable=silent)

@@ -4,11 +4,13 @@ import multiprocessing
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from nppsim.errors import needed
@@ -65,9 +67,8 @@ def usable_memory() -> tuple[int, int]:
 def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExecutor]:
     """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
-    # Workers leave Ctrl-C to this process, which saves.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    pool = ProcessPoolExecutor(workers, context, _begin_work)
     try:
         yield pool
     except BrokenProcessPool as broken:
@@ -76,6 +77,21 @@ def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExe
         ) from broken
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begin_work() -> None:
+    """First thing in a worker: what a terminal sends to all is left to the parent, which saves; with the parent it ends."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):  # Windows lacks SIGHUP
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def control_groups(

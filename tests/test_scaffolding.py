@@ -80,9 +80,11 @@ def test_dependencies_point_down_only():
 # sizes of observations, has a place of its own: phases and paths need it before there are observations.
 ORDER = {
     "nppsim": [
-        {"_cache", "_kernel", "actions", "errors", "outcomes"},
+        {"_kernel", "actions", "errors", "outcomes"},
+        {"_cache"},
         {"observe/layout"},
-        {"_phases", "files", "lock", "progress", "settings", "workers"},
+        {"_phases", "files", "progress", "settings", "workers"},
+        {"lock"},
         {"levels"},
         {"physics"},
         {"compile", "paths"},

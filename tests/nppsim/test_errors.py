@@ -1,12 +1,18 @@
 """How command lines end."""
 
+import errno
+import os
 import pickle
+import signal
+import subprocess
 import sys
 
 import pytest
 
 from nppsim import errors
 from nppsim.errors import ConfigError, MissingPackageError, UserError
+
+from places import ROOT
 
 
 def raising(error):
@@ -25,6 +31,21 @@ def raising(error):
         (raising(UserError("two\n  lines")), 2, "error: two lines\n"),
         (raising(FileNotFoundError(2, "No such file", "a.map")), 2, "error: a.map: No such file; check the path\n"),
         (raising(OSError("the disk")), 2, "error: the disk\n"),
+        (
+            raising(OSError(errno.ENOSPC, "No space", "a.h5")),
+            2,
+            "error: a.h5: No space; make room on that disk, or choose another one\n",
+        ),
+        (raising(OSError(errno.EMFILE, "Too many")), 2, "error: Too many; raise the limit on open files (ulimit -n)\n"),
+        (raising(MemoryError("3 GB")), 2, "error: out of memory (3 GB); choose smaller sizes, or end other programs\n"),
+        (
+            raising(RuntimeError("[enforce fail] . can't allocate memory: you tried\n4 bytes")),
+            2,
+            "error: out of memory ([enforce fail] . can't allocate memory: you tried); choose smaller sizes, or end other "
+            "programs\n",
+        ),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), 130, "\ninterrupted: by SIGTERM\n"),
+        (lambda: os.kill(os.getpid(), signal.SIGHUP), 130, "\ninterrupted: by SIGHUP\n"),
         (raising(KeyboardInterrupt), 130, "\ninterrupted\n"),
         (raising(KeyboardInterrupt("what was made is kept")), 130, "\ninterrupted: what was made is kept\n"),
     ],
@@ -32,6 +53,40 @@ def raising(error):
 def test_the_exit_status_and_one_line_on_stderr(job, status, told, capsys):
     assert errors.run(job) == status
     assert capsys.readouterr().err == told
+
+
+def test_signals_do_again_what_they_did_before():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    errors.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+COMMAND = """
+import sys
+from nppsim import errors
+sys.exit(errors.run(lambda: print(sys.argv[1] * int(sys.argv[2]))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "told"),
+    [
+        ("{} a 100000 | true", 141, "error: nobody reads the output any more"),
+        ("{} a 100000 2>&1 | true", 141, ""),
+        ("{} a 1 >/dev/full", 2, "error: No space left on device; make room"),
+        ("{} a 1 >&-", 0, ""),
+        ("{} a 1 <&- >&- 2>&-", 0, ""),
+        ("LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii {} → 1", 0, ""),
+        ("{} $(printf 'a\\377') 1", 0, ""),
+    ],
+)
+def test_output_that_goes_nowhere_or_cannot_be_shown(shell, status, told, monkeypatch):
+    monkeypatch.setenv("COMMAND", COMMAND)
+    shell = shell.format(f'{sys.executable} -c "$COMMAND"')
+    command = ["bash", "-o", "pipefail", "-c", shell]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="surrogateescape")
+    assert (done.returncode, done.stderr.count("\n")) == (status, bool(told)), done.stderr
+    assert done.stderr.startswith(told)
 
 
 def test_a_bug_of_ours_keeps_its_traceback_and_debug_shows_the_users_too():

@@ -1,14 +1,16 @@
 """Files appear whole or not at all, and what cannot be written is told before the work."""
 
+import errno
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_file, check_output_folder, replacing, table, write_bytes, write_json
+from nppsim.files import check_output_file, check_output_folder, naming, replacing, table, write_bytes, write_json
 
 
 def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
@@ -26,6 +28,30 @@ def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
     write_bytes(path, b"new")
     assert path.read_bytes() == b"new"
     assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    def write(folder, *error):
+        with replacing(folder / "a.txt") as temporary:
+            temporary.touch()
+            raise OSError(*error, *([str(temporary)] if len(error) == 2 and error[0] == errno.EFBIG else []))
+
+    for number in (errno.ENOSPC, errno.EFBIG):  # without the name of a file, and with that of the temporary one
+        with pytest.raises(OSError, match="told") as caught:
+            write(tmp_path, number, "told")
+        assert (caught.value.errno, caught.value.filename) == (number, str(tmp_path / "a.txt"))
+    with pytest.raises(PermissionError) as caught:
+        write(tmp_path, errno.EACCES, "told", "other")
+    assert caught.value.filename == "other"
+    with pytest.raises(OSError, match="^damaged$"), naming("x"):
+        raise OSError("damaged")
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_that_are_not_utf8_come_back_from_json(tmp_path):
+    name = os.fsdecode(b"a\xff \xc3\xa9")
+    write_json(tmp_path / "a.json", {name: Path(name)})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {name: name}
 
 
 def test_json_takes_numpy_and_paths_and_has_no_nan(tmp_path):

@@ -1,12 +1,17 @@
 """What a process may use: affinity, quotas of control groups, memory; here and on other systems."""
 
+import subprocess
 import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from nppsim import workers
 from nppsim.errors import MissingPackageError
+
+from places import ROOT
 
 
 def test_this_process_may_use_something():
@@ -113,3 +118,28 @@ def test_others_have_what_is_busy_on_our_cores_and_not_ours(monkeypatch):
 def test_where_the_kernel_does_not_tell_nobody_else_is_busy(monkeypatch):
     monkeypatch.setattr(workers, "kernel_text", lambda path: None)
     assert workers.OtherPrograms().share() == 0
+
+
+PARENT = """
+import os, time
+from nppsim.workers import worker_pool
+with worker_pool(1, RuntimeError) as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for the process in /proc")
+def test_no_worker_outlives_a_killed_parent():
+    with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE) as parent:
+        worker = Path("/proc") / parent.stdout.readline().decode().strip()
+        assert worker.exists()
+        parent.kill()
+    for _ in range(100):
+        if (
+            not worker.exists() or ") Z " in (worker / "stat").read_text()
+        ):  # ended, though perhaps nobody has waited for it
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the worker is still there")
