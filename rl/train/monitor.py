@@ -16,6 +16,8 @@ from rl.config import EvaluationConfig, ExperimentConfig
 from rl.events import require_tags
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
+from rl.train.alarms import AlarmError, Alarms
+from rl.train.audit import Fault
 from rl.train.guard import Retention, in_points
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.rollout import TensorRolloutBuffer
@@ -61,6 +63,7 @@ class TrainingMonitor(BaseCallback):
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
     events: what happened, in words and numbers.
+    alarms: look at every rollout and update; those that stop raise AlarmError, the others are events named "warning".
     retention: what the policy has been able to do on the dev levels.  The best weights are in
         ``checkpoints/best.safetensors``; training goes back to them where too much is lost, and at its end the policy
         has them.
@@ -91,6 +94,7 @@ class TrainingMonitor(BaseCallback):
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
+        self.alarms = Alarms(self)
         self._guarded = bool(config.evaluation.retention_guard and config.evaluation.eval_freq)
         self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
         self._periodic = {
@@ -121,19 +125,23 @@ class TrainingMonitor(BaseCallback):
         """Between updates (and before the first rollout)."""
         ppo = self.model
         if ppo.updates == self._updates_before:
+            self.alarms.before_rollout(ppo)
             return
+        self._heed(self.alarms.after_update(ppo))
         self._check_first_updates()
         for name, (period, action) in self._periodic.items():
             if period and self.num_timesteps >= self._next[name]:
                 action()
                 self._next[name] = (self.num_timesteps // period + 1) * period
         self._tell()
+        self.alarms.before_rollout(ppo)
         if ppo.progress >= 1.0:
             self._stop = True
 
     def _on_rollout_end(self) -> None:
         """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
         ppo = self.model
+        self._heed(self.alarms.after_rollout(ppo))
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
             self._happened(
@@ -148,6 +156,7 @@ class TrainingMonitor(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._bar.close()
+        self._heed(self.alarms.after_update(self.model))
         self._check_first_updates()
         if not self._actor_checked:
             self.log("the actor has not learned in this run: neither its gradients nor what follows them was checked")
@@ -196,6 +205,13 @@ class TrainingMonitor(BaseCallback):
         check_gradients(self.model.policy)
         self.log(f"update {self.model.updates}, the actor's first, checked: gradients everywhere")
         self.on_first_full_update(self.model)
+
+    def _heed(self, faults: list[Fault]) -> None:
+        """Stop for a fault that is certain; tell the others."""
+        for fault in faults:
+            if fault.stop:
+                raise AlarmError(f"update {self.model.updates}: {fault.name}: {fault.text}")
+            self._happened("warning", f"{fault.name}: {fault.text}")
 
     def _happened(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})
@@ -269,7 +285,7 @@ class TrainingMonitor(BaseCallback):
             ppo.policy,
             frame_skip=self.config.frame_skip,
             config=self.config.to_dict(),
-            training=ppo.training_state() | {"retention": self.retention.state()},
+            training=ppo.training_state() | {"retention": self.retention.state(), "alarms": self.alarms.state_dict()},
         )
 
     def _path(self, name: str) -> Path:
@@ -281,7 +297,7 @@ class TrainingMonitor(BaseCallback):
         if not found:
             raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
         data = checkpoint.load(found[-1])
-        absent = {*ppo.training_state(), "retention"} - data["training"].keys()
+        absent = {*ppo.training_state(), "retention", "alarms"} - data["training"].keys()
         if absent:
             raise checkpoint.CheckpointError(
                 f"{found[-1]}: lacks {', '.join(sorted(absent))}, so that training cannot go on from it: use the version of "
@@ -289,6 +305,7 @@ class TrainingMonitor(BaseCallback):
             )
         ppo.load_training_state(data["policy"], data["training"])
         self.retention.load(data["training"]["retention"])
+        self.alarms.load_state_dict(data["training"]["alarms"])
         self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
 
 

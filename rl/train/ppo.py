@@ -129,6 +129,7 @@ class BatchPPO(PPO):
         self.actor_updates = 0  # those in which the actor learned
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
+        self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
@@ -206,7 +207,8 @@ class BatchPPO(PPO):
         seconds = time.perf_counter() - begin
         self.seconds += seconds
         self.decisions_played += len(buffer)
-        self._log_rollout(np.concatenate(episodes), seconds)
+        self.ended = np.concatenate(episodes)
+        self._log_rollout(self.ended, seconds)
         callback.on_rollout_end()
         return True
 
@@ -254,6 +256,11 @@ class BatchPPO(PPO):
         """Tell the sampler how episodes ended and let it choose the levels that come next; the records of those episodes."""
         sim = self.sim
         ended = sim.episode[sim.finished]
+        if not np.array_equal(sim.level[sim.finished], sim.next_level[sim.finished]):
+            raise DivergedError(
+                f"levels {sim.next_level[sim.finished]} were drawn, {sim.level[sim.finished]} are played: something "
+                "overwrites the curriculum's choice"
+            )
         self.sampler.record(ended["level"], ended["outcome"] == WON)
         sim.next_level[sim.finished] = self.sampler.draw(sim.finished.size)
         return ended
@@ -444,7 +451,7 @@ class BatchPPO(PPO):
 
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
-        ours = (*NUMBERS, "explained_variance", "config", "speed", "_rng")
+        ours = (*NUMBERS, "explained_variance", "config", "speed", "ended", "_rng")
         with replacing(path) as temporary, open(temporary, "wb") as file:
             self.save(file, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
 

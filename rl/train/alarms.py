@@ -1,0 +1,450 @@
+"""Alarms: what is said, or stops the run, when the numbers of training show that something is broken or in vain.
+
+    alarms = Alarms()
+    alarms.after_rollout(ppo)     # between rollout and update: Faults that are found there
+    alarms.after_update(ppo)      # between updates
+
+A fault that stops is certain: an identity that does not hold (``rl.train.audit``).  The others are bands and trends over
+several updates, each told once.  What needs memory of earlier updates is in ``state_dict``, for a run that goes on.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from nppsim import reward
+from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.outcomes import WON
+from rl.train.audit import Fault, Kept, Start, asked, divergence, error_of, faults_of_rollout, faults_of_update
+from rl.train.growth import falling, growing, memory_mib, sizes
+from rl.train.ppo import BatchPPO, DivergedError
+
+WINDOW = 20  # updates that bands and trends look back on
+ALL_AUDITED = 20  # first updates that are all audited; later every AUDIT_EVERY-th is
+AUDIT_EVERY = 5
+SURE = 4.0  # standard errors; the direction of an update is wrong beyond that
+IN_A_ROW = 3  # updates in the wrong direction until training stops
+ENOUGH_EPISODES = 32  # per update; fewer are much alike
+MOST_MEMORY_MIB = 256.0  # that a run may take on in WINDOW updates, each of them adding some
+
+
+class AlarmError(DivergedError):
+    """Training that stops because an identity does not hold; the message names the alarm, the figures and what to do."""
+
+
+@dataclass
+class Figures:
+    """One update in numbers.
+
+    episodes, wins: that ended in the rollout.
+    positive: decisions with a reward above 0.
+    kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone, but for the last.
+    reference_kl: nats from the clone; NaN without one.
+    away: mean of advantage times change of log-probability in standard errors; below 0 the update went the wrong way.
+    error_ratio: of the values, after to before.
+    top_share: of the most frequent action.
+    rate: decisions per second.
+    memory_mib: of the process.
+    """
+
+    episodes: int
+    wins: int
+    positive: int
+    kl: float
+    clip_fraction: float
+    entropy: float
+    explained_variance: float
+    reference_kl: float
+    away: float
+    error_ratio: float
+    top_share: float
+    rate: float
+    memory_mib: float
+
+
+class Alarms:
+    """Looks at each rollout and each update; gives the faults found, each name that does not stop only once.
+
+    owner: whatever holds the training together; containers below it are watched for growth.
+    demonstrated: int[6], how often each action is demonstrated; None without demonstrations.
+    history: Figures of the latest WINDOW updates.
+    """
+
+    def __init__(self, owner: object = None, demonstrated: tuple[int, ...] | None = None):
+        self.owner, self.demonstrated = owner, demonstrated
+        self.history: deque[Figures] = deque(maxlen=WINDOW)
+        self.told: set[str] = set()
+        self.fired = np.zeros(reward.NUM_TERMS, np.int64)  # episodes in which each reward term was not 0
+        self.drawn = np.zeros(0)  # levels waiting to be played, by stage, summed over updates
+        self.expected = np.zeros(0)  # the same by the sampler's shares
+        self.playing = np.zeros(0, bool)  # levels seen being played
+        self.plays = 0  # environments looked at for that
+        self.actions = np.zeros(NUM_ACTIONS, np.int64)
+        self.blocks: deque[float] = deque(maxlen=WINDOW)  # median decisions per second of WINDOW updates each
+        self.looked = 0  # updates
+        self.episodes = 0
+        self.start_success = math.nan  # of the first WINDOW updates
+        self._sizes: deque[dict[str, int]] = deque(maxlen=WINDOW)
+        self._kept: Kept | None = None
+        self._start: Start | None = None
+        self._steps: int | None = None
+        self._seconds = self._rollout_s = 0.0
+        self._noted: float | None = None  # when the rollout ended, if its update was not looked at yet
+        self._same = 0
+        self._losses: tuple = ()
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Called by the monitor
+
+    def before_rollout(self, ppo: BatchPPO) -> None:
+        """What the rollout is held against."""
+        self._start = Start(ppo) if self._due else None
+        self._steps, self._seconds = ppo.num_timesteps, ppo.seconds
+
+    def after_rollout(self, ppo: BatchPPO) -> list[Fault]:
+        """Faults of the rollout that has just ended."""
+        self._kept = Kept.of(ppo) if self._due else None
+        self._rollout_s, self._noted = ppo.seconds - self._seconds, perf_counter()
+        self._take_note(ppo)
+        faults = list(faults_of_rollout(ppo, self._kept, self._start)) if self._kept else []
+        if self._steps is not None and ppo.num_timesteps - self._steps != len(ppo.rollout_buffer):
+            faults.append(
+                Fault(
+                    "decisions",
+                    f"{ppo.num_timesteps - self._steps} decisions counted, {len(ppo.rollout_buffer)} played",
+                )
+            )
+        return self._new(faults)
+
+    def after_update(self, ppo: BatchPPO) -> list[Fault]:
+        """Faults of the update that has just ended, and of the latest ones together; none if it was looked at before."""
+        if self._noted is None:
+            return []
+        seconds = self._rollout_s + perf_counter() - self._noted
+        self._noted = None
+        self.history.append(self._figures(ppo, seconds))
+        self.looked += 1
+        faults = list(faults_of_update(ppo, self._kept)) if self._kept else []
+        faults += self._frozen(ppo)
+        if self._kept:
+            self._sizes.append(sizes(self.owner if self.owner is not None else ppo))
+        for look in TRENDS:
+            faults += look(self, ppo)
+        if self.looked % WINDOW == 0:
+            self.blocks.append(float(np.median([f.rate for f in self.history])))
+        if self.looked == WINDOW:
+            self.start_success = success_of(self.history)
+        return self._new(faults)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What later updates are held against, as plain values and arrays."""
+        return {
+            "history": [dict(vars(figures)) for figures in self.history],
+            "told": sorted(self.told),
+            "fired": self.fired.tolist(),
+            "drawn": self.drawn.tolist(),
+            "expected": self.expected.tolist(),
+            "playing": self.playing.copy(),
+            "plays": self.plays,
+            "actions": self.actions.tolist(),
+            "blocks": list(self.blocks),
+            "looked": self.looked,
+            "episodes": self.episodes,
+            "start_success": self.start_success,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.history = deque((Figures(**figures) for figures in state["history"]), maxlen=WINDOW)
+        self.told, self.playing = set(state["told"]), np.array(state["playing"], bool)
+        for name in ("fired", "actions"):
+            setattr(self, name, np.array(state[name], np.int64))
+        for name in ("drawn", "expected"):
+            setattr(self, name, np.array(state[name], np.float64))
+        self.blocks = deque(state["blocks"], maxlen=WINDOW)
+        for name in ("plays", "looked", "episodes", "start_success"):
+            setattr(self, name, state[name])
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _due(self) -> bool:
+        return self.looked < ALL_AUDITED or self.looked % AUDIT_EVERY == 0
+
+    def _new(self, faults: list[Fault]) -> list[Fault]:
+        """Those that stop, and of the others those that were not told before."""
+        fresh = [fault for fault in faults if fault.stop or fault.name not in self.told]
+        self.told.update(fault.name for fault in fresh)
+        return fresh
+
+    def _take_note(self, ppo: BatchPPO) -> None:
+        """Levels, rewards and actions of the rollout."""
+        sampler, sim = ppo.sampler, ppo.sim
+        if not len(self.drawn):
+            self.drawn, self.expected = np.zeros(len(sampler.stages)), np.zeros(len(sampler.stages))
+            self.playing = np.zeros(len(sampler.stage_of), bool)
+        self.drawn += np.bincount(sampler.stage_of[sim.next_level], minlength=len(self.drawn))
+        self.expected += sampler.shares() * sim.num_envs
+        self.playing[sim.level] = True
+        self.plays += sim.num_envs
+        self.fired += (ppo.ended["terms"] != 0).sum(axis=0)
+        self.episodes += len(ppo.ended)
+        self.actions += torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
+
+    def _figures(self, ppo: BatchPPO, seconds: float) -> Figures:
+        logged, buffer, kept = ppo.logger.name_to_value, ppo.rollout_buffer, self._kept
+        learned = kept is not None and not kept.critic_only
+        away = ratio = reference = math.nan
+        if kept is not None:
+            log_probs, values = asked(ppo.policy, ppo, kept.rows)
+            ratio = error_of(values, ppo, kept.rows) / max(kept.error, 1e-12)
+            if ppo.reference is not None:
+                reference = divergence(asked(ppo.reference, ppo, kept.rows)[0], log_probs)
+            if learned and "train/loss" in logged:
+                away = direction(ppo, kept, log_probs)
+        counts = torch.bincount(buffer.flat("actions"), minlength=NUM_ACTIONS).float()
+
+        def value(tag: str) -> float:
+            return float(logged.get(f"train/{tag}", math.nan)) if learned else math.nan
+
+        return Figures(
+            episodes=len(ppo.ended),
+            wins=int((ppo.ended["outcome"] == WON).sum()),
+            positive=int((buffer.rewards > 0).sum()),
+            kl=value("last_kl"),
+            clip_fraction=value("clip_fraction"),
+            entropy=-value("entropy_loss"),
+            explained_variance=value("explained_variance"),
+            reference_kl=reference,
+            away=away,
+            error_ratio=ratio,
+            top_share=float(counts.max() / counts.sum()),
+            rate=len(buffer) / max(seconds, 1e-9),
+            memory_mib=memory_mib(),
+        )
+
+    def _frozen(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """Losses that are the same to the last bit are not those of different updates."""
+        logged = ppo.logger.name_to_value
+        losses = tuple(logged.get(f"train/{name}") for name in ("loss", "value_loss", "entropy_loss"))
+        self._same = self._same + 1 if losses == self._losses and None not in losses else 0
+        self._losses = losses
+        if self._same >= IN_A_ROW:
+            yield Fault("losses", f"the losses of {self._same + 1} updates are equal to the last bit: {losses}")
+
+    def _recent(self, name: str) -> np.ndarray:
+        """float64[n <= WINDOW]: a figure of the latest updates, without NaN."""
+        values = np.array([getattr(figures, name) for figures in self.history], float)
+        return values[~np.isnan(values)]
+
+
+def success_of(history: deque[Figures]) -> float:
+    """Share of episodes won; NaN without episodes."""
+    episodes = sum(figures.episodes for figures in history)
+    return sum(figures.wins for figures in history) / episodes if episodes else math.nan
+
+
+def direction(ppo: BatchPPO, kept: Kept, log_probs: torch.Tensor) -> float:
+    """Whether actions with advantage became likelier: the mean of advantage times change, in standard errors."""
+    buffer = ppo.rollout_buffer
+    actions = buffer.flat("actions")[kept.rows, None]
+    change = (log_probs - kept.log_probs).gather(1, actions)[:, 0].double()
+    advantages = buffer.flat("advantages").double()
+    gain = (advantages[kept.rows] - advantages.mean()) * change
+    error = float(gain.std()) / math.sqrt(len(gain))
+    return float(gain.mean()) / error if error > 0 else 0.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bands and trends: each yields what it finds, once its figures are there
+
+
+def wrong_direction(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """The update makes good actions rarer, or values worse."""
+    away = alarms._recent("away")[-IN_A_ROW:]
+    if len(away) == IN_A_ROW and (away < -SURE).all():
+        yield Fault(
+            "direction",
+            f"in {IN_A_ROW} updates running, actions with advantage became rarer (by {-away.max():.0f} standard errors or "
+            "more): the sign of advantages or of the policy's loss is wrong",
+        )
+    ratio = alarms._recent("error_ratio")[-IN_A_ROW:]
+    if len(ratio) == IN_A_ROW and (ratio > 1.5).all():
+        yield Fault(
+            "values",
+            f"in {IN_A_ROW} updates running the critic's squared error grew, {ratio.min():.1f}-fold or more: the sign of the "
+            "value loss is wrong, or the learning rate far too high (--initial-lr)",
+            stop=bool((ratio > 3).all()),
+        )
+
+
+def bands(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Size of updates, entropy and what the critic explains."""
+    kl, clipped = alarms._recent("kl")[-5:], alarms._recent("clip_fraction")[-5:]
+    if len(kl) == 5 and (kl > 0.2).all():
+        yield Fault(
+            "KL",
+            f"each update moves the policy by {kl.min():.2g} nats or more: lower --initial-lr or --n-epochs",
+            False,
+        )
+    if len(kl) == 5 and (kl < 1e-7).all():
+        yield Fault("KL", f"updates hardly move the policy ({kl.max():.1g} nats): raise --initial-lr", False)
+    if len(clipped) == 5 and (clipped > 0.5).all():
+        yield Fault(
+            "clipping",
+            f"{clipped.min():.0%} of the decisions are outside the clip range, or more: lower --initial-lr or --n-epochs",
+            False,
+        )
+    entropy = alarms._recent("entropy")
+    if len(entropy) >= 10 and (entropy[-10:] < 0.02).all():
+        yield Fault("entropy", f"the policy no longer tries anything (entropy {entropy[-1]:.3g} nats)", False)
+    if len(entropy) == WINDOW and (entropy > 0.999 * math.log(NUM_ACTIONS)).all() and ppo.progress > 0.1:
+        yield Fault(
+            "entropy",
+            "the policy is still uniformly random: rewards do not reach it, or --initial-lr is too low",
+            False,
+        )
+    explained = alarms._recent("explained_variance")
+    if len(explained) == WINDOW and (explained < -0.5).all():
+        yield Fault(
+            "critic",
+            f"values are worse than their mean in {WINDOW} updates running ({explained[-1]:.2g} explained)",
+            False,
+        )
+    away = alarms._recent("reference_kl")[-5:]
+    if len(away) == 5 and (away > 3).all() and ppo.config.bc_kl_coef_at(ppo.progress - ppo.held_since) > 0:
+        yield Fault(
+            "clone",
+            f"the policy is {away[-1]:.2g} nats from its clone while it is still pulled back: lower --initial-lr",
+            False,
+        )
+
+
+def rewards_arrive(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Something is rewarded, and every term of the preset can be earned."""
+    positive = alarms._recent("positive")[-5:]
+    if len(positive) == 5 and not positive.any():
+        yield Fault(
+            "rewards", "no decision of 5 updates was rewarded: look at --reward-preset and at the levels", False
+        )
+    if len(alarms.history) == WINDOW and alarms.episodes >= 200:
+        if not sum(figures.wins for figures in alarms.history):
+            yield Fault(
+                "wins",
+                f"no episode of {WINDOW} updates was won: begin with easier levels (--use-curriculum) or with imitation",
+                False,
+            )
+        weights = np.array([getattr(ppo.sim.reward_config, name) for name in reward.TERMS])
+        silent = [
+            name
+            for name, weight, fired in zip(reward.TERMS, weights, alarms.fired, strict=True)
+            if weight and not fired
+        ]
+        if silent:
+            yield Fault("reward terms", f"never other than 0 in {alarms.episodes} episodes: {', '.join(silent)}", False)
+
+
+def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Enough episodes, levels and actions."""
+    if len(alarms.history) == WINDOW:
+        mean = float(np.mean([figures.episodes for figures in alarms.history]))
+        if mean < ENOUGH_EPISODES:
+            yield Fault(
+                "few episodes",
+                f"{mean:.0f} episodes end in an update, fewer than {ENOUGH_EPISODES}: raise --num-envs or --rollout-length",
+                False,
+            )
+    drawn, expected = alarms.drawn, alarms.expected
+    if drawn.sum() >= 400 and len(drawn) > 1:
+        away = 0.5 * float(np.abs(drawn / drawn.sum() - expected / expected.sum()).sum())
+        if away > 0.3:
+            worst = int(np.abs(drawn - expected).argmax())
+            yield Fault(
+                "levels drawn",
+                f"{drawn[worst] / drawn.sum():.0%} of the levels drawn are {ppo.sampler.stages[worst]}, by the sampler's "
+                f"shares it should be {expected[worst] / expected.sum():.0%}: levels do not come from the curriculum",
+            )
+    yield from _few_levels(alarms, ppo)
+    top = alarms._recent("top_share")[-5:]
+    if len(top) == 5 and (top > 0.97).all():
+        yield Fault("actions", f"one action makes up {top.min():.0%} of the decisions in 5 updates running", False)
+    yield from _other_actions(alarms)
+
+
+def _few_levels(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Levels seen being played, against how many there would be among as many draws."""
+    sampler = ppo.sampler
+    if alarms.plays < 400:
+        return
+    per_stage = np.bincount(sampler.stage_of, minlength=len(sampler.stages))
+    chance = (alarms.expected / alarms.expected.sum() / np.maximum(per_stage, 1))[sampler.stage_of]
+    turns = max(1, alarms.episodes)
+    likely = float((1 - np.exp(-chance * turns)).sum())
+    if likely >= 10 and alarms.playing.sum() < 0.25 * min(likely, alarms.plays):
+        yield Fault(
+            "few levels",
+            f"{alarms.playing.sum()} different levels were seen being played, among {turns} episodes there should be about "
+            f"{likely:.0f}: levels are overwritten on the way from the sampler",
+        )
+
+
+def _other_actions(alarms: Alarms) -> Iterator[Fault]:
+    """At the start of fine-tuning, actions are about as frequent as in the demonstrations."""
+    if alarms.demonstrated is None or alarms.looked > IN_A_ROW:
+        return
+    shares = np.array(alarms.demonstrated) / sum(alarms.demonstrated)
+    taken = alarms.actions / alarms.actions.sum()
+    away = 0.5 * float(np.abs(shares - taken).sum())
+    if away > 0.6:
+        told = ", ".join(f"{n} {a:.0%} ({b:.0%})" for n, a, b in zip(ACTION_NAMES, taken, shares, strict=True))
+        yield Fault("actions", f"the cloned policy acts unlike the demonstrations (in brackets): {told}", False)
+
+
+def progress_is_made(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Success has risen since the start; the curriculum moves."""
+    now = success_of(alarms.history)
+    if alarms.looked >= 5 * WINDOW and ppo.progress > 0.3 and now < 0.5 and now <= alarms.start_success + 0.01:
+        yield Fault(
+            "no progress",
+            f"{now:.1%} of the episodes are won after {alarms.looked} updates, {alarms.start_success:.1%} in the first "
+            f"{WINDOW}: rewards, learning rate or levels do not fit; begin with easier levels",
+            False,
+        )
+    stuck = [event for event in ppo.sampler.events if event.get("event") == "stuck_at_floor"]
+    if stuck:
+        yield Fault(
+            "curriculum",
+            f"stage {stuck[-1]['stage']} does not end although its threshold is at the floor: mix in easier levels, or lower "
+            "--curriculum-min-threshold",
+            False,
+        )
+
+
+def resources_stay(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
+    """Speed, containers and memory."""
+    for values, span in ((alarms._recent("rate"), WINDOW), (np.array(alarms.blocks), WINDOW * WINDOW)):
+        if len(values) == WINDOW and falling(values):
+            parts = ", ".join(f"{name} {seconds / max(ppo.seconds, 1e-9):.0%}" for name, seconds in ppo.speed.items())
+            yield Fault(
+                "slower",
+                f"speed has fallen steadily over {span} updates, from {values[:5].mean():,.0f} to {values[-5:].mean():,.0f} "
+                f"decisions/s (time so far: {parts}): something grows; profile with scripts/profile_multi_config.py",
+                False,
+            )
+    for name, size in growing(alarms._sizes):
+        yield Fault("growth", f"{name} grows with every update, {size} entries now: bound it", False)
+    memory = alarms._recent("memory_mib")
+    if len(memory) == WINDOW and (np.diff(memory) > 0).all() and memory[-1] - memory[0] > MOST_MEMORY_MIB:
+        yield Fault(
+            "memory", f"the process grew in each of {WINDOW} updates, by {memory[-1] - memory[0]:.0f} MiB", False
+        )
+
+
+Trend = Callable[[Alarms, BatchPPO], Iterator[Fault]]
+TRENDS: tuple[Trend, ...] = (wrong_direction, bands, rewards_arrive, data_is_varied, progress_is_made, resources_stay)

@@ -1,0 +1,457 @@
+"""What must hold of every rollout and every update, worked out a second time by other means than training's own.
+
+    kept = Kept.of(ppo)                       # after the rollout, before the update
+    faults_of_rollout(ppo, kept, start)
+    faults_of_update(ppo, kept)               # after the update
+
+Nothing here is random, and nothing in training depends on it.  ``rl.train.alarms`` calls it and adds what takes memory of
+earlier updates: bands and trends.
+"""
+
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
+from nppsim.outcomes import TIMEOUT, WON
+from nppsim.reward import TERMS
+from rl.policy.policy import NppPolicy
+from rl.train.losses import Losses
+from rl.train.ppo import BatchPPO
+
+ROWS = 256  # decisions of a rollout on which networks are asked again
+CLOSE = 1e-3  # share of the largest number, that two ways to compute it may differ by
+CLOSE_COARSE = 0.1  # the same in bfloat16 and on GPUs, where it matters in which batch a row is computed
+MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
+MOST_ENTROPY = math.log(NUM_ACTIONS)
+MAY_REST = ("switch_states", "hazards", "global_view")  # keys that are constant on levels without doors and mines
+TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
+
+
+ALWAYS_LOGGED = tuple(
+    f"train/{name}"
+    for name in ("explained_variance", "learning_rate", "last_kl", "ent_coef", "bc_kl_coef", "clip_range")
+)
+
+
+class Fault(NamedTuple):
+    """Something that is wrong.  name: of the alarm.  text: what, with figures, and what to do.  stop: whether to go on."""
+
+    name: str
+    text: str
+    stop: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What an update is held against; taken after the rollout, just before it.
+
+    progress, hold, actor_updates, critic_only: of training.
+    rows: int64[R], decisions on which networks are asked again.
+    log_probs: float32[R, 6]; values: float32[R]; by the policy before the update.
+    error: mean squared error of those values against the returns.
+    sums: field of the rollout -> checksum.
+    weights: name -> copy of the parameter.
+    """
+
+    progress: float
+    hold: float
+    actor_updates: int
+    critic_only: bool
+    rows: torch.Tensor
+    log_probs: torch.Tensor
+    values: torch.Tensor
+    error: float
+    sums: dict[str, int]
+    weights: dict[str, torch.Tensor]
+
+    @classmethod
+    def of(cls, ppo: BatchPPO) -> "Kept":
+        """Of the rollout that has just ended."""
+        size = len(ppo.rollout_buffer)
+        rows = torch.arange(0, size, max(1, size // ROWS), device=ppo.device)[:ROWS]
+        log_probs, values = asked(ppo.policy, ppo, rows)
+        return cls(
+            progress=ppo.progress,
+            hold=ppo.hold,
+            actor_updates=ppo.actor_updates,
+            critic_only=ppo.critic_only,
+            rows=rows,
+            log_probs=log_probs,
+            values=values,
+            error=error_of(values, ppo, rows),
+            sums=checksums(ppo),
+            weights={name: parameter.detach().clone() for name, parameter in ppo.policy.named_parameters()},
+        )
+
+
+@torch.no_grad()
+def asked(policy: NppPolicy, ppo: BatchPPO, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(log-probabilities float32[R, 6], values float32[R]) that a policy gives for decisions of the rollout."""
+    logits, values = policy.logits_and_values(ppo.rollout_buffer.observations(rows))
+    return torch.log_softmax(logits.float(), dim=1), values.float()
+
+
+def closeness(ppo: BatchPPO) -> float:
+    """How closely two passes through the network agree."""
+    return CLOSE if ppo.policy.precision == "float32" and ppo.device.type == "cpu" else CLOSE_COARSE
+
+
+def error_of(values: torch.Tensor, ppo: BatchPPO, rows: torch.Tensor) -> float:
+    """Mean squared error of values against the returns of those decisions."""
+    return float((values - ppo.rollout_buffer.flat("returns")[rows]).square().mean())
+
+
+def checksums(ppo: BatchPPO) -> dict[str, int]:
+    """Field of the rollout -> checksum."""
+    buffer = ppo.rollout_buffer
+    return {name: zlib.crc32(getattr(buffer, name).cpu().numpy().tobytes()) for name in TARGETS}
+
+
+def numbers(ppo: BatchPPO, name: str) -> np.ndarray:
+    """A field of the rollout as float64[T, N, ...] (bool and int as they are)."""
+    values = getattr(ppo.rollout_buffer, name).cpu().numpy()
+    return values.astype(np.float64) if values.dtype == np.float32 else values
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rollout
+
+
+def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Iterator[Fault]:
+    """What is wrong with the rollout that has just ended.  start: how things stood before it; None: not known."""
+    yield from settings_agree(ppo)
+    yield from inputs_are_alive(ppo, kept)
+    yield from decisions_are_the_policys(ppo, kept)
+    yield from episodes_add_up(ppo)
+    yield from advantages_are_right(ppo)
+    yield from clone_is_the_reference(ppo, kept)
+    yield from metrics_are_right(ppo)
+    if start is not None:
+        yield from start.faults(ppo)
+
+
+def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
+    """One number, one value, wherever it is used."""
+    config, buffer, plan = ppo.config, ppo.rollout_buffer, ppo.n_steps
+    wanted = {
+        "discount of PPO": (ppo.gamma, config.gamma),
+        "discount of the rollouts": (buffer.gamma, config.gamma),
+        "discount of the shaping": (ppo.sim.gamma, config.gamma),
+        "lambda of PPO": (ppo.gae_lambda, config.gae_lambda),
+        "lambda of the rollouts": (buffer.gae_lambda, config.gae_lambda),
+        "passes over a rollout": (ppo.n_epochs, config.n_epochs),
+        "longest gradient": (ppo.max_grad_norm, config.max_grad_norm),
+        "decisions of a rollout": (buffer.shape, (plan, ppo.sim.num_envs)),
+    }
+    for name, (found, asked_for) in wanted.items():
+        if found != asked_for:
+            yield Fault(
+                "settings", f"{name}: {found} in force, {asked_for} configured; something overwrites the setting"
+            )
+    held = {id(p) for group in ppo.policy.optimizer.param_groups for p in group["params"]}
+    lost = [name for name, p in ppo.policy.named_parameters() if p.requires_grad and id(p) not in held]
+    if lost:
+        yield Fault(
+            "optimiser", f"the optimiser does not hold {', '.join(lost)}: made before these layers, or replaced"
+        )
+
+
+def inputs_are_alive(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """Observations are finite, and those that always change do."""
+    for key, values in ppo.rollout_buffer.observations(kept.rows).items():
+        rows = values.flatten(1)
+        if values.is_floating_point() and not torch.isfinite(rows).all():
+            yield Fault(
+                "observations", f"{key} holds values that are not finite; play these levels alone (nppsim.shadow)"
+            )
+        elif key not in MAY_REST and bool((rows == rows[0]).all()):
+            yield Fault("observations", f"{key} is the same in all of {len(rows)} decisions: nobody writes it any more")
+
+
+def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """What the rollout says of decisions is what the policy says, asked again; actions were drawn from it."""
+    buffer = ppo.rollout_buffer
+    stored = buffer.flat("log_probs")[kept.rows], buffer.flat("values")[kept.rows]
+    limit = closeness(ppo)
+    for name, have, again in zip(("log-probabilities", "values"), stored, (kept.log_probs, kept.values), strict=True):
+        off = float((have - again).abs().max()) / max(1.0, float(again.abs().max()))
+        if not off <= limit:
+            yield Fault(
+                "rollout",
+                f"{name} of the rollout differ from the policy's on the observations beside them, by {off:.2g} of their "
+                "size: observations, decisions or weights were mixed up, or the network is not the same function twice",
+            )
+    probs = np.exp(numbers(ppo, "log_probs")).reshape(-1, NUM_ACTIONS)
+    counts = np.bincount(numbers(ppo, "actions").ravel(), minlength=NUM_ACTIONS)
+    spread = np.sqrt(np.maximum((probs * (1 - probs)).sum(axis=0), 1.0))
+    sigmas = float(np.abs((counts - probs.sum(axis=0)) / spread).max())
+    if not sigmas < MOST_SIGMAS:
+        yield Fault(
+            "actions",
+            f"actions are {sigmas:.0f} standard deviations from the probabilities they were drawn with (taken "
+            f"{counts.tolist()}, expected {probs.sum(axis=0).round().astype(int).tolist()}): the drawing is wrong, or "
+            "actions are renumbered on the way",
+        )
+
+
+def complete(ppo: BatchPPO) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Episodes that began and ended in the rollout: (their place in ``ppo.ended``, decisions, sum of rewards)."""
+    place = np.argwhere(numbers(ppo, "episode_ends"))  # by decision, then by environment, as they were recorded
+    order = np.lexsort((place[:, 0], place[:, 1]))
+    t, env = place[order].T
+    sums = numbers(ppo, "rewards").cumsum(axis=0)[t, env]
+    follows = np.flatnonzero(env[1:] == env[:-1]) if len(env) else np.empty(0, int)
+    return order[follows + 1], t[follows + 1] - t[follows], sums[follows + 1] - sums[follows]
+
+
+def episodes_add_up(ppo: BatchPPO) -> Iterator[Fault]:
+    """Rewards and lengths in the rollout are those of the episodes' records; time-outs go on with the critic's value."""
+    ended, ends = ppo.ended, int(numbers(ppo, "episode_ends").sum())
+    if len(ended) != ends:
+        yield Fault("episodes", f"{ends} episodes ended in the rollout, {len(ended)} were recorded")
+        return
+    wins = ended["outcome"] == WON
+    if not np.array_equal(numbers(ppo, "wins")[numbers(ppo, "episode_ends")], wins):
+        yield Fault("episodes", "wins in the rollout are not those of the episodes' records")
+    if len(ended) and not np.allclose(ended["terms"].sum(axis=1), ended["ret"], rtol=CLOSE, atol=CLOSE):
+        yield Fault("episodes", "the reward terms of an episode do not sum to its return")
+    early = (ended["outcome"] == TIMEOUT) & (ended["frames"] < ppo.sim.bank.time_limit[ended["level"]])
+    if early.any():
+        yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
+    which, decisions, sums = complete(ppo)
+    if not np.array_equal(ended["decisions"][which], decisions):
+        yield Fault("episodes", "episodes in the rollout are not as long as their records say")
+        return
+    excess, timeout = sums - ended["ret"][which], ended["outcome"][which] == TIMEOUT
+    off = np.abs(excess[~timeout]) / (1 + np.abs(ended["ret"][which][~timeout]))
+    if not (off < CLOSE).all():
+        yield Fault(
+            "rewards",
+            f"the rewards of an episode sum to {off.max():.2g} more or less than its recorded return: rewards are changed or "
+            "lost between simulator and rollout",
+        )
+    if timeout.sum() >= 2 and not np.abs(excess[timeout]).any():
+        yield Fault(
+            "time-outs", "time-outs are learned as ends: the value of what was cut off is missing from the rewards"
+        )
+
+
+def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
+    """Advantages and returns, from the definition: A = sum over k of (gamma lambda)^k delta, within the episode."""
+    rewards, values = numbers(ppo, "rewards"), numbers(ppo, "values")
+    last = ppo._values(ppo.sim.obs).cpu().numpy().astype(np.float64)
+    goes_on = ~numbers(ppo, "episode_ends")
+    deltas = rewards + ppo.config.gamma * np.vstack([values[1:], last[None]]) * goes_on - values
+    advantages, sum_so_far = np.empty_like(deltas), np.zeros_like(last)
+    for t in range(len(deltas) - 1, -1, -1):
+        sum_so_far = deltas[t] + ppo.config.gamma * ppo.config.gae_lambda * goes_on[t] * sum_so_far
+        advantages[t] = sum_so_far
+    for name, wanted in {"advantages": advantages, "returns": advantages + values}.items():
+        limit = closeness(ppo) * (1 + np.abs(wanted).max())
+        off = np.abs(numbers(ppo, name) - wanted).max()
+        if not off <= limit:
+            yield Fault(
+                name,
+                f"{name} differ by {off:.3g} from their definition (gamma {ppo.config.gamma:g}, lambda "
+                f"{ppo.config.gae_lambda:g}): sign, bootstrap, ends of episodes or discount are wrong",
+            )
+
+
+def clone_is_the_reference(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """Before the actor's first update, the policy is the clone that it will be pulled towards."""
+    if ppo.reference is None or kept.actor_updates or ppo.hold != 1.0:
+        return
+    off = divergence(asked(ppo.reference, ppo, kept.rows)[0], kept.log_probs)
+    if not off <= closeness(ppo):
+        yield Fault(
+            "reference",
+            f"before its first update the actor is {off:.3g} nats away from the clone that it is pulled towards: that is "
+            "another policy, or the actor moved while only the critic was to learn",
+        )
+
+
+def divergence(of: torch.Tensor, to: torch.Tensor) -> float:
+    """Mean Kullback-Leibler divergence, nats, of log-probabilities float32[R, 6]."""
+    of, to = of.double(), to.double()
+    return float((of.exp() * (of - to)).sum(dim=1).mean())
+
+
+class Start:
+    """How things stood before a rollout, to be held against it.
+
+    episodes: counted by the sampler, by stage.
+    level: int32[N], that each environment plays.
+    obs: what each environment observes.
+    """
+
+    def __init__(self, ppo: BatchPPO):
+        self.episodes = list(ppo.sampler.state_dict()["episodes"])
+        self.level = ppo.sim.level.copy()
+        self.obs = {key: values.copy() for key, values in ppo.sim.obs.items()}
+
+    def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """The rollout begins where the environments stood; every episode is counted once, with its level and outcome."""
+        for key, values in self.obs.items():
+            if not np.array_equal(ppo.rollout_buffer.obs[key][0].cpu().numpy(), values):
+                yield Fault(
+                    "rollout",
+                    f"the first {key} of the rollout is not what the environments showed: rows or steps were mixed up",
+                )
+        env, first = np.unique(np.argwhere(numbers(ppo, "episode_ends"))[:, 1], return_index=True)
+        if len(env) <= len(ppo.ended) and not np.array_equal(ppo.ended["level"][first], self.level[env]):
+            yield Fault("levels", "episodes are credited to other levels than those that were being played")
+        yield from self._sampler_faults(ppo)
+
+    def _sampler_faults(self, ppo: BatchPPO) -> Iterator[Fault]:
+        state, ended = ppo.sampler.state_dict(), ppo.ended
+        stage, won = ppo.sampler.stage_of[ended["level"]], ended["outcome"] == WON
+        for number, name in enumerate(ppo.sampler.stages):
+            outcomes = won[stage == number].astype(int).tolist()
+            counted = state["episodes"][number] - self.episodes[number]
+            kept = state["windows"][number]
+            tail = min(len(kept), len(outcomes))
+            if counted != len(outcomes):
+                yield Fault("curriculum", f"{counted} episodes of {name} were counted, {len(outcomes)} were played")
+            elif list(kept[len(kept) - tail :]) != outcomes[len(outcomes) - tail :]:
+                yield Fault("curriculum", f"outcomes of {name} in the curriculum are not those of the episodes played")
+
+
+def metrics_are_right(ppo: BatchPPO) -> Iterator[Fault]:
+    """What is logged about the rollout, worked out again from its episodes and decisions."""
+    logged, ended = ppo.logger.name_to_value, ppo.ended
+    counts = np.bincount(numbers(ppo, "actions").ravel(), minlength=NUM_ACTIONS)
+    wanted = {f"actions/frequency/{name}": n / counts.sum() for name, n in zip(ACTION_TAGS, counts, strict=True)}
+    wanted |= {"sim/episodes": len(ended), "sim/distinct_levels": len(set(ended["level"].tolist()))}
+    wanted |= dict.fromkeys(ppo.sampler.metrics(), math.nan) | {"sim/decisions_per_s": math.nan}
+    if len(ended):
+        wanted |= {"sim/wins": int((ended["outcome"] == WON).sum()), "reward/return": ended["ret"].mean()}
+        wanted |= {f"reward/{name}": ended["terms"][:, i].mean() for i, name in enumerate(TERMS)}
+    absent = [tag for tag in wanted if tag not in logged]
+    if absent:
+        yield Fault(
+            "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
+        )
+    for tag, value in wanted.items():
+        if tag in logged and value == value and not math.isclose(logged[tag], value, rel_tol=CLOSE, abs_tol=1e-6):
+            yield Fault("metrics", f"{tag} is logged as {logged[tag]:.6g}; from the rollout itself it is {value:.6g}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The update
+
+
+def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """What is wrong with the update that has just ended."""
+    logged = ppo.logger.name_to_value
+    absent = [tag for tag in ALWAYS_LOGGED if tag not in logged]
+    if absent:
+        yield Fault(
+            "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
+        )
+        return
+    yield from rate_is_as_configured(ppo, kept, logged)
+    yield from rollout_is_untouched(ppo, kept)
+    yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
+    if "train/loss" in logged:
+        yield from losses_add_up(ppo, kept, logged)
+
+
+def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
+    config = ppo.config
+    annealed = 1 + (config.learning_rate_end_share - 1) * kept.progress if config.anneal_learning_rate else 1.0
+    warming = config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
+    risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
+    for group in ppo.policy.optimizer.param_groups:
+        rate, wanted = float(group["lr"]), (config.learning_rate or 0.0) * annealed * risen
+        if config.desired_kl is None and not math.isclose(rate, wanted, rel_tol=1e-6):
+            yield Fault(
+                "learning rate", f"the optimiser's learning rate is {rate:.3g}, by the schedule it is {wanted:.3g}"
+            )
+        elif not rate > 0:
+            yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
+    pull = 1 - (kept.progress - ppo.held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
+    wanted_of = {
+        "train/clip_range": config.clip_range,
+        "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * kept.progress,
+        "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
+    }
+    for tag, wanted in wanted_of.items():
+        if not math.isclose(logged.get(tag, math.nan), wanted, rel_tol=1e-6, abs_tol=1e-12):
+            yield Fault(
+                "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {wanted:.6g}"
+            )
+
+
+def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """The update has changed nothing of what it learned from."""
+    changed = [name for name, total in checksums(ppo).items() if total != kept.sums[name]]
+    if changed:
+        yield Fault("targets", f"{', '.join(changed)} of the rollout changed during the update that learned from them")
+
+
+def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> Iterator[Fault]:
+    """Finite weights; all moved, or in an update of the critic alone, the critic's and no other.
+
+    stepped: whether the update made a step; one that ends before its first step moves nothing.
+    """
+    for name, parameter in ppo.policy.named_parameters():
+        if not torch.isfinite(parameter).all():
+            yield Fault(
+                "weights",
+                f"{name} is not finite after the update; go back to the last checkpoint and lower --initial-lr",
+            )
+        learns = parameter.requires_grad and ("value_net" in name or not kept.critic_only)
+        moved = not torch.equal(parameter.detach(), kept.weights[name])
+        if learns and stepped and not moved:
+            yield Fault(
+                "weights", f"{name} did not move in the update: no gradient, no learning rate, or not in the optimiser"
+            )
+        elif moved and not learns:
+            yield Fault("weights", f"{name} moved in an update in which it was to stay as it is")
+
+
+def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """The loss is the weighted sum of its parts, and each part is possible."""
+    config, returns = ppo.config, numbers(ppo, "returns")
+    part = {name: float(logged.get(f"train/{name}", math.nan)) for name in Losses._fields}
+    absent = [name for name, value in part.items() if math.isnan(value)]
+    if absent:
+        yield Fault("losses", f"train/{', train/'.join(absent)} of the update: not logged, or not a number")
+        return
+    variance = float(returns.var(ddof=1)) if config.scale_value_loss and returns.std() > 0 else 1.0
+    value = config.vf_coef / variance * part["value_loss"]
+    terms = [value]
+    if not kept.critic_only:
+        entropy = logged["train/ent_coef"] * part["entropy_loss"]
+        pulls = logged["train/bc_kl_coef"] * part["bc_kl"], config.self_imitation_coef * part["self_imitation_loss"]
+        terms += [part["policy_gradient_loss"], entropy, *pulls]
+    size = sum(map(abs, terms)) + CLOSE
+    if not abs(sum(terms) - part["loss"]) <= 10 * CLOSE * size:
+        yield Fault(
+            "losses",
+            f"the loss is {part['loss']:.5g}, its weighted parts sum to {sum(terms):.5g}: a sign or weight is wrong",
+        )
+    possible = {
+        "entropy_loss": -MOST_ENTROPY - CLOSE <= part["entropy_loss"] <= CLOSE,
+        "value_loss": part["value_loss"] >= 0,
+        "approx_kl": part["approx_kl"] >= -CLOSE,
+        "bc_kl": part["bc_kl"] >= -CLOSE,
+        "clip_fraction": 0 <= part["clip_fraction"] <= 1,
+    }
+    for name, good in possible.items():
+        if not good:
+            yield Fault("losses", f"train/{name} is {part[name]:.5g}, which it cannot be")
+    log_probs = numbers(ppo, "log_probs")
+    played = -float((np.exp(log_probs) * log_probs).sum(axis=2).mean())
+    if abs(-part["entropy_loss"] - played) > 0.2 + 3 * math.sqrt(max(part["approx_kl"], 0.0)):
+        yield Fault(
+            "losses",
+            f"the update logs an entropy of {-part['entropy_loss']:.3g}, the rollout was played with {played:.3g}",
+        )
