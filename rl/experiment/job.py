@@ -22,8 +22,10 @@ from rl.curriculum import make_sampler
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
+from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.judge.evaluation import Policy, RandomPolicy
+from rl.judge.history import DevHistory
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
@@ -271,10 +273,14 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     ppo.set_logger(Logger(str(job.folder), outputs))
     periodic = job.suites.periodic(job.observations)
 
+    history = DevHistory(job.folder)
+
     def play_periodic(policy: NppPolicy) -> Evaluation:
         episodes = periodic.run(policy, deterministic=job.config.evaluation.deterministic)
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
-        return Evaluation(rows[ALL], rows, LevelWins.count(episodes).success[0])
+        wins = LevelWins.count(episodes)
+        history.add(ppo.num_timesteps, wins)
+        return Evaluation(rows[ALL], rows, wins.success[0])
 
     monitor = TrainingMonitor(
         job.config,
@@ -289,7 +295,9 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     if resumed:
         monitor.resume(ppo)
     try:
-        ppo.learn(job.config.ppo.total_timesteps, callback=monitor, reset_num_timesteps=not resumed)
+        ppo.learn(
+            job.config.ppo.total_timesteps, callback=[DigestTrail(job.folder), monitor], reset_num_timesteps=not resumed
+        )
     except KeyboardInterrupt:
         path = monitor.save(ppo, "interrupted")
         raise KeyboardInterrupt(f"checkpoint: {path}; go on with --resume-from {job.root}") from None

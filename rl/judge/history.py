@@ -1,0 +1,79 @@
+"""Success on the dev levels over training, level by level, so that two runs can be compared in pairs.
+
+history = DevHistory(folder)                 # <folder>/dev_levels.jsonl
+history.add(100_000, LevelWins.count(episodes))
+read_history(folder).success                 # float64[evaluations, levels]
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.files import write_text
+from rl.judge.results import LevelWins, ResultsError
+
+HISTORY_FILE = "dev_levels.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """E evaluations of one training on the same L dev levels.
+
+    levels, categories: fingerprint and category of each level.
+    episodes: int64[L], played in each evaluation.
+    decisions: int64[E], of training before each evaluation; 0 is the clone.
+    wins: int64[E, L].
+    """
+
+    levels: tuple[str, ...]
+    categories: tuple[str, ...]
+    episodes: np.ndarray
+    decisions: np.ndarray
+    wins: np.ndarray
+
+    @property
+    def success(self) -> np.ndarray:
+        """float64[E, L]: share of wins."""
+        return self.wins / self.episodes
+
+
+class DevHistory:
+    """Keeps the file of one run; an evaluation that is done again after a resume takes the place of the first one."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / HISTORY_FILE
+
+    def add(self, decisions: int, wins: LevelWins) -> None:
+        """Note an evaluation of one policy after so many decisions; later ones are of a future that did not happen."""
+        head = {
+            "levels": list(wins.levels),
+            "categories": list(wins.categories),
+            "episodes": wins.episodes.tolist(),
+        }
+        kept = [row for row in _rows(self.path) if row["decisions"] < decisions] if self.path.is_file() else []
+        rows = [*kept, {"decisions": decisions, "wins": wins.wins[0].tolist()}]
+        write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)))
+
+
+def _rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def read_history(folder: Path) -> History | None:
+    """What ``DevHistory`` has written; None where a run has no such file.  Raises ResultsError for a damaged one."""
+    path = folder / HISTORY_FILE
+    if not path.is_file():
+        return None
+    try:
+        head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+        levels, categories = tuple(map(str, head["levels"])), tuple(map(str, head["categories"]))
+        wins = np.array([row["wins"] for row in rows], np.int64).reshape(len(rows), len(levels))
+        decisions = np.array([row["decisions"] for row in rows], np.int64)
+        episodes = np.array(head["episodes"], np.int64).reshape(len(levels))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultsError(
+            f"{path}: no history of evaluations ({type(error).__name__}: {error}); compare without it, or train again"
+        ) from error
+    return History(levels, categories, episodes, decisions, wins)
