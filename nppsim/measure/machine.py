@@ -4,6 +4,7 @@ Figures are compared only where machine and versions agree (``differences``).  T
 sources, may differ: it is what one compares.
 """
 
+import os
 import platform
 import re
 import subprocess
@@ -12,8 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from nppsim import _cache
+from nppsim.errors import redact
 from nppsim.workers import kernel_text, usable_cores
 
+# Beginnings of the names of environment variables that change what is computed, or how fast; never of a secret.
+VARIABLES = (
+    *("NUMBA_", "NPPSIM_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "TORCH_", "PYTORCH_"),
+    *("CUDA_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE", "GLIBC_TUNABLES", "MALLOC_", "LD_PRELOAD", "PYTHONHASHSEED"),
+)
 COMPILING = ("numba", "numpy", "llvmlite")  # libraries that compile or run the kernels
 
 
@@ -26,6 +33,11 @@ def machine() -> dict[str, str | int]:
     """Model of the processor, usable cores, operating system."""
     name, _ = processor()
     return {"cpu": name, "cores": usable_cores(), "system": f"{platform.system()} {platform.machine()}"}
+
+
+def environment() -> dict[str, str]:
+    """Environment variables that change what is computed, or how fast; values that look like secrets are redacted."""
+    return {name: redact(value) for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
 
 
 def processor() -> tuple[str, set[str]]:

@@ -16,14 +16,17 @@ from bc.train import BCResult
 from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
+from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.record import RunRecord
+from rl.experiment.resolved import resolved
 from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
+from rl.forensics.runs import RUN_FILE
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
@@ -125,6 +128,10 @@ def train_one(job: Job) -> RunRecord:
     torch.manual_seed(job.seed)
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
+    facts = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
+    write_json(
+        job.folder / RUN_FILE, facts | {"settings": resolved(job.config, settings, plan), "plan": plan.to_dict()}
+    )
     env = make_env(job, settings, plan)
     introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None

@@ -9,8 +9,9 @@ what stands in two files is in the record once.  ``docs/file_formats.md`` descri
 """
 
 import platform
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -20,8 +21,9 @@ from pathlib import Path
 from bc.train import BCResult
 from hardware import Plan
 from nppsim import reward
+from nppsim.errors import redact
 from nppsim.files import write_json
-from nppsim.measure.machine import git_state
+from nppsim.measure.machine import environment, git_state, machine
 from rl.config import ExperimentConfig
 from rl.experiment.report import METHODS, write_report
 from rl.judge.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
@@ -94,6 +96,7 @@ class ExperimentRecord:
     versions: of Python, the libraries and the sources.
     fingerprints: dataset -> digest of its levels.
     audit: arithmetic of the rewards, per category.
+    circumstances: of the process, for config.json: host, environment, command.
     """
 
     config: ExperimentConfig
@@ -103,6 +106,7 @@ class ExperimentRecord:
     fingerprints: dict[str, str]
     audit: Sequence[reward.AuditRow]
     runs: tuple[RunRecord, ...] = ()
+    circumstances: dict = field(default_factory=dict)
 
     def with_run(self, run: RunRecord) -> "ExperimentRecord":
         """The record with one more run."""
@@ -168,6 +172,20 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()} | git_state()
 
 
+def circumstances() -> dict[str, object]:
+    """What a result may depend on beside settings, data and versions; secrets are redacted.
+
+    host: processor, cores, system: the key under which figures of speed are compared.
+    environment: variables that change what is computed.
+    command: as the process was begun.
+    """
+    return {
+        "host": machine(),
+        "environment": environment(),
+        "command": [redact(argument) for argument in sys.argv],
+    }
+
+
 def write(record: ExperimentRecord, folder: Path) -> None:
     """Write every file that is a view of the record; before the first run ends, there is only config.json."""
     write_json(folder / "config.json", config_view(record))
@@ -183,7 +201,7 @@ def write(record: ExperimentRecord, folder: Path) -> None:
 
 def config_view(record: ExperimentRecord) -> dict:
     """config.json: the resolved configuration, and what else a run depends on."""
-    return record.config.to_dict() | {"data": record.fingerprints} | _place(record)
+    return record.config.to_dict() | {"data": record.fingerprints} | _place(record) | record.circumstances
 
 
 def results_view(record: ExperimentRecord) -> dict:

@@ -1,0 +1,57 @@
+"""The text log of an experiment: what is told to people, kept in its folder."""
+
+import traceback
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from nppsim.errors import redact
+from rl.experiment.data import Log
+
+LOG_FILE = "log.txt"
+
+
+class LogFile:
+    """Passes lines on and keeps them: in ``log.txt`` from ``open`` on, until then in memory.
+
+    with LogFile(print) as log:
+        log("a line")
+        log.open(folder)     # goes on with a file that is there
+
+    The error that ends the block is in the file, too.  Secrets are in neither.
+    """
+
+    def __init__(self, log: Log):
+        self._log = log
+        self._waiting: list[str] = []
+        self._path: Path | None = None
+
+    def __call__(self, line: str) -> None:
+        text = redact(line)
+        self._log(text)
+        self._keep(text)
+
+    def open(self, folder: Path) -> None:
+        """Write to this folder from now on, beginning with what has been told already."""
+        begun = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
+        self._path = folder / LOG_FILE
+        if self._path.exists():
+            begun = f"\n{begun}, going on"
+        waiting, self._waiting = self._waiting, []
+        self._keep("\n".join([begun, *waiting]))
+
+    def _keep(self, text: str) -> None:
+        if self._path is None:
+            self._waiting.append(text)
+            return
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+    def __enter__(self) -> "LogFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._path is not None and self._path.parent.is_dir():
+            self._keep(redact("".join(traceback.format_exception(error)).rstrip()))

@@ -1,0 +1,135 @@
+"""What differs between trainings, where they part, and whether it hurt: settings, digests, learning, speed.
+
+python scripts/compare_runs.py OLD NEW                                # folders of experiments, or of single trainings
+python scripts/compare_runs.py OLD BROKEN FIXED                       # one table, and the last against the first
+python scripts/compare_runs.py RUN --reference BAND.json              # within what it usually reaches, and as fast?
+python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
+
+Only stored files are read, so that runs may be of other versions of the project.  Exit status: 0 no difference beyond
+the tolerance; 1 a difference, or an alarm; 2 nothing that could be compared; 130 Ctrl-C.  See docs/compare.md.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nppsim import errors
+from nppsim.errors import ConfigError
+from nppsim.files import check_output_file, write_json
+from nppsim.settings import Parser, Setting
+
+if TYPE_CHECKING:
+    from rl.forensics.runs import Run
+
+DIFFERENT = 1  # exit status
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit status, see above."""
+
+    def job() -> int:
+        arguments = parse(argv)
+        errors.needed("torch", "train")
+        from rl.forensics.runs import find_runs
+
+        sides = [find_runs(folder) for folder in arguments.runs]
+        if arguments.write_reference:
+            return write_reference(sides, arguments)
+        return hold(sides, arguments) if arguments.reference else compare(sides, arguments)
+
+    return errors.run(job)
+
+
+def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+    """Print the differences of all, and every later side against the first; the status is that of the last."""
+    from rl.forensics.causes import COLUMNS, difference_table, differences
+    from rl.forensics.compare import Tolerance, compare_runs
+
+    tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
+    columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
+    found = differences([side[0].facts for side in sides])
+    comparisons = [compare_runs(sides[0], side, tolerance) for side in sides[1:]]
+    if arguments.json:
+        facts = {
+            "runs": {name: str(path) for name, path in zip(columns, arguments.runs, strict=True)},
+            "differences": [
+                {"what": row.part, "name": row.name, "values": [fact._asdict() for fact in row.values]} for row in found
+            ],
+            "comparisons": [
+                {"a": columns[0], "b": name, "labels": [one.to_dict() for one in rows]}
+                for name, rows in zip(columns[1:], comparisons, strict=True)
+            ],
+        }
+        _print_json(facts)
+    else:
+        for name, path in zip(columns, arguments.runs, strict=True):
+            print(f"{name}: {path}")
+        print(
+            f"\n{difference_table(found, columns)}" if found else "\nsettings, data, versions and machine are the same"
+        )
+        for name, rows in zip(columns[1:], comparisons, strict=True):
+            print(f"\n# A: {columns[0]}, B: {name}")
+            for one in rows:
+                print(f"\n{one.text()}")
+    return DIFFERENT if any(one.different for one in comparisons[-1]) else 0
+
+
+def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+    """Hold every training against the reference that --reference names."""
+    from rl.forensics.reference import hold_against, load_reference
+    from rl.judge.results import ResultsError
+
+    reference = load_reference(arguments.reference)
+    runs = [run for side in sides for run in side if run.label == reference["label"]]
+    if not runs:
+        raise ResultsError(f"{arguments.reference}: is of {reference['label']}, which none of the runs is")
+    reports = [hold_against(run, reference) for run in runs]
+    if arguments.json:
+        _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
+    else:
+        print("\n\n".join(f"{report.name}\n{report.text()}" for report in reports))
+    return DIFFERENT if any(report.alarms for report in reports) else 0
+
+
+def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
+    """Make a reference of all trainings."""
+    from rl.forensics.reference import make_reference
+
+    check_output_file(arguments.write_reference, "--write-reference", ".json")
+    write_json(arguments.write_reference, make_reference([run for side in sides for run in side]))
+    print(f"written: {arguments.write_reference}")
+    return 0
+
+
+def _print_json(facts: dict) -> None:
+    print(json.dumps(facts, indent=2, default=str))
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The arguments, checked for contradictions."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="folder of an experiment, or of one training in it")
+    add("--reference", type=Path, metavar="BAND.json", help="hold every RUN against this instead of each other")
+    add("--write-reference", type=Path, metavar="BAND.json", help="make that file from all RUNs, seeds of one label")
+    points = "points of success on the dev levels that count as none, even if the interval is clear of 0"
+    parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
+    slower = "percent by which the time for a decision may differ"
+    parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
+    parser.add_flag(Setting("digest trails must be the same, too", flag="exact", kind=bool, default=False))
+    parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
+    arguments = parser.parse_args(argv)
+    if arguments.reference and arguments.write_reference:
+        raise ConfigError("--reference and --write-reference contradict each other; give one of them")
+    one_is_enough = arguments.reference or arguments.write_reference
+    if len(arguments.runs) < 2 and not one_is_enough:
+        raise ConfigError("give two runs or more, or --reference")
+    if one_is_enough and (arguments.exact or arguments.tolerance != 0.0 or arguments.speed_tolerance != 10.0):
+        raise ConfigError("--exact and tolerances are for comparing runs with each other; leave them out")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
