@@ -74,6 +74,7 @@ def test_an_unknown_flag_is_refused_in_one_line(command, capsys):
         ("evaluate.py", ["x.safetensors", "--levels", "x"]),
         ("solve.py", ["x", "--agent", "x.safetensors"]),
         ("ab_compare.py", ["--b=--no-mixed-precision"]),
+        ("compare_runs.py", ["a", "b"]),
         ("convert_archive.py", ["x.zip", "--out", "x.safetensors", "--trust-pickle"]),
     ],
 )
