@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rl.events import Scalars, event_folders, read_scalars
-from rl.forensics.digests import TRAIL_FILE, Row, read_trail
+from rl.forensics.digests import Row, read_trail
 from rl.judge.history import History, read_history
 from rl.judge.results import ResultsError
 
@@ -101,7 +101,7 @@ def find_runs(folder: Path) -> list[Run]:
 
 
 def _is_training(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("progress.csv", TRAIL_FILE, RUN_FILE))
+    return any((folder / name).exists() for name in ("progress.csv", "tensorboard", RUN_FILE))
 
 
 def _read(root: Path, folder: Path, config: dict) -> Run:
