@@ -122,12 +122,7 @@ def _import(arguments: argparse.Namespace) -> int:
     if taken := [target for target in targets if target.exists()]:
         raise DemonstrationError(f"{taken[0]}: is there already; choose another folder")
     for file, target in zip(files, targets, strict=True):
-        try:
-            file.replay.save(target)
-        except OSError as error:
-            raise DemonstrationError(
-                f"{target}: cannot be written ({error.strerror}); choose another folder"
-            ) from error
+        file.replay.save(target)
     print(f"{len(files)} replays in {arguments.out}")
     return 0
 

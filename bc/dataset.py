@@ -8,6 +8,7 @@ recording, and the settings.
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTI
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
-from nppsim.files import replacing
+from nppsim.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
@@ -164,18 +165,21 @@ def write_dataset(
     decisions = sum(len(d.actions) for d in demonstrations)
     check_memory(path, decisions, bytes_each, available_bytes)
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
-    with replacing(path) as temporary:
-        with h5py.File(temporary, "w") as file:
-            _write_tables(file, demonstrations, validation, found, config, key)
-            _make_samples(file, columns, decisions)
-            if STATES in columns:
-                _write_levels(file, bank.levels)
-            row = 0
-            for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
-                recorded = record(bank, [place[d.level] for d in wave], wave, config)
-                for name, values in recorded.items():
-                    file["observations"][name][row : row + len(values)] = values
-                row += sum(len(d.actions) for d in wave)
+    image = (
+        io.BytesIO()
+    )  # HDF5 crashes where it writes to a full disk itself; compressed, this is less than the dataset
+    with h5py.File(image, "w") as file:
+        _write_tables(file, demonstrations, validation, found, config, key)
+        _make_samples(file, columns, decisions)
+        if STATES in columns:
+            _write_levels(file, bank.levels)
+        row = 0
+        for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
+            recorded = record(bank, [place[d.level] for d in wave], wave, config)
+            for name, values in recorded.items():
+                file["observations"][name][row : row + len(values)] = values
+            row += sum(len(d.actions) for d in wave)
+    write_bytes(path, image.getbuffer())
     return bank
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
 from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.lock import locked
 from nppsim.planner import plan
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
@@ -60,15 +61,27 @@ def make_demonstrations(
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
     DemonstrationError for one that was not made from these levels with these settings, and for workers: none, or one that
-    dies.
+    dies; FolderError where another process is making them in ``out``.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
-    settings, level_set, out = settings or PlannerSettings(), LevelSet.open(levels), Path(out)
-    agenda = _agenda(level_set, out, settings)
+    level_set = LevelSet.open(levels)
+    settings = settings or PlannerSettings()
+    with locked(out) as check:
+        return _make(level_set, settings, _Files(Path(out), settings, check), workers or usable_cores(), progress)
+
+
+def _make(
+    level_set: LevelSet,
+    settings: PlannerSettings,
+    files: "_Files",
+    workers: int,
+    progress: Callable[[Iterable, int], Iterable],
+) -> MadeDemonstrations:
+    agenda = _agenda(level_set, files.folder, settings)
     frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
     plan_it = partial(_plan_level, level_set.path, settings)
-    with _results(plan_it, agenda.todo, workers or usable_cores()) as results, _Files(out, settings) as files:
+    with _results(plan_it, agenda.todo, workers) as results, files:
         for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
             for seed, run in runs:
                 if (entry.fingerprint, seed) not in frames:
@@ -118,17 +131,20 @@ def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agend
 
 
 class _Files:
-    """The replay set of each category in ``folder``, made when the first run comes; all are saved at the end."""
+    """The replay set of each category in ``folder``, made when the first run comes; all are saved at the end.
 
-    def __init__(self, folder: Path, settings: PlannerSettings):
-        self._folder, self._settings = folder, settings
+    check: raises if the folder is gone; else what is saved now would begin a file that lacks what was saved before.
+    """
+
+    def __init__(self, folder: Path, settings: PlannerSettings, check: Callable[[], None]):
+        self.folder, self._settings, self._check = folder, settings, check
         self._writers: dict[str, ReplayWriter] = {}
         self._closing = ExitStack()
         self._saved = time.monotonic()
 
     def append(self, entry: LevelEntry, seed: int, run: Replay) -> None:
         if entry.category not in self._writers:
-            path = self._folder / f"{entry.category}.h5"
+            path = self.folder / f"{entry.category}.h5"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._writers[entry.category] = self._closing.enter_context(ReplayWriter(path))
         about = {"source": "planner", "seed": seed, "par_frames": entry.par_frames, "planner": asdict(self._settings)}
@@ -136,6 +152,7 @@ class _Files:
 
     def save_now_and_then(self) -> None:
         if time.monotonic() - self._saved > SAVE_EVERY_S:
+            self._check()
             for writer in self._writers.values():
                 writer.flush()
             self._saved = time.monotonic()
@@ -144,6 +161,7 @@ class _Files:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._check()
         self._closing.close()
 
 

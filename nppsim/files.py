@@ -1,11 +1,12 @@
 """Files that appear whole or not at all, and tables as text."""
 
+import itertools
 import json
 import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,18 @@ def write_json(path: str | os.PathLike, data: object) -> None:
     """
     text = json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
     write_text(path, text + "\n")
+
+
+def new_folder(path: str | os.PathLike) -> Path:
+    """Make the folder and return it; one that is there already is left alone, and ``path_2``, ``path_3`` ... is made."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        folder = path if number == 1 else path.with_name(f"{path.name}_{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError  # for the type checker: numbers do not end
 
 
 def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int = 0) -> None:

@@ -10,9 +10,10 @@ The file stays, with the name of who had it last.
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from nppsim.errors import UserError
@@ -26,11 +27,13 @@ class FolderError(UserError, RuntimeError):
 
 
 @contextmanager
-def locked(folder: str | os.PathLike) -> Iterator[None]:
+def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
     """Keep other processes that ask for ``folder`` out of it during the block; the folder is made if it is missing.
 
-    Raises FolderError where another process has it, named by its id, its machine and the time it began; and, at the end
-    of the block, where the folder is no longer the one that was locked.  Windows has no such locks: there, none is taken.
+    Gives a function that raises FolderError where the folder is no longer the one that was locked: to be asked before
+    something is added to what should be there; it is asked at the end of the block, too.
+    Raises FolderError where another process has the folder, named by its id, its machine and the time it began.
+    Windows has no such locks: there, none is taken.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +44,9 @@ def locked(folder: str | os.PathLike) -> Iterator[None]:
         with naming(folder / LOCK):
             os.truncate(file, 0)
             os.pwrite(file, who.encode(), 0)
-        yield
-        _check_there(file, folder)
+        check = partial(_check_there, file, folder)
+        yield check
+        check()
     finally:
         os.close(file)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from nppsim.errors import UserError, needed, redact
 from nppsim.files import write_json
+from nppsim.lock import LOCK
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
@@ -54,7 +55,7 @@ class Uploader:
         try:
             for path in sorted(folder.rglob("*")):
                 name = path.relative_to(folder).as_posix()
-                if not path.is_file() or name == MANIFEST or path.suffix in _UNFINISHED:
+                if not path.is_file() or name == MANIFEST or path.suffix in _UNFINISHED or path.name == LOCK:
                     continue
                 stat = path.stat()
                 key = f"{self.prefix}/{name}"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nppsim import errors
-from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import count_unfinished, make_level_set
@@ -61,9 +60,6 @@ def make(arguments: argparse.Namespace) -> LevelSet:
             workers=arguments.workers,
             progress=counter(len(arguments.category) * arguments.count),
         )
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"cannot be written ({reason}); choose another folder", "--out", arguments.out) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from bc.make import MadeDemonstrations, make_demonstrations
 from nppsim import errors
-from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder
 from nppsim.planner.settings import PlannerSettings
 from nppsim.progress import progress_bar
@@ -34,9 +33,6 @@ def run(arguments: argparse.Namespace, settings: PlannerSettings) -> int:
         made = make_demonstrations(
             arguments.levels, arguments.out, settings, workers=arguments.workers, progress=searching
         )
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"cannot be written ({reason}); choose another folder", "--out", arguments.out) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
     tell(made)

@@ -17,6 +17,7 @@ from nppsim.errors import UserError
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
+from nppsim.lock import locked
 from nppsim.workers import usable_cores, worker_pool
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
@@ -61,7 +62,8 @@ def make_level_set(
     workers: processes; by default all available cores where that pays.
     progress: called with a category and the number of its levels made so far.
     Raises GenerateError for bad arguments, a folder made with another seed or difficulty, with levels to be excluded or, if
-    there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die.
+    there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die;
+    FolderError where another process is making levels there.
     An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
     """
     path = Path(path)
@@ -74,19 +76,20 @@ def make_level_set(
         raise GenerateError(f"difficulty {difficulty} must lie between 0 and 1")
     if workers is not None and workers < 1:
         raise GenerateError(f"workers={workers}; give at least 1 process, or leave it out for all cores")
-    entries = _begin_or_resume(path, seed, difficulty, verify is not None)
-    excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
-    _check_apart(path, excluded)
-    taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
-    missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
-    if workers is None:
-        workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
-    for category in dict.fromkeys(categories):
-        made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
-        seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
-        with _candidates(category, seeds, difficulty, verify, workers) as candidates:
-            _fill(path, category, len(made), count, candidates, taken, progress)
-    return LevelSet.open(path)
+    with locked(path):
+        entries = _begin_or_resume(path, seed, difficulty, verify is not None)
+        excluded = {level_set.fingerprint(i): level_set.path for level_set in exclude for i in range(len(level_set))}
+        _check_apart(path, excluded)
+        taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
+        missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
+        if workers is None:
+            workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
+        for category in dict.fromkeys(categories):
+            made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
+            seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
+            with _candidates(category, seeds, difficulty, verify, workers) as candidates:
+                _fill(path, category, len(made), count, candidates, taken, progress)
+        return LevelSet.open(path)
 
 
 def count_unfinished(path: str | Path) -> dict[str, int]:
@@ -184,6 +187,10 @@ def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
 
     The unfinished ones first: the last level of the set is where making it goes on, and all before it must be stored.
     """
+    if not (path / INDEX).exists():
+        raise GenerateError(
+            f"{path}: was removed while its levels were being made; repeat the command, and leave it alone"
+        )
     for folder, levels in ((path / UNFINISHED, unfinished), (path, fresh)):
         if not levels:
             continue

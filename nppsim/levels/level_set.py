@@ -147,10 +147,11 @@ class LevelSet(Sequence[Level]):
     def write(cls, path: str | Path, levels: Iterable[tuple[Level, LevelEntry]]) -> "LevelSet":
         """Make a new level set.  ``file`` and ``fingerprint`` of the entries are filled in.
 
-        Raises LevelSetError if the folder exists and is not empty.  If interrupted, the set exists and has no levels.
+        Raises LevelSetError if the folder exists and is not empty, hidden files aside.  If interrupted, the set exists and
+        has no levels.
         """
         path = Path(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(file.name[0] != "." for file in path.iterdir())):
             raise LevelSetError(f"{path} exists already; choose another folder, or append to it")
         path.mkdir(parents=True, exist_ok=True)
         _write_index(path, [])

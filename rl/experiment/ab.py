@@ -22,6 +22,7 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.files import table, write_bytes, write_json, write_text
+from nppsim.lock import locked
 from nppsim.measure import machine, timing
 from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.report.charts import band_chart
@@ -99,14 +100,15 @@ def run_all(settings: ABSettings, folder: Path, script: Path, log: Callable[[str
     ResultsError if a run fails; KeyboardInterrupt passes through, once the run has written its checkpoint.
     """
     settings.check(folder)
-    _settle(settings, folder)
-    (folder / "logs").mkdir(exist_ok=True)
-    for seed, pair in zip(settings.seeds, timing.abba(len(settings.seeds)), strict=True):
-        for arm in pair:
-            if done := finished(folder, arm, seed):
-                log(f"{arm}_seed{seed}: finished already, in {done}")
-            else:
-                _run_one(settings, folder, script, arm, seed, log)
+    with locked(folder):
+        _settle(settings, folder)
+        (folder / "logs").mkdir(exist_ok=True)
+        for seed, pair in zip(settings.seeds, timing.abba(len(settings.seeds)), strict=True):
+            for arm in pair:
+                if done := finished(folder, arm, seed):
+                    log(f"{arm}_seed{seed}: finished already, in {done}")
+                else:
+                    _run_one(settings, folder, script, arm, seed, log)
 
 
 def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: int, log: Callable[[str], None]) -> None:

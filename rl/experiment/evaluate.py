@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 
 import hardware
-from nppsim.files import check_output_folder, write_json
+from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
+from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
@@ -67,16 +68,17 @@ def run(job: Job, video: VideoConfig) -> None:
         "random play": aggregate(suite.run(RandomPolicy(), deterministic=False)),
         "doing nothing": aggregate(suite.run(NoOpPolicy(), deterministic=True)),
     }
-    folder = job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}"
+    folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     settings = vars(job) | vars(video) | {"frame_skip": facts["frame_skip"]}
     del settings["debug"]
     records = [facts_of(episode) for episode in episodes]
-    write_json(folder / "results.json", {"settings": settings, "suites": methods, "episodes": records})
-    print(format_table(methods))
-    print(f"results: {folder / 'results.json'}")
-    if video.record_eval_videos:
-        films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
-        print(f"films: {len(films)} in {folder / 'videos'}")
+    with locked(folder):
+        write_json(folder / "results.json", {"settings": settings, "suites": methods, "episodes": records})
+        print(format_table(methods))
+        print(f"results: {folder / 'results.json'}")
+        if video.record_eval_videos:
+            films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
+            print(f"films: {len(films)} in {folder / 'videos'}")
 
 
 def facts_of(episode: EpisodeRecord) -> dict[str, object]:

@@ -20,6 +20,7 @@ from bc.train import BCConfig, pretrain
 from hardware.team import Team
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
+from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
@@ -89,12 +90,15 @@ def train(job: Job, folder: Path, best: Path) -> None:
     def save(policy: NppPolicy, epoch: int) -> None:
         checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
 
-    with EventWriter(folder / "tensorboard") as writer:
-        closed_loop = held_out.success if held_out is not None else None
-        team = Team(plan.torch_threads)
-        result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, team=team)
-    tables = held_out.tables if held_out is not None else {}
-    write_json(folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts})
+    with locked(folder):
+        with EventWriter(folder / "tensorboard") as writer:
+            closed_loop = held_out.success if held_out is not None else None
+            team = Team(plan.torch_threads)
+            result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, team=team)
+        tables = held_out.tables if held_out is not None else {}
+        write_json(
+            folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts}
+        )
     print(result.table())
     if tables:
         print(f"\nheld-out levels of {job.test_dataset}\n{format_table(tables)}")

@@ -16,6 +16,7 @@ import torch
 
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, write_json
+from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.report.pages import check_packages, write_page
@@ -57,19 +58,20 @@ def run(job: Job, settings: SolveSettings) -> int:
     """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far."""
     tasks = _checked(job)
     solved: list[Solved] = []
-    try:
-        with _demonstrations(job.demonstrations) as demonstrate:
-            stems: set[str] = set()
-            for task, solution in _solutions(job, settings, tasks):
-                one = Solved(task, solution, results.file_stem(task.name, stems))
-                solved.append(one)
-                if solution.run is not None:
-                    results.save_run(one, job.out)
-                    demonstrate(one)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{len(solved)} levels were searched; their runs are in {job.out}") from None
-    print(results.text(solved))
-    _write_report(job, settings, solved)
+    with locked(job.out):
+        try:
+            with _demonstrations(job.demonstrations) as demonstrate:
+                stems: set[str] = set()
+                for task, solution in _solutions(job, settings, tasks):
+                    one = Solved(task, solution, results.file_stem(task.name, stems))
+                    solved.append(one)
+                    if solution.run is not None:
+                        results.save_run(one, job.out)
+                        demonstrate(one)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{len(solved)} levels were searched; their runs are in {job.out}") from None
+        print(results.text(solved))
+        _write_report(job, settings, solved)
     return int(any(one.solution.run is None for one in solved))
 
 
@@ -80,7 +82,7 @@ def _checked(job: Job) -> list[Task]:
     check_output_folder(job.out, "--out")
     if job.demonstrations is not None:
         check_output_folder(job.demonstrations, "--demonstrations")
-        if job.demonstrations.exists() and any(job.demonstrations.iterdir()):
+        if job.demonstrations.exists() and any(file.name[0] != "." for file in job.demonstrations.iterdir()):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
     _agent(job.agent)
     return read_tasks(job.level, job.against)
@@ -119,13 +121,14 @@ def _demonstrations(folder: Path | None) -> Iterator[Any]:
     """What takes a run into the replay set of its category; all are written at the end, whatever ends the work."""
     with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
+        if folder is not None:
+            stack.enter_context(locked(folder))
 
         def demonstrate(one: Solved) -> None:
             if folder is None:
                 return
             category = one.task.category
             if category not in writers:
-                folder.mkdir(parents=True, exist_ok=True)
                 writers[category] = stack.enter_context(ReplayWriter(folder / f"{category}.h5"))
             about = {"source": SOURCE, "found_by": one.solution.found_by, "par_frames": one.task.par_frames}
             writers[category].append(one.replay, category=category, **about)

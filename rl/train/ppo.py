@@ -5,6 +5,7 @@ Source: Schulman et al. 2017 (PPO), 2016 (GAE).
 """
 
 import copy
+import io
 import json
 import math
 import time
@@ -26,7 +27,7 @@ from hardware.team import Team
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.errors import UserError
-from nppsim.files import replacing
+from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.config import KL_TOLERANCE, PPOConfig
@@ -452,8 +453,9 @@ class BatchPPO(PPO):
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
         ours = (*NUMBERS, "explained_variance", "config", "speed", "ended", "_rng")
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            self.save(file, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
+        archive = io.BytesIO()  # torch's writer ends in a traceback of its own where a disk is full
+        self.save(archive, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
+        write_bytes(path, archive.getbuffer())
 
     def training_state(self) -> dict[str, Any]:
         """Everything beside the weights that training needs to go on, as tensors, numbers, texts and dictionaries."""
