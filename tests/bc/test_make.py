@@ -71,7 +71,7 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     assert (made.written, made.found, made.duplicates, made.failed) == (5, 0, 1, 0)
     assert made.unfinished == ("a/000001.map",)
     assert (made.compared, made.differing) == (5, ())
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.h5", "b.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "a.h5", "b.h5"]
     with ReplaySet(tmp_path / "out" / "a.h5") as replays:
         assert replays.names == ("a/000000.map", "a/000002.map", "a/000003.map")
         for replay in replays:
