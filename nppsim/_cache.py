@@ -1,9 +1,8 @@
 """Where Numba keeps compiled kernels.  Imported before numba by ``nppsim/__init__.py``.
 
 Numba's cache watches only the file of the cached function: a changed helper in another file would leave its callers
-running old machine code.  Hence one folder per digest of every source that compiled code can depend on: the files with
-kernels and all that they import from this package.  The folder must be one that can be written: where it is not, Numba would
-turn to others, which do not know the digest, without a word.
+running old machine code.  Hence one folder per digest of every source that compiled code can depend on.  The folder
+must be one that can be written: where it is not, Numba would turn to others, which do not know the digest, without a word.
 """
 
 import ast
@@ -19,16 +18,14 @@ from nppsim.errors import REFUSED, UserError
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|allocating)\b", re.MULTILINE)  # the decorators of compiled functions
+_COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written"
 
 
 def compiled_sources() -> dict[Path, str]:
-    """The files that compiled code can depend on, and their texts."""
-    sources = {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
-    needed, pending = (
-        set(),
-        [path for path, text in sources.items() if _COMPILED.search(text) and path != Path(__file__)],
-    )
+    """The files that compiled code, or the arrays that it works on, can depend on, and their texts."""
+    sources = _sources()
+    needed, pending = set(), [path for path, text in sources.items() if _COMPILED.search(text)]
     while pending:
         path = pending.pop()
         if path not in needed:
@@ -38,23 +35,102 @@ def compiled_sources() -> dict[Path, str]:
 
 
 def source_digest() -> str:
-    """Digest (16 hex characters) of the sources that kernels are compiled from."""
+    """Digest (16 hex characters) of the sources that recorded observations depend on."""
+    return _digest(compiled_sources())
+
+
+def kernel_sources() -> dict[Path, str]:
+    """The files of which compiled functions use a name, at whatever remove, and their texts.
+
+    Fewer than ``compiled_sources``: what only plain Python uses, such as an error's class, changes no machine code.
+    """
+    sources = _sources()
+    modules: dict[Path, _Module] = {}
+    pending = [(path, match["name"]) for path, text in sources.items() for match in _COMPILED_FUNCTION.finditer(text)]
+    reached = set()
+    while pending:
+        path, name = place = pending.pop()
+        if path in sources and place not in reached:
+            reached.add(place)
+            if path not in modules:
+                modules[path] = _Module(path, ast.parse(sources[path]))
+            pending.extend(modules[path].uses(name))
+    return {path: sources[path] for path in sorted({path for path, _ in reached})}
+
+
+def kernel_digest() -> str:
+    """Digest (16 hex characters) of the sources that machine code depends on."""
+    return _digest(kernel_sources())
+
+
+def _sources() -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py")) if path != Path(__file__)}
+
+
+def _digest(sources: dict[Path, str]) -> str:
     digest = hashlib.sha256(sys.version.encode())
     digest.update(os.environ.get("NUMBA_BOUNDSCHECK", "").encode())  # other code, which Numba does not tell apart
-    for path, text in compiled_sources().items():
+    for path, text in sources.items():
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text.encode())
     return digest.hexdigest()[:16]
 
 
 def _imports(text: str) -> set[Path]:
     """Files of this package that a module may import (some may not exist)."""
-    files = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == _PACKAGE.name:
-            base = _PACKAGE.joinpath(*node.module.split(".")[1:])
-            files.update({base.with_suffix(".py"), base / "__init__.py"} - {_PACKAGE / "__init__.py"})
-            files.update(base / f"{alias.name}.py" for alias in node.names)
-    return files
+    return {
+        path
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        for path, _ in _imported(node, alias)
+    }
+
+
+def _imported(node: ast.ImportFrom, alias: ast.alias) -> list[tuple[Path, str]]:
+    """Where an import from this package may find a name: in a module, or it is one (some may not exist)."""
+    if not node.module or node.module.split(".")[0] != _PACKAGE.name:
+        return []
+    base = _PACKAGE.joinpath(*node.module.split(".")[1:])
+    places = [
+        (base.with_suffix(".py"), alias.name),
+        (base / "__init__.py", alias.name),
+        (base / f"{alias.name}.py", "*"),
+    ]
+    return [place for place in places if place[0] != _PACKAGE / "__init__.py"]
+
+
+class _Module:
+    """What the names at the top of a module are made of; loops and such, which can change any of them, belong to all."""
+
+    def __init__(self, path: Path, tree: ast.Module):
+        self.path = path
+        self.imports: dict[str, list[tuple[Path, str]]] = {}
+        self.made_of: dict[str, list[ast.stmt]] = {}
+        self.common: set[str] = set()
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    self.imports[alias.asname or alias.name] = _imported(node, alias)
+                continue
+            bound = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else _names(node, ast.Store)
+            for name in bound:
+                self.made_of.setdefault(name, []).append(node)
+            plain = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Import)
+            if not (bound and plain):
+                self.common.update(_names(node, ast.Load))
+
+    def uses(self, name: str) -> list[tuple[Path, str]]:
+        """What a name is made of, as files and names in them; ``*`` is all of a module."""
+        names = self.imports.keys() | self.made_of.keys() if name == "*" else {name}
+        own = [node for name in names for node in self.made_of.get(name, ())]
+        found = [place for name in names for place in self.imports.get(name, ())]
+        used = self.common.union(*(_names(node, ast.Load) for node in own))
+        found += [(self.path, name) for name in used if name in self.imports or name in self.made_of]
+        return found
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
+    return [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, context)]
 
 
 class CacheFolderError(UserError, ImportError):
@@ -63,7 +139,7 @@ class CacheFolderError(UserError, ImportError):
 
 def use_own_cache() -> Path:
     """Point Numba at the folder of this version of the sources and return it.  CacheFolderError if it cannot be written."""
-    folder = _base() / f"numba-{source_digest()}"
+    folder = _base() / f"numba-{kernel_digest()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # what Numba tries, too

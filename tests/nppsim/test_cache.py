@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from nppsim import _cache
+
 from places import ROOT
 
 
@@ -50,3 +52,54 @@ def test_the_folder_follows_the_environment(tmp_path, variables, folder):
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     else:
         assert done.stdout.strip() == str(tmp_path / folder), done.stderr
+
+
+SMALL = {
+    "__init__.py": "from nppsim.kernels import run\n",
+    "kernels.py": """
+from nppsim import numbers
+from nppsim.errors import Refused
+from nppsim.tables import TABLE
+from nppsim.shown import STYLE
+
+@kernel
+@other(1)
+def run():
+    return numbers.ONE + helper() + TABLE[0]
+
+def helper():
+    return 2
+
+def show():
+    raise Refused(STYLE)
+""",
+    "numbers.py": "ONE = 1\n",
+    "errors.py": "class Refused(Exception):\n    pass\n",
+    "shown.py": "STYLE = 3\n",
+    "tables.py": "from nppsim.filled import fill\nTABLE = [0]\nfor i in range(1):\n    fill(TABLE, i)\n",
+    "filled.py": "from nppsim.depths import DEPTH\ndef fill(table, i):\n    table[i] = DEPTH\n",
+    "depths.py": "DEPTH = 4\n",
+}
+
+
+def test_kernels_depend_on_what_they_use_at_any_remove_and_on_nothing_else(tmp_path, monkeypatch):
+    package = tmp_path / "nppsim"
+    package.mkdir()
+    for name, text in SMALL.items():
+        (package / name).write_text(text)
+    monkeypatch.setattr(_cache, "_PACKAGE", package)
+    used = {"kernels.py", "numbers.py", "tables.py", "filled.py", "depths.py"}
+    assert {path.name for path in _cache.kernel_sources()} == used
+    before = _cache.kernel_digest()
+    for name, text in SMALL.items():
+        (package / name).write_text(text + "# changed\n")
+        assert (_cache.kernel_digest() != before) == (name in used), name
+        (package / name).write_text(text)
+
+
+def test_every_compiled_function_of_the_package_is_known():
+    for path, text in _cache.compiled_sources().items():
+        found = len(_cache._COMPILED_FUNCTION.findall(text))
+        assert found == len(_cache._COMPILED.findall(text)), path
+    kernels = {path for path, text in _cache.compiled_sources().items() if _cache._COMPILED.search(text)}
+    assert kernels <= _cache.kernel_sources().keys() <= _cache.compiled_sources().keys()
