@@ -108,11 +108,11 @@ def rollout_digests(buffer: TensorRolloutBuffer) -> tuple[dict[str, str], dict[s
     digests, steps = {}, {}
     for part in ROLLOUT_PARTS:
         fields = list(buffer.obs.values()) if part == "observations" else [getattr(buffer, part)]
-        rows = [combined(*(tensor_hash(field[t]) for field in fields)) for t in range(buffer.shape[0])]
+        rows = [_short(row.tobytes()) for row in np.concatenate([row_sums(field) for field in fields], axis=1)]
         digests[part] = combined(*rows)
         steps[part] = "".join(row[:STEP_DIGITS] for row in rows)
     for part in ("advantages", "returns"):
-        digests[part] = combined(tensor_hash(getattr(buffer, part)))
+        digests[part] = tensor_hash(getattr(buffer, part))
     return digests, steps
 
 
@@ -147,27 +147,38 @@ def _of_tensors(state: Mapping[Any, Any]) -> Iterator[str]:
 
 def combined(*parts: object) -> str:
     """16 hexadecimal digits that depend on every part and on their order."""
-    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).hexdigest()
+    return _short("\n".join(map(str, parts)).encode())
+
+
+def _short(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """A hash of a tensor's bytes, at the speed of memory: observations of an update are a hundred megabytes.
+    """16 hexadecimal digits that depend on every bit of a tensor, and on its size."""
+    return _short(f"{tensor.nbytes} ".encode() + row_sums(tensor.detach().reshape(1, -1)).tobytes())
 
-    Its 64-bit words are multiplied by fixed odd weights and summed up modulo 2^64, block by block; a word that changes
-    always changes its block's sum.  Sums, left-over bytes and length are what the hash consists of.
+
+def row_sums(rows: torch.Tensor) -> np.ndarray:
+    """int64[R, blocks]: sums that change with every bit of each of R rows of any dtype and shape, at the speed of memory.
+
+    The 64-bit words of a row are multiplied by fixed odd weights and summed up modulo 2^64, block by block: a word that
+    changes always changes its block's sum, several at once but for one case in 2^64.  Observations of an update are up
+    to a hundred megabytes; cryptographic hashes of these would take a tenth of its time.
     Source: Lemire & Kaser 2014, "Strongly universal string hashing is fast" (multilinear hashing).
     """
-    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    if data.storage_offset() % 8:  # words must begin at multiples of 8
-        data = data.clone()
-    size = len(data) // 8 * 8
-    words, weights = data[:size].view(torch.int64), _WEIGHTS.to(data.device)
-    sums = [(block * weights[: len(block)]).sum() for block in words.split(len(weights))]
-    rest = data[size:].cpu().numpy().tobytes()
-    digest = hashlib.blake2b(f"{len(data)} ".encode() + rest, digest_size=8)
-    if sums:
-        digest.update(torch.stack(sums).cpu().numpy().tobytes())
-    return digest.hexdigest()
+    data = rows.contiguous().reshape(len(rows), -1).view(torch.uint8)
+    if data.shape[1] % 8 or data.storage_offset() % 8:  # words begin at multiples of 8; zeros fill up the last one
+        data = torch.nn.functional.pad(data, (0, -data.shape[1] % 8)).clone()
+    words = data.view(torch.int64)
+    weights = _WEIGHTS.to(words.device)
+    sums = [_products(block, weights[: block.shape[1]]) for block in words.split(len(weights), dim=1)]
+    return torch.stack(sums, dim=1).cpu().numpy()
+
+
+def _products(block: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """int64[R] of int64[R, W] and int64[W]; CUDA has no product of whole-number matrices."""
+    return block @ weights if block.device.type == "cpu" else (block * weights).sum(dim=1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from rl.forensics.digests import (
     first_divergence,
     read_trail,
     rollout_digests,
+    row_sums,
     tensor_hash,
 )
 from rl.train import ppo as ppo_module
@@ -197,6 +198,7 @@ def test_order_and_length_of_a_large_tensor_count():
         tensor_hash(numbers[:, :-1]),
     }
     assert len(found) == 5
+    assert row_sums(numbers)[1].tolist() == row_sums(numbers[1:2])[0].tolist(), "a row, wherever it stands"
     swapped = numbers.clone()
     swapped[0, [4, 5]] = swapped[0, [5, 4]]
     assert tensor_hash(swapped) not in found
