@@ -163,6 +163,7 @@ class Suites:
                 frame_skip=self.config.frame_skip,
                 observations=observations,
                 reward=self.config.reward_preset,
+                gamma=self.config.ppo.gamma,
             )
         return self._made[key]
 

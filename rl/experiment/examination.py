@@ -3,13 +3,19 @@
 import json
 from pathlib import Path
 
+import torch
+
+from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
+from nppsim.generate import generate
 from rl.command_line import check_prepared, resolve
 from rl.config import ExperimentConfig, config_from_dict
 from rl.experiment.data import Log
 from rl.experiment.rehearsal import rehearse
 from rl.forensics.doctor import CHECKPOINT, STORED, Doctor
+from rl.policy import checkpoint
 
+SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
 Only = tuple[str, ...] | None  # names of the checks to make; None: all
 DEFAULT_FLAGS = (
     *("--experiment-name", "doctor", "--architectures", "mlp_baseline", "--use-curriculum"),
@@ -33,7 +39,8 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
     for run in runs:
         log(f"{run}")
         stored.examine(STORED, run_folder=run, config=config)
-        _look_at_agent(stored, run / "agent.pt")
+        if (run / "agent.pt").is_file():  # a run that was not finished has none
+            _look_at_agent(stored, run / "agent.pt")
     doctor = rehearse(config, log, only)
     doctor.findings = stored.findings + doctor.findings
     return doctor
@@ -42,13 +49,22 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
 def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
     """Look at one agent."""
     doctor = Doctor(log, strict=False, only=only)
-    doctor.examine(CHECKPOINT, checkpoint_path=path)
+    _look_at_agent(doctor, path)
     return doctor
 
 
 def _look_at_agent(doctor: Doctor, path: Path) -> None:
-    if path.is_file():  # a run that was not finished has none
-        doctor.examine(CHECKPOINT, checkpoint_path=path)
+    """CheckpointError if it cannot be loaded."""
+    policy, facts = checkpoint.load_policy(path)
+    levels = [generate(category, seed)[0] for category in SHOWN for seed in range(4)]
+    sim = BatchSimulator(levels, len(levels), frame_skip=facts["frame_skip"], observations=policy.observations)
+    rng, seen = torch.Generator().manual_seed(0), []
+    sim.reset()
+    for _ in range(16):
+        seen.append({key: torch.from_numpy(values.copy()) for key, values in sim.obs.items()})
+        sim.step(policy.act(sim.obs, deterministic=False, rng=rng))
+    sample = {key: torch.cat([some[key] for some in seen]) for key in policy.observations}
+    doctor.examine(CHECKPOINT, policy=policy, facts=facts, sample=sample)
 
 
 def read_config(path: Path) -> ExperimentConfig:

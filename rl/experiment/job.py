@@ -27,6 +27,7 @@ from rl.experiment.resolved import resolved
 from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import RUN_FILE
+from rl.forensics.samples import parts_of
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
@@ -152,6 +153,7 @@ def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecE
         job.doctor.miss(**dict.fromkeys(absent, "no imitation in this run"))
     else:
         job.doctor.meet(replays=job.config.replay_data_dir)
+    job.doctor.suppose(asked=job.config, asked_plan=plan)  # a rehearsal is smaller than what was asked for
     job.doctor.examine(
         BEFORE,
         config=job.config,
@@ -296,7 +298,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
         play_periodic,
         job.uploader,
         job.log,
-        on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, ppo=ppo),
+        on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
     )
     resumed = job.config.resume_from is not None
     if resumed:

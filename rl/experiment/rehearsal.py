@@ -2,8 +2,8 @@
 
     doctor = rehearse(config, print)     # doctor.failed, doctor.findings
 
-What the main job does, this does, with the same functions: levels, demonstrations (a few of each category), imitation (one
-pass), the transfer, three updates of PPO of which the first belongs to the critic alone, evaluation on dev levels,
+What the main job does, this does, with the same functions: levels, demonstrations (a few of each category), imitation (a few
+passes), the transfer, some updates of PPO of which the first belongs to the critic alone, evaluation on dev levels,
 checkpoints.  Its folder is temporary.
 """
 
@@ -19,8 +19,9 @@ from rl.experiment.job import make_jobs, train_one
 from rl.forensics.doctor import BEFORE, REHEARSAL, Doctor
 
 DEMONSTRATIONS = 3  # of each category
-UPDATES = 3
-NUM_ENVS, ROLLOUT, MINIBATCH = 32, 64, 512  # enough environments for threads to share them
+UPDATES = 8  # the second is the actor's first, while it is still pulled towards the clone
+NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for threads to share them
+EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation: so few demonstrations make few steps
 
 
 def rehearse(config: ExperimentConfig, log: Log, only: tuple[str, ...] | None = None) -> Doctor:
@@ -68,8 +69,8 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         seeds=config.seeds[:1],
         test_pretraining=False,
         max_demonstrations_per_category=DEMONSTRATIONS,
-        save_freq=NUM_ENVS * ROLLOUT,
-        bc=change(config.bc, epochs=1, batch_size=min(config.bc.batch_size, 128)),
+        save_freq=2 * NUM_ENVS * ROLLOUT,
+        bc=change(config.bc, epochs=EPOCHS, batch_size=BATCH, learning_rate=RATE),
         ppo=change(
             config.ppo,
             total_timesteps=UPDATES * NUM_ENVS * ROLLOUT,
@@ -80,7 +81,7 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         evaluation=change(
             config.evaluation,
             periodic_episodes_per_category=1,
-            eval_freq=config.evaluation.eval_freq and NUM_ENVS * ROLLOUT,
+            eval_freq=config.evaluation.eval_freq and UPDATES * NUM_ENVS * ROLLOUT,
             num_eval_episodes=1,
         ),
         video=VideoConfig(),

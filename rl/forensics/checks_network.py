@@ -7,35 +7,33 @@ import torch
 from torch import nn
 
 from nppsim.observe import layout
-from rl.forensics.doctor import UPDATE, CheckFailed, check, require
-from rl.forensics.samples import in_float32, observed
+from rl.forensics.doctor import CHECKPOINT, UPDATE, CheckFailed, check, require
+from rl.forensics.samples import Observed, in_float32
 from rl.policy.policy import NppPolicy, build_policy
-from rl.train.ppo import BatchPPO
 
-SAMPLE = 256  # decisions of the rollout that the network is shown
 _BUILD = "every layer must exist before the optimiser is made from policy.parameters(): see rl/policy/networks.py"
 
 
 @check(UPDATE)
-def every_parameter_is_in_the_optimiser_once(ppo: BatchPPO) -> str:
+def every_parameter_is_in_the_optimiser_once(policy: NppPolicy) -> str:
     """Every parameter of the policy may learn, and is in the optimiser exactly once; nothing else is."""
-    names = {id(parameter): name for name, parameter in ppo.policy.named_parameters()}
-    frozen = [name for name, parameter in ppo.policy.named_parameters() if not parameter.requires_grad]
-    held = Counter(id(p) for group in ppo.policy.optimizer.param_groups for p in group["params"])
+    names = {id(parameter): name for name, parameter in policy.named_parameters()}
+    frozen = [name for name, parameter in policy.named_parameters() if not parameter.requires_grad]
+    held = Counter(id(p) for group in policy.optimizer.param_groups for p in group["params"])
     missing = [name for key, name in names.items() if key not in held]
     twice = [names.get(key, "?") for key, times in held.items() if times > 1]
     foreign = len(held.keys() - names.keys())
     require(not frozen, f"frozen: {', '.join(frozen)}", "set requires_grad on them, or take them out of the network")
     require(not missing, f"the optimiser lacks {', '.join(missing)}", _BUILD)
     require(not twice and not foreign, f"held twice: {', '.join(twice)}; {foreign} that are not the policy's", _BUILD)
-    return f"{len(names)} tensors, {sum(p.numel() for p in ppo.policy.parameters()):,} numbers"
+    return f"{len(names)} tensors, {sum(p.numel() for p in policy.parameters()):,} numbers"
 
 
 @check(UPDATE)
-def every_gradient_arrives(ppo: BatchPPO) -> str:
+def every_gradient_arrives(policy: NppPolicy) -> str:
     """The actor's first update leaves a finite gradient, not all zero, in every trainable tensor."""
     norms = {}
-    for name, parameter in ppo.policy.named_parameters():
+    for name, parameter in policy.named_parameters():
         gradient = parameter.grad
         require(gradient is not None, f"no gradient reaches {name}", "connect it to the loss, or take it out")
         assert gradient is not None
@@ -47,11 +45,11 @@ def every_gradient_arrives(ppo: BatchPPO) -> str:
     return f"{len(norms)} tensors; weakest {norms[weakest]:.1e} ({weakest})"
 
 
-@check(UPDATE)
-def every_vector_component_is_read(ppo: BatchPPO) -> str:
+@check(UPDATE, CHECKPOINT)
+def every_vector_component_is_read(policy: NppPolicy, sample: Observed) -> str:
     """Logits and value depend on every component of every float observation: their gradients by it are not zero."""
-    obs = observed(ppo, SAMPLE)
-    policy, floats = ppo.policy, ppo.policy.features_extractor.normalize.float_keys
+    obs = dict(sample)
+    floats = policy.features_extractor.normalize.float_keys
     for key in floats:
         obs[key] = obs[key].clone().requires_grad_(True)
     with in_float32(policy):
@@ -76,18 +74,18 @@ def every_vector_component_is_read(ppo: BatchPPO) -> str:
     return f"all {sum(obs[key][0].numel() for key in floats)} components of {', '.join(floats)}"
 
 
-@check(UPDATE)
+@check(UPDATE, CHECKPOINT)
 @torch.no_grad()
-def every_part_of_the_images_is_read(ppo: BatchPPO) -> str:
+def every_part_of_the_images_is_read(policy: NppPolicy, sample: Observed) -> str:
     """Logits or value change when any row, column or plane of an image (any cell of the surroundings) is inverted."""
-    images = [key for key in ppo.policy.observations if layout.SPECS[key].dtype == "uint8"]
-    one = {key: values[:1] for key, values in observed(ppo, 1).items()}
+    images = [key for key in policy.observations if layout.SPECS[key].dtype == "uint8"]
+    one = {key: values[:1] for key, values in sample.items()}
     told = []
     for key in images:
         changed = _inverted_parts(one[key][0])
         batch = {other: values.expand(len(changed), *values.shape[1:]) for other, values in one.items()}
-        before = torch.cat([part.flatten() for part in _outputs(ppo.policy, one)])
-        after = torch.cat(_outputs(ppo.policy, batch | {key: changed}), dim=1)
+        before = torch.cat([part.flatten() for part in _outputs(policy, one)])
+        after = torch.cat(_outputs(policy, batch | {key: changed}), dim=1)
         unread = torch.nonzero((after == before).all(dim=1)).flatten().tolist()
         require(
             not unread,
@@ -121,9 +119,9 @@ def _inverted_parts(image: torch.Tensor) -> torch.Tensor:
     return torch.where(masks, (1 if flags else 255) - image, image)
 
 
-@check(UPDATE)
+@check(UPDATE, CHECKPOINT)
 @torch.no_grad()
-def no_layer_is_dead(ppo: BatchPPO) -> str:
+def no_layer_is_dead(policy: NppPolicy, sample: Observed) -> str:
     """Every layer answers differently to different observations, with finite numbers."""
     shares: dict[str, float] = {}
     handles = []
@@ -139,12 +137,12 @@ def no_layer_is_dead(ppo: BatchPPO) -> str:
 
         return remember
 
-    leaves = [(name, module) for name, module in ppo.policy.named_modules() if not list(module.children())]
+    leaves = [(name, module) for name, module in policy.named_modules() if not list(module.children())]
     try:
         for name, module in leaves:
             if any(True for _ in module.parameters()) or isinstance(module, nn.ReLU):
                 handles.append(module.register_forward_hook(watch(name)))
-        ppo.policy.logits_and_values(observed(ppo, SAMPLE))
+        policy.logits_and_values(sample)
     finally:
         for handle in handles:
             handle.remove()
@@ -158,11 +156,11 @@ def no_layer_is_dead(ppo: BatchPPO) -> str:
     return f"{len(shares)} layers; fewest live units {shares[weakest]:.0%} ({weakest})"
 
 
-@check(UPDATE)
+@check(UPDATE, CHECKPOINT)
 @torch.no_grad()
-def different_observations_get_different_answers(ppo: BatchPPO) -> str:
+def different_observations_get_different_answers(policy: NppPolicy, sample: Observed) -> str:
     """Logits and values differ between observations of the rollout, and the policy still chooses."""
-    logits, values = ppo.policy.logits_and_values(observed(ppo, SAMPLE))
+    logits, values = policy.logits_and_values(sample)
     spread, value_spread = float(logits.std(dim=0).mean()), float(values.std())
     probabilities = torch.softmax(logits, dim=1)
     entropy = float(-(probabilities * torch.log(probabilities.clamp(min=1e-30))).sum(dim=1).mean())
@@ -174,16 +172,16 @@ def different_observations_get_different_answers(ppo: BatchPPO) -> str:
     return f"logits spread by {spread:.2f}, values by {value_spread:.2f}; entropy {entropy:.2f} nats"
 
 
-@check(UPDATE)
-def the_network_is_the_one_in_the_table(ppo: BatchPPO) -> str:
+@check(UPDATE, CHECKPOINT)
+def the_network_is_the_one_in_the_table(policy: NppPolicy) -> str:
     """The layers are those that the table of architectures describes: same names, shapes and number of weights."""
     with torch.random.fork_rng(devices=[]):
-        wanted = listing(build_policy(ppo.policy.architecture))
-    have = listing(ppo.policy)
+        wanted = listing(build_policy(policy.architecture))
+    have = listing(policy)
     different = sorted(set(wanted) ^ set(have))
     require(not different, f"layers differ: {'; '.join(different[:6])}", "build the policy with build_policy")
     digest = hashlib.sha256("\n".join(have).encode()).hexdigest()[:12]
-    return f"{ppo.policy.architecture}, {sum(p.numel() for p in ppo.policy.parameters()):,} weights, layers {digest}"
+    return f"{policy.architecture}, {sum(p.numel() for p in policy.parameters()):,} weights, layers {digest}"
 
 
 def listing(policy: NppPolicy) -> list[str]:

@@ -101,23 +101,23 @@ class CheckInfo:
 
     name: of its function.
     group: of the file ``checks_GROUP.py`` that it is in.
-    moment: one of MOMENTS.
+    moments: some of MOMENTS.
     parts: names of what it looks at.
     proves: a line.
     """
 
     name: str
     group: str
-    moment: str
+    moments: tuple[str, ...]
     parts: tuple[str, ...]
     proves: str
     function: Check
 
-    def examine(self, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
+    def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
         """Make the check.  absent: why a part does not exist."""
         begin = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
-        return Finding(self.name, self.group, self.moment, status, redact(found), remedy, time.perf_counter() - begin)
+        return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - begin)
 
     def _outcome(self, parts: Mapping[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
         missing = [name for name in self.parts if name not in parts]
@@ -147,16 +147,16 @@ def _where(crash: BaseException) -> str:
 _CHECKS: dict[str, CheckInfo] = {}
 
 
-def check(moment: str) -> Callable[[Check], Check]:
-    """Register a function as a check that is made at ``moment``."""
+def check(*moments: str) -> Callable[[Check], Check]:
+    """Register a function as a check that is made at these moments."""
 
     def register(function: Check) -> Check:
         name, group = function.__name__, function.__module__.rpartition("checks_")[2]
-        if name in _CHECKS or moment not in MOMENTS:
-            raise ValueError(f"check {name} of moment {moment!r}: the name is taken, or there is no such moment")
+        if name in _CHECKS or not moments or not set(moments) <= set(MOMENTS):
+            raise ValueError(f"check {name} of {moments}: the name is taken, or there is no such moment")
         proves = inspect.getdoc(function) or ""
         parts = tuple(inspect.signature(function).parameters)
-        _CHECKS[name] = CheckInfo(name, group, moment, parts, " ".join(proves.partition("\n\n")[0].split()), function)
+        _CHECKS[name] = CheckInfo(name, group, moments, parts, " ".join(proves.partition("\n\n")[0].split()), function)
         return function
 
     return register
@@ -167,7 +167,7 @@ def all_checks() -> list[CheckInfo]:
     for module in sorted(found.name for found in pkgutil.iter_modules(rl.forensics.__path__)):
         if module.startswith("checks_"):
             importlib.import_module(f"rl.forensics.{module}")
-    return sorted(_CHECKS.values(), key=lambda info: MOMENTS.index(info.moment))
+    return sorted(_CHECKS.values(), key=lambda info: MOMENTS.index(info.moments[0]))
 
 
 class Doctor:
@@ -198,6 +198,10 @@ class Doctor:
         """From now on there are these parts."""
         self._parts |= parts
 
+    def suppose(self, **parts: Any) -> None:
+        """There are these parts, unless there are others of their names already."""
+        self._parts = parts | self._parts
+
     def miss(self, **reasons: str) -> None:
         """These parts will not exist, and why."""
         self._absent |= reasons
@@ -215,7 +219,9 @@ class Doctor:
         """
         self.meet(**parts)
         with torch.random.fork_rng(devices=[]):
-            new = [info.examine(self._parts, self._absent) for info in all_checks() if self._wanted(info, moment)]
+            new = [
+                info.examine(moment, self._parts, self._absent) for info in all_checks() if self._wanted(info, moment)
+            ]
         self.findings += new
         self._tell(moment, new)
         failures = [finding for finding in new if finding.status == FAILED]
@@ -236,7 +242,7 @@ class Doctor:
         return any(finding.status == FAILED for finding in self.findings)
 
     def _wanted(self, info: CheckInfo, moment: str) -> bool:
-        return info.moment == moment and (self.only is None or info.name in self.only)
+        return moment in info.moments and (self.only is None or info.name in self.only)
 
     def _tell(self, moment: str, new: list[Finding]) -> None:
         if self.path:

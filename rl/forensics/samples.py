@@ -2,17 +2,28 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
 from nppsim.observe import layout
-from rl.policy.policy import NppPolicy
+from nppsim.observe.statistics import ObservationStatistics
+from rl.policy.architectures import get_architecture
+from rl.policy.policy import NppPolicy, build_policy
 from rl.train.ppo import BatchPPO
 
+Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
+SAMPLE = 256  # decisions that checks of the network look at
 
-def observed(ppo: BatchPPO, rows: int, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Raw observations of so many decisions of the rollout, drawn at random: key -> [rows, ...]."""
+
+def parts_of(ppo: BatchPPO) -> dict[str, Any]:
+    """What checks look at after an update."""
+    return {"ppo": ppo, "policy": ppo.policy, "sample": observed(ppo, SAMPLE)}
+
+
+def observed(ppo: BatchPPO, rows: int, seed: int = 0) -> Observed:
+    """Raw observations of so many decisions of the rollout, drawn at random."""
     index = np.random.default_rng(seed).choice(
         len(ppo.rollout_buffer), min(rows, len(ppo.rollout_buffer)), replace=False
     )
@@ -50,3 +61,20 @@ def in_float32(policy: NppPolicy) -> Iterator[None]:
         yield
     finally:
         policy.precision = before
+
+
+def made_up_policy(architecture: str, rows: int) -> tuple[NppPolicy, dict[str, torch.Tensor]]:
+    """A fresh policy of an architecture, and random observations [rows, ...] that its normaliser fits."""
+    rng = np.random.default_rng(0)
+    keys = get_architecture(architecture).observations
+    obs: dict[str, np.ndarray] = {}
+    for spec in (layout.SPECS[key] for key in keys):
+        shape = rows, *spec.shape
+        floats = spec.dtype == "float32"
+        obs[spec.key] = rng.normal(size=shape).astype(np.float32) if floats else rng.integers(0, 256, shape, np.uint8)
+    statistics = ObservationStatistics(keys)
+    statistics.update(obs)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        policy = build_policy(architecture, statistics)
+    return policy, {key: torch.from_numpy(values) for key, values in obs.items()}

@@ -22,7 +22,7 @@ from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
-from nppsim.reward import RewardConfig
+from nppsim.reward import GAMMA, RewardConfig
 from rl.judge.results import EpisodeRecord
 
 
@@ -57,7 +57,7 @@ class EvaluationSuite:
         that ``seed`` fixes; None: every level ``episodes_per_level`` times.
     seed: of the order, and of sampled actions.
     frame_skip, observations: as in training.
-    reward: for the recorded returns.
+    reward, gamma: for the recorded returns.
     num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since sampled
         actions are drawn for the whole batch at once.
     threads: of the simulator.
@@ -74,6 +74,7 @@ class EvaluationSuite:
         frame_skip: int,
         observations: Sequence[str] = layout.VISION_FREE,
         reward: str | RewardConfig = "default",
+        gamma: float = GAMMA,
         num_envs: int = 64,
         threads: int | None = None,
     ):
@@ -90,12 +91,13 @@ class EvaluationSuite:
         self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
         self._category = [categories[i] for i in self.level_index]
         self.bank = LevelBank([_level(levels, int(i)) for i in chosen])
-        self._sim = BatchSimulator(
+        self.simulator = BatchSimulator(
             self.bank,
             min(num_envs, len(self.level_index)),
             frame_skip=frame_skip,
             observations=observations,
             reward=reward,
+            gamma=gamma,
             threads=threads,
         )
 
@@ -116,7 +118,7 @@ class EvaluationSuite:
         progress: called with the number of episodes that have just ended.
         """
         rng = torch.Generator().manual_seed(self.seed)
-        sim, total = self._sim, len(self)
+        sim, total = self.simulator, len(self)
         playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
         # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
@@ -147,7 +149,7 @@ class EvaluationSuite:
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
     def _record(self, number: int, episode: np.void, actions: list[int]) -> EpisodeRecord:
-        skip, frames = self._sim.frame_skip, int(episode["frames"])
+        skip, frames = self.simulator.frame_skip, int(episode["frames"])
         if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
             raise AssertionError(
                 f"{len(actions)} actions of {skip} frames were given in an episode of {frames} frames and "

@@ -1,0 +1,142 @@
+"""From imitation to PPO: the clone's knowledge arrives whole, and PPO sees what the clone was shown."""
+
+import math
+
+import numpy as np
+import torch
+
+from bc.train import BCResult
+from nppsim.observe import layout
+from nppsim.observe.statistics import ObservationStatistics
+from rl.forensics.doctor import UPDATE, CheckSkipped, CheckWarned, check, require
+from rl.forensics.samples import in_float32
+from rl.policy.policy import NppPolicy
+from rl.policy.weight_map import TransferReport
+from rl.train.losses import divergence
+from rl.train.ppo import BatchPPO
+
+_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+_OTHER_DATA = "the demonstrations do not look like these levels: use demonstrations of such levels, or --no-pretraining"
+MOST_MEAN = 3.0  # of the first rollout, per component, in spreads of the demonstrations
+MOST_SPREAD = 5.0  # of a key in the first rollout, times that of the demonstrations; and the inverse
+SMALL_SPREAD = 0.1  # added to both, so that what hardly varies is not compared
+MOST_CUT_OFF = 0.05  # share of normalised numbers beyond what the network clamps to
+
+
+@check(UPDATE)
+def every_weight_was_transferred(moved: TransferReport) -> str:
+    """Every tensor of the clone was copied into PPO's policy, and every tensor of that was filled."""
+    told = f"{moved.used} of {moved.source} tensors into {moved.filled} of {moved.target}"
+    whole = moved.used == moved.source == moved.filled == moved.target and not moved.fresh and not moved.skipped
+    require(whole, told, "give both the same architecture: see rl/policy/weight_map.py")
+    return f"{told}, {moved.values:,} numbers"
+
+
+@check(UPDATE)
+def the_clone_has_learned(cloning: BCResult) -> str:
+    """The clone predicts held-out decisions better than action frequencies alone do; trivial predictors stand beside it."""
+    shares = np.array(cloning.action_histogram) / sum(cloning.action_histogram)
+    chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    loss = cloning.validation.loss or math.inf
+    beside = ", ".join(f"{name} {metrics.accuracy:.0%}" for name, metrics in cloning.baselines.items())
+    told = f"loss {loss:.2f} nats (frequencies alone {chance:.2f}), {cloning.validation.accuracy:.0%} right ({beside})"
+    trained = cloning.training.loss or math.inf
+    require(trained < math.log(len(shares)) + 0.2, f"loss on training decisions {trained:.2f}; {told}", _PROGRAM)
+    if loss >= chance:
+        raise CheckWarned(told, "more --bc-epochs or more demonstrations: this clone is no better than chance")
+    return told
+
+
+@check(UPDATE)
+def the_reference_is_the_clone(ppo: BatchPPO, clone: NppPolicy) -> str:
+    """What PPO is pulled towards is the clone, bit for bit, and does not learn."""
+    if ppo.reference is None:
+        raise CheckSkipped("PPO is not pulled towards anything")
+    wanted, found = clone.state_dict(), ppo.reference.state_dict()
+    different = [name for name in wanted if not torch.equal(wanted[name], found[name])]
+    require(not different, f"the reference differs from the clone in {', '.join(different[:6])}", _PROGRAM)
+    learning = [name for name, parameter in ppo.reference.named_parameters() if parameter.requires_grad]
+    require(not learning, f"the reference learns: {', '.join(learning[:6])}", _PROGRAM)
+    shared = {p.data_ptr() for p in ppo.policy.parameters()} & {p.data_ptr() for p in ppo.reference.parameters()}
+    require(not shared, f"{len(shared)} tensors are shared by policy and reference", _PROGRAM)
+    return f"{len(wanted)} tensors"
+
+
+@check(UPDATE)
+@torch.no_grad()
+def the_learner_remembers_the_clone(ppo: BatchPPO, clone: NppPolicy, probe: dict[str, np.ndarray]) -> str:
+    """After its first update the actor still acts much like the clone on held-out decisions."""
+    with in_float32(clone), in_float32(ppo.policy):
+        mine, theirs = (
+            torch.log_softmax(policy.logits_and_values(policy.to_tensors(probe))[0].cpu(), dim=1)
+            for policy in (ppo.policy, clone)
+        )
+    kl = float(divergence(theirs, mine).mean())
+    agree = float((mine.argmax(dim=1) == theirs.argmax(dim=1)).float().mean())
+    told = f"{kl:.3f} nats from the clone, {agree:.0%} of likeliest actions agree on {len(mine)} decisions"
+    require(kl < 1, told, "weights were lost on the way, or the first step was far too long: lower --initial-lr")
+    return told
+
+
+@check(UPDATE)
+def one_normaliser_everywhere(ppo: BatchPPO, clone: NppPolicy, statistics: ObservationStatistics) -> str:
+    """The clone, PPO and the reference normalise with the statistics of the demonstrations, for the layout they observe."""
+    for name, policy in (("the clone", clone), ("PPO", ppo.policy), ("the reference", ppo.reference)):
+        if policy is None:
+            continue
+        inside = policy.statistics
+        require(inside is not None, f"{name} has no statistics", _PROGRAM)
+        assert inside is not None
+        for key in statistics.float_keys:
+            same = np.array_equal(inside.mean[key], statistics.mean[key]) and np.allclose(
+                inside.std[key], statistics.std[key], rtol=1e-12, atol=0
+            )
+            require(same, f"{name} normalises {key} with other statistics", _PROGRAM)
+    prints = {statistics.fingerprint, layout.fingerprint(ppo.sim.keys), layout.fingerprint(ppo.policy.observations)}
+    require(len(prints) == 1, "layouts of statistics, training and network differ", _PROGRAM)
+    return f"{len(statistics.float_keys)} keys, layout {statistics.fingerprint}"
+
+
+@check(UPDATE)
+@torch.no_grad()
+def the_normaliser_is_frozen(ppo: BatchPPO) -> str:
+    """The normaliser divides by what its statistics say, does not learn, and gives finite numbers."""
+    normalize = ppo.policy.features_extractor.normalize
+    require(not list(normalize.parameters()), "the normaliser has weights that learn", _PROGRAM)
+    statistics = ppo.policy.statistics
+    require(statistics is not None, "the normaliser is empty", _PROGRAM)
+    assert statistics is not None
+    for key, columns in normalize.columns.items():
+        same = np.allclose(normalize.divisor[columns].cpu(), statistics.divisor[key].reshape(-1), rtol=1e-9, atol=0)
+        require(same, f"{key} is not divided by the spread of its statistics", _PROGRAM)
+    return f"{normalize.size} components of {statistics.count} observations"
+
+
+@check(UPDATE)
+@torch.no_grad()
+def the_rollout_looks_like_the_demonstrations(ppo: BatchPPO, probe: dict[str, np.ndarray]) -> str:
+    """Range, mean and spread of each observation in the rollout are near those of held-out demonstrations."""
+    normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
+    z = normalize({key: buffer.flat_obs(key) for key in normalize.float_keys}).cpu()
+    shown = normalize({key: torch.from_numpy(probe[key]).to(ppo.device) for key in normalize.float_keys}).cpu()
+    told = []
+    for key, columns in normalize.columns.items():
+        ours, theirs = z[:, columns], shown[:, columns]
+        mean = float((ours.mean(dim=0) - theirs.mean(dim=0)).abs().max())
+        ratio = (float(ours.std()) + SMALL_SPREAD) / (float(theirs.std()) + SMALL_SPREAD)
+        cut_off = float((ours.abs() >= 10).float().mean())
+        found = (
+            f"{key}: {float(ours.min()):.1f} to {float(ours.max()):.1f} (demonstrations {float(theirs.min()):.1f} to "
+            f"{float(theirs.max()):.1f}), mean off by {mean:.1f}, spread × {ratio:.2f}"
+        )
+        require(mean < MOST_MEAN, found, _OTHER_DATA)
+        require(1 / MOST_SPREAD < ratio < MOST_SPREAD, found, _OTHER_DATA)
+        require(cut_off < MOST_CUT_OFF, f"{cut_off:.0%} cut off; {found}", _OTHER_DATA)
+        told.append(found)
+    for key in (key for key in ppo.policy.observations if key not in normalize.columns):
+        first, second = float(buffer.flat_obs(key)[: len(buffer) // 4].float().mean()), float(probe[key].mean())
+        scale = max(float(probe[key].max()), 1.0)
+        found = f"{key}: mean {first:.1f}, demonstrations {second:.1f}"
+        require(abs(first - second) < 0.5 * scale, found, _OTHER_DATA)
+        told.append(found)
+    return "; ".join(told)
