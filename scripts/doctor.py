@@ -2,7 +2,7 @@
 
 python scripts/doctor.py                                     # the main job's default settings on the shipped data
 python scripts/doctor.py --run-config experiments/x/config.json
-python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.pt
+python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
 
 What is checked: docs/doctor.md.

@@ -39,8 +39,8 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
     for run in runs:
         log(f"{run}")
         stored.examine(STORED, run_folder=run, config=config)
-        if (run / "agent.pt").is_file():  # a run that was not finished has none
-            _look_at_agent(stored, run / "agent.pt")
+        if (run / "agent.safetensors").is_file():  # a run that was not finished has none
+            _look_at_agent(stored, run / "agent.safetensors")
     doctor = rehearse(config, log, only)
     doctor.findings = stored.findings + doctor.findings
     return doctor

@@ -1,7 +1,6 @@
 """Play with a learner that nobody needs any more: what follows from ends, time-outs and draws of levels."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
