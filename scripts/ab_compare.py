@@ -1,8 +1,9 @@
 """Train A and B with the same seeds, in alternation, and compare their speed and their learning curves.
 
 python scripts/ab_compare.py --a "--frame-skip 4" --b "--frame-skip 2" --seeds 1 2 3 -- \\
-    --architectures vision_free --total-timesteps 1000000 --skip-final-eval
+    --architectures vision_free --total-timesteps 1000000
 
+Success is compared on the dev levels: what is compared is going to be chosen, so the test levels stay unseen without --test.
 After ``--``: flags of scripts/train_and_compare.py for both.  With --out of an interrupted comparison, finished runs are
 kept.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/benchmarking.md.
 """
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     check_output_folder(arguments.out, "--out")
     part = None if arguments.share is None else ab.ChangedPart(arguments.share, arguments.speedup)
-    settings = ab.ABSettings(arguments.a, arguments.b, tuple(arguments.common), tuple(arguments.seeds))
+    settings = ab.ABSettings(arguments.a, arguments.b, tuple(arguments.common), tuple(arguments.seeds), arguments.test)
     try:
         ab.run_all(settings, arguments.out, SCRIPT, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
@@ -71,6 +72,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="folder of the comparison (default: experiments/ab_TIME)",
     )
+    final = "judge on the test levels, too; for a claim at the very end, not for a choice"
+    parser.add_flag(Setting(final, flag="test", kind=bool, default=False))
     share = "share of A's time that the changed part takes"
     parser.add_flag(Setting(share, flag="share", kind=float, low=0, high=1))
     parser.add_flag(Setting("how many times as fast that part was measured to be", flag="speedup", kind=float, above=0))

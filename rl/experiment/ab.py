@@ -28,12 +28,14 @@ from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_
 from nppsim.report.charts import band_chart
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
-from rl.events import Scalars, read_scalars
+from rl.events import Scalars, event_folders, read_scalars
 from rl.judge.comparison import LEVELS_FILE, compare, read_levels
-from rl.judge.results import ALL, ResultsError, load_results
+from rl.judge.history import History, level_wins, read_history
+from rl.judge.results import ALL, LevelWins, ResultsError, load_results
 
 PLAN = "plan.json"
 RESERVED = ("--experiment-name", "--output-dir", "--seed", "--seeds", "--resume-from")  # the comparison sets these
+_NO_TEST = "--skip-final-eval"
 GRID = 100  # points of a curve
 LAST_SHARE = 0.1  # of training: what counts as its end
 STOP_SECONDS = 120  # given to a run to write its checkpoint after Ctrl-C
@@ -56,17 +58,21 @@ CURVES = {
 
 @dataclass(frozen=True)
 class ABSettings:
-    """What is compared: extra flags of A and of B, the flags of both, the seeds."""
+    """What is compared: extra flags of A and of B, the flags of both, the seeds.
+
+    test: judge on the test levels, too; without it no run sees them, because what is compared is going to be chosen.
+    """
 
     a: tuple[str, ...]
     b: tuple[str, ...]
     common: tuple[str, ...]
     seeds: tuple[int, ...]
+    test: bool = False
 
     def flags(self, arm: str, seed: int, folder: Path) -> list[str]:
         """Flags of scripts/train_and_compare.py for one run; arm: "a" or "b"."""
         own = ["--experiment-name", f"{arm}_seed{seed}", "--seeds", str(seed), "--output-dir", str(runs_folder(folder))]
-        return [*self.common, *getattr(self, arm), *own]
+        return [*self.common, *getattr(self, arm), *([] if self.test else [_NO_TEST]), *own]
 
     def check(self, folder: Path) -> dict[str, ExperimentConfig]:
         """The configuration of both arms.  Raises ConfigError for flags that do not make one run each."""
@@ -74,6 +80,8 @@ class ABSettings:
             for flag in getattr(self, name):
                 if flag.split("=")[0] in RESERVED:
                     raise ConfigError("is set for each run by the comparison; leave it out (seeds: --seeds)", flag)
+                if not self.test and flag in ("--record-eval-videos", "--record-videos"):
+                    raise ConfigError("films the test levels, which are not played; add --test, or leave it out", flag)
         if self.a == self.b:
             raise ConfigError("A and B have the same flags: there is nothing to compare; change --a or --b")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -124,7 +132,7 @@ def _run_one(settings: ABSettings, folder: Path, script: Path, arm: str, seed: i
 def _settle(settings: ABSettings, folder: Path) -> None:
     """Write what is compared, or check that it is what was begun here; seeds may be added or left out."""
     record: dict[str, dict] = {
-        "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")},
+        "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")} | {"test": settings.test},
         "machine": machine.machine(),
         "versions": machine.versions(),
         "build": {"sources": _sources()},
@@ -195,6 +203,7 @@ class ABRun:
     frames_per_s: float  # game frames; at most, since episodes end inside decisions
     share: dict[str, float]  # of the time of training, by phase
     held_out: float | None  # success of the final evaluation; None if there was none
+    guarded: bool  # whether the best policy on the dev levels was delivered, not the last one
 
 
 @dataclass(frozen=True)
@@ -256,7 +265,7 @@ def compare_arms(settings: ABSettings, folder: Path, part: ChangedPart | None = 
     runs = [_read(folder, arm, seed) for arm in ("a", "b") for seed in settings.seeds]
     decisions, curves = _on_one_grid([read_scalars(run.folder) for run in runs])
     bands = {name: dict(zip("AB", map(_band, np.split(curve, 2)), strict=True)) for name, curve in curves.items()}
-    rows = _rows(runs, curves) + _on_test_levels(runs)
+    rows = _rows(runs, curves) + _on_dev_levels(runs) + (_on_test_levels(runs) if settings.test else [])
     return ABComparison(settings, runs, rows, decisions.tolist(), bands, part)
 
 
@@ -268,7 +277,9 @@ def _read(folder: Path, arm: str, seed: int) -> ABRun:
     entry = _entries(results)[str(seed)]
     speed = entry["speed"]["decisions_per_s"]
     held_out = entry["suites"]["test"].get(ALL, {}).get("success")
-    return ABRun(arm, seed, str(run), speed, speed * results["config"]["frame_skip"], entry["speed"]["share"], held_out)
+    config = results["config"]
+    guarded = config.get("evaluation", {}).get("retention_guard", True)
+    return ABRun(arm, seed, str(run), speed, speed * config["frame_skip"], entry["speed"]["share"], held_out, guarded)
 
 
 def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow]:
@@ -284,20 +295,39 @@ def _rows(runs: Sequence[ABRun], curves: Mapping[str, np.ndarray]) -> list[ABRow
     return rows
 
 
+def _on_dev_levels(runs: Sequence[ABRun]) -> list[ABRow]:
+    """Of the table: success of what was delivered, over levels and seeds; nothing where a run has played no dev levels."""
+    found: dict[str, list[tuple[History, np.ndarray]]] = {"a": [], "b": []}
+    for run in runs:
+        history = read_history(_job_folder(run))
+        if history is None:
+            return []
+        found[run.arm].append((history, history.delivered(run.guarded)))
+    wins = {arm: level_wins(*zip(*rows, strict=True)) for arm, rows in found.items()}
+    return [_paired("success on dev levels", wins["b"], wins["a"])]
+
+
 def _on_test_levels(runs: Sequence[ABRun]) -> list[ABRow]:
     """Of the table: success in the final evaluation, over levels and seeds; nothing where a run has none."""
     if any(run.held_out is None for run in runs):
         return []
-    wins = {arm: read_levels([_levels_file(run) for run in runs if run.arm == arm], "ppo") for arm in ("a", "b")}
-    found = compare("B", "A", wins["b"], wins["a"]).categories[ALL]
+    wins = {
+        arm: read_levels([_job_folder(run) / LEVELS_FILE for run in runs if run.arm == arm], "ppo")
+        for arm in ("a", "b")
+    }
+    return [_paired("success on test levels", wins["b"], wins["a"])]
+
+
+def _paired(quantity: str, b: LevelWins, a: LevelWins) -> ABRow:
+    found = compare("B", "A", b, a).categories[ALL]
     low, high = found.ci95 or (None, None)
-    estimate = Estimate(found.difference, low, high)
-    return [ABRow("success on test levels", found.second, found.first, "B - A", estimate)]
+    return ABRow(quantity, found.second, found.first, "B - A", Estimate(found.difference, low, high))
 
 
-def _levels_file(run: ABRun) -> Path:
+def _job_folder(run: ABRun) -> Path:
     """Of a run, which trained one architecture under one condition from one seed."""
-    return next(Path(run.folder).glob(f"*/{LEVELS_FILE}"), Path(run.folder) / LEVELS_FILE)
+    found = next(iter(event_folders(run.folder)), None)
+    return found.parent if found else Path(run.folder)
 
 
 def _row(quantity: str, values: Sequence[float] | np.ndarray, relation: str = "B - A") -> ABRow:

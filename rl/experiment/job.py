@@ -26,7 +26,7 @@ from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
-from rl.forensics.runs import RUN_FILE
+from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.forensics.samples import parts_of
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
@@ -235,6 +235,8 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
 def imitate(job: Job, plan: hardware.Plan) -> Clone:
     """Behavioural cloning; the demonstrations' memory is free again when this returns."""
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
+    facts = {"key": dataset.key, "decisions": len(dataset)}
+    write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
     statistics = dataset.statistics()
     job.doctor.examine(IMITATION, dataset=dataset, statistics=statistics)
     job.doctor.forget("dataset")

@@ -21,8 +21,8 @@ from rl.forensics.causes import Difference, differences, explained
 from rl.forensics.digests import Divergence, first_divergence
 from rl.forensics.runs import Run
 from rl.judge.comparison import Comparison, compare, format_difference
-from rl.judge.history import History
-from rl.judge.results import ALL, LevelWins, ResultsError
+from rl.judge.history import History, level_wins
+from rl.judge.results import ALL, ResultsError
 
 GRID = 50  # decisions at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"
@@ -230,18 +230,21 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
                 notes.append(f"{run.folder}: no success on dev levels, level by level: learning is not compared")
                 return {}
             side.append(run.history)
-    first = sides[0][0]
-    for history in sides[0] + sides[1]:
-        if history.levels != first.levels or (history.episodes != first.episodes).any():
-            notes.append("other dev levels, or other numbers of episodes: success is not compared, as levels differ")
-            return {}
+    everything = sides[0] + sides[1]
+    grid = _common_grid([history.decisions for history in everything])
     guards = [[_guarded(run) for run in side] for side in zip(*pairs, strict=True)]
-    delivered = [
-        _wins([history.success[_delivered(history, g)] for history, g in zip(side, guard, strict=True)], first)
-        for side, guard in zip(sides, guards, strict=True)
-    ]
-    grid = _common_grid([history.decisions for history in sides[0] + sides[1]])
-    over = [_wins([_on_grid(history, grid).mean(axis=0) for history in side], first) for side in sides]
+    try:
+        level_wins(everything, [history.success[0] for history in everything])
+    except ResultsError as error:
+        notes.append(f"success is not compared: {error}")
+        return {}
+    delivered, over = (
+        [level_wins(side, shares) for side, shares in zip(sides, of_sides, strict=True)]
+        for of_sides in (
+            [[h.delivered(g) for h, g in zip(side, of, strict=True)] for side, of in zip(sides, guards, strict=True)],
+            [[_on_grid(history, grid).mean(axis=0) for history in side] for side in sides],
+        )
+    )
     return {
         DELIVERED: compare("B", "A", delivered[1], delivered[0]),
         OVER_TRAINING: compare("B", "A", over[1], over[0]),
@@ -252,17 +255,6 @@ def _guarded(run: Run) -> bool:
     """Whether the best weights on the dev levels were delivered, and not the last ones."""
     fact = run.facts["settings"].get("evaluation.retention_guard")
     return fact is None or fact.value == "True"
-
-
-def _delivered(history: History, guarded: bool) -> int:
-    """Row of the policy that a training delivered: the best, of equal ones the latest; without the guard the last."""
-    means = history.success.mean(axis=1)
-    return len(means) - 1 - int(np.argmax(means[::-1])) if guarded else len(means) - 1
-
-
-def _wins(shares: Sequence[np.ndarray], like: History) -> LevelWins:
-    """Shares of wins float64[L], one array for each seed, as wins that may be broken numbers."""
-    return LevelWins(like.levels, like.categories, like.episodes, np.stack(shares) * like.episodes)
 
 
 def _common_grid(decisions: Sequence[np.ndarray]) -> np.ndarray:

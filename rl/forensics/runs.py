@@ -21,6 +21,7 @@ from rl.judge.history import History, read_history
 from rl.judge.results import ResultsError
 
 RUN_FILE = "run.json"  # of one training: its settings with their sources
+DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``: what was learned from
 # Parts of a run's facts, as the table of differences has them, and where config.json keeps each.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 _OTHERS = ("machine", "command")  # further keys of config.json that are no settings
@@ -114,6 +115,8 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     results = _read_json(root / "results.json") if (root / "results.json").is_file() else {}
     entry = results.get("architectures", {}).get(label, {}).get("seeds", {}).get(str(seed), {})
     facts = {part: _facts(config.get(key, {})) for part, key in PARTS.items() if key}
+    cloned = folder / "pretrain" / DEMONSTRATIONS_FILE
+    facts["data"] |= _facts({"demonstrations": _read_json(cloned)} if cloned.is_file() else {})
     facts["settings"] = _settings(config, own) | {
         "seed": Fact(str(seed)),
         "architecture": Fact(names[0] if names else ""),

@@ -6,6 +6,7 @@ read_history(folder).success                 # float64[evaluations, levels]
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,25 @@ class History:
     def success(self) -> np.ndarray:
         """float64[E, L]: share of wins."""
         return self.wins / self.episodes
+
+    def delivered(self, guarded: bool) -> np.ndarray:
+        """float64[L]: success of the policy that the training delivered.
+
+        guarded: the best one on these levels, of equal ones the latest (the retention guard); else the last one.
+        """
+        means = self.success.mean(axis=1)
+        return self.success[len(means) - 1 - int(np.argmax(means[::-1])) if guarded else -1]
+
+
+def level_wins(histories: Sequence[History], shares: Sequence[np.ndarray]) -> LevelWins:
+    """Shares of wins float64[L], one array for each seed, as wins, which may be broken numbers.
+
+    Raises ResultsError unless all have played the same levels equally often.
+    """
+    first = histories[0]
+    if any(h.levels != first.levels or (h.episodes != first.episodes).any() for h in histories):
+        raise ResultsError("other dev levels, or other numbers of episodes: evaluate with the same settings")
+    return LevelWins(first.levels, first.categories, first.episodes, np.stack(shares) * first.episodes)
 
 
 class DevHistory:

@@ -11,6 +11,7 @@ from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.experiment import ab
 from rl.judge.comparison import LEVELS_FILE, write_levels
+from rl.judge.history import HISTORY_FILE, DevHistory
 from rl.judge.results import LevelWins, ResultsError, aggregate
 
 from packages import hide
@@ -27,7 +28,7 @@ SPEED = {"a": 1000.0, "b": 1200.0}
 def write_run(folder, arm, seed, at):
     """A handcrafted finished run: B is 1.2 times as fast and ends 10 points higher; seeds differ.
 
-    On 100 test levels it wins 8 more.
+    On 100 levels, test and dev, it wins 8 more.
     """
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -43,6 +44,9 @@ def write_run(folder, arm, seed, at):
     speed = {"decisions_per_s": SPEED[arm] * seed, "share": {"environment": 0.3, "update": 0.7}}
     played = episodes((50 if arm == "a" else 58) + seed, levels=100)
     write_levels(run / "vision_free" / LEVELS_FILE, {"ppo": LevelWins.count(played)})
+    history = DevHistory(run / "vision_free")
+    history.add(0, LevelWins.count(episodes(10, levels=100)))
+    history.add(300, LevelWins.count(played))
     entry = {"suites": {"test": aggregate(played)}, "speed": speed}
     config = {"frame_skip": 4 if arm == "a" else 2}
     write_json(run / "results.json", {
@@ -85,9 +89,11 @@ def test_runs_alternate_and_are_compared(runs):
     assert rows["frames/s"].estimate.value == pytest.approx(0.6)
     assert rows["success, mean over training"].estimate.value == pytest.approx(0.05)
     assert rows["return, mean over training"].estimate.value == pytest.approx(0.5)
-    levels = rows["success on test levels"]
-    assert (levels.a, levels.b, levels.estimate.value) == pytest.approx((0.52, 0.60, 0.08))
-    assert 0.02 < levels.estimate.low < 0.08 < levels.estimate.high < 0.14, "over levels, which the seeds share"
+    assert "success on test levels" not in rows, "to compare is to choose"
+    final = ab.compare_arms(replace(PLAN, test=True), runs.folder)
+    for levels in (rows["success on dev levels"], {row.quantity: row for row in final.rows}["success on test levels"]):
+        assert (levels.a, levels.b, levels.estimate.value) == pytest.approx((0.52, 0.60, 0.08))
+        assert 0.02 < levels.estimate.low < 0.08 < levels.estimate.high < 0.14, "over levels, which the seeds share"
     assert found.bands["success"]["A"].mean[-1] == pytest.approx(0.82)
     assert found.bands["success"]["A"].low[-1] == pytest.approx(0.81)
     assert found.part.expected == pytest.approx(1 / 0.85)
@@ -100,6 +106,7 @@ def test_runs_alternate_and_are_compared(runs):
         "b": ["--frame-skip", "2"],
         "common": [*COMMON],
         "seeds": [1, 2, 3],
+        "test": False,
     }
     assert (stored["share"], stored["speed_up"]) == (0.3, 2.0)
     assert {"machine", "versions", "build", "runs", "rows", "decisions", "bands"} <= set(stored)
@@ -156,9 +163,10 @@ def test_arms_that_were_judged_on_different_levels_are_not_compared(runs):
     (run,) = ab.runs_folder(runs.folder).glob("b_seed2_*")
     write_levels(run / "vision_free" / LEVELS_FILE, {"ppo": LevelWins.count(episodes(50, levels=99))})
     with pytest.raises(ResultsError, match="other levels than in"):
-        ab.compare_arms(PLAN, runs.folder)
-    (run / "vision_free" / LEVELS_FILE).unlink()
-    with pytest.raises(ResultsError, match=r"test_levels\.csv: No such file"):
+        ab.compare_arms(replace(PLAN, test=True), runs.folder)
+    path = run / "vision_free" / HISTORY_FILE
+    path.write_text(path.read_text().replace("level 7", "elsewhere"))
+    with pytest.raises(ResultsError, match="other dev levels"):
         ab.compare_arms(PLAN, runs.folder)
 
 
