@@ -31,6 +31,7 @@ from rl.forensics.samples import parts_of
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
+from rl.judge.verify import verify
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -214,10 +215,22 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
     if evaluation.skip_final_eval:
         return {method: [] for method in policies}
     suite = job.suites.final(job.observations)
-    return {
+    played = {
         method: suite.run(policy, deterministic=evaluation.deterministic) if policy else []
         for method, policy in policies.items()
     }
+    for method, episodes in played.items():
+        if episodes:
+            policy = policies[method]
+            verify(
+                episodes,
+                policy if isinstance(policy, NppPolicy) else None,
+                planned=len(suite),
+                deterministic=evaluation.deterministic,
+                frame_skip=job.config.frame_skip,
+                observations=job.observations,
+            )
+    return played
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:

@@ -29,7 +29,7 @@ WINDOW = 20  # updates that bands and trends look back on
 ALL_AUDITED = 20  # first updates that are all audited; later every AUDIT_EVERY-th is
 AUDIT_EVERY = 5
 SURE = 4.0  # standard errors; the direction of an update is wrong beyond that
-IN_A_ROW = 3  # updates in the wrong direction until training stops
+IN_A_ROW = 3  # updates that it takes to be sure of a direction
 ENOUGH_EPISODES = 32  # per update; fewer are much alike
 MOST_MEMORY_MIB = 256.0  # that a run may take on in WINDOW updates, each of them adding some
 
@@ -267,12 +267,13 @@ def direction(ppo: BatchPPO, kept: Kept, log_probs: torch.Tensor) -> float:
 
 def wrong_direction(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     """The update makes good actions rarer, or values worse."""
-    away = alarms._recent("away")[-IN_A_ROW:]
-    if len(away) == IN_A_ROW and (away < -SURE).all():
+    away = alarms._recent("away")[-2 * IN_A_ROW :]
+    together = float(away.sum()) / math.sqrt(max(len(away), 1))
+    if len(away) >= IN_A_ROW and together < -SURE:
         yield Fault(
             "direction",
-            f"in {IN_A_ROW} updates running, actions with advantage became rarer (by {-away.max():.0f} standard errors or "
-            "more): the sign of advantages or of the policy's loss is wrong",
+            f"in {len(away)} updates actions with advantage became rarer, by {-together:.0f} standard errors together: the "
+            "sign of advantages or of the policy's loss is wrong",
         )
     ratio = alarms._recent("error_ratio")[-IN_A_ROW:]
     if len(ratio) == IN_A_ROW and (ratio > 1.5).all():

@@ -154,6 +154,15 @@ def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
             yield Fault(
                 "settings", f"{name}: {found} in force, {asked_for} configured; something overwrites the setting"
             )
+    if len(buffer) % ppo.batch_size:
+        yield Fault(
+            "settings", f"minibatches of {ppo.batch_size} do not divide {len(buffer)} decisions: some are never used"
+        )
+    if ppo.decisions_played > 10_000 and not 0.2 * ppo.seconds < sum(ppo.speed.values()) < 1.05 * ppo.seconds:
+        yield Fault(
+            "time",
+            f"phases took {sum(ppo.speed.values()):.1f} s in all, training {ppo.seconds:.1f} s: one is not timed",
+        )
     held = {id(p) for group in ppo.policy.optimizer.param_groups for p in group["params"]}
     lost = [name for name, p in ppo.policy.named_parameters() if p.requires_grad and id(p) not in held]
     if lost:
@@ -245,7 +254,8 @@ def episodes_add_up(ppo: BatchPPO) -> Iterator[Fault]:
 def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     """Advantages and returns, from the definition: A = sum over k of (gamma lambda)^k delta, within the episode."""
     rewards, values = numbers(ppo, "rewards"), numbers(ppo, "values")
-    last = ppo._values(ppo.sim.obs).cpu().numpy().astype(np.float64)
+    with torch.no_grad():
+        last = ppo.policy.logits_and_values(ppo.policy.to_tensors(ppo.sim.obs))[1].cpu().numpy().astype(np.float64)
     goes_on = ~numbers(ppo, "episode_ends")
     deltas = rewards + ppo.config.gamma * np.vstack([values[1:], last[None]]) * goes_on - values
     advantages, sum_so_far = np.empty_like(deltas), np.zeros_like(last)
@@ -287,16 +297,19 @@ class Start:
 
     episodes: counted by the sampler, by stage.
     level: int32[N], that each environment plays.
-    obs: what each environment observes.
+    obs: what each environment observes; arrays: where that lies in memory.
     """
 
     def __init__(self, ppo: BatchPPO):
         self.episodes = list(ppo.sampler.state_dict()["episodes"])
         self.level = ppo.sim.level.copy()
         self.obs = {key: values.copy() for key, values in ppo.sim.obs.items()}
+        self.arrays = {key: values.ctypes.data for key, values in ppo.sim.obs.items()}
 
     def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
         """The rollout begins where the environments stood; every episode is counted once, with its level and outcome."""
+        if {key: values.ctypes.data for key, values in ppo.sim.obs.items()} != self.arrays:
+            yield Fault("environment", "the simulator's arrays are not those of the start: it was made anew")
         for key, values in self.obs.items():
             if not np.array_equal(ppo.rollout_buffer.obs[key][0].cpu().numpy(), values):
                 yield Fault(

@@ -1,0 +1,273 @@
+"""The self-test: plants faults one at a time and sees which guard notices, where and after how long; and that clean runs of
+different configurations set off none.
+
+    outcomes = run_faults(all_faults(), jobs=2, log=print)
+    alarms = run_clean(20, jobs=2, log=print)
+
+Every fault is planted in a process of its own, forked from one in which all is imported and compiled, and the real thing
+is then done: mostly the main job, at tiny size, on a few shipped levels.  What counts as noticed is what a user would see:
+an error that ends the run, or a warning of doctor or alarms that a run without the fault does not give.
+"""
+
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import torch
+
+from bc.demonstrations import find_replays
+from nppsim.errors import UserError
+from nppsim.files import table
+from nppsim.levels.level_set import LevelSet
+from nppsim.replays.replay_set import ReplayWriter
+from rl.experiment.stages import STAGES, Noticed, Stage
+from rl.forensics.faults import Fault, Plants, all_faults
+
+CATEGORIES = ("simplest", "simpler")
+LEVELS = {"train": 12, "dev": 3, "test": 3}  # of each category
+DEMONSTRATIONS = 12  # of each category
+LONGEST_S = 300.0  # that a fault may take until it counts as not noticed
+ABOUT_SIZE = ("the_plan_is_sensible", "few episodes")  # warnings that say, rightly, that these runs are tiny
+NOT_NOTICED = "not noticed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a planted fault.
+
+    fault: its name.
+    guard: what noticed it; NOT_NOTICED.
+    moment: before, first update, during, after; tests.
+    seconds: from the start of the stage.
+    message: what a user reads.
+    """
+
+    fault: str
+    guard: str
+    moment: str
+    seconds: float
+    message: str
+
+
+# Configurations of clean runs, as flags of the main job beside those of every tiny run.
+CLEAN: tuple[tuple[str, ...], ...] = (
+    (),
+    ("--use-curriculum", "--curriculum-min-episodes", "20"),
+    ("--no-pretraining",),
+    ("--frame-skip", "2"),
+    ("--frame-skip", "6", "--no-pretraining"),
+    ("--reward-preset", "default", "--gamma", "0.99"),
+    ("--architectures", "mlp_baseline", "--total-timesteps", "8192"),
+    ("--architectures", "vision_free_foresight", "--total-timesteps", "8192"),
+    ("--architectures", "mlp_baseline_foresight", "--no-pretraining", "--total-timesteps", "6144"),
+    ("--mirror-demonstrations",),
+    ("--num-envs", "64", "--rollout-length", "16"),
+    ("--num-envs", "16", "--rollout-length", "128", "--minibatch-size", "512"),
+    ("--mixed-precision", "--total-timesteps", "8192"),
+    ("--n-epochs", "4", "--initial-lr", "0.0003"),
+    ("--desired-kl", "0.01", "--no-pretraining"),
+    ("--clip-apart", "--self-imitation-coef", "0.1"),
+    ("--seeds", "7", "--critic-warmup-max-updates", "0", "--learning-rate-warmup-updates", "0"),
+    ("--bc-kl-coef", "0", "--no-enable-lr-annealing"),
+    ("--eval-freq", "0", "--max-demonstrations-per-category", "6"),
+    ("--no-retention-guard", "--use-curriculum", "--curriculum-start-stage", "simpler", "--seeds", "3"),
+)
+
+
+def make_world(shipped: Path, folder: Path) -> Path:
+    """A few shipped levels and demonstrations; returns the folder."""
+    for name, count in LEVELS.items():
+        levels = LevelSet.open(shipped / name)
+        chosen = [i for category in CATEGORIES for i in levels.indices(category)[:count]]
+        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
+    (folder / "demonstrations").mkdir()
+    for category in CATEGORIES:
+        with ReplayWriter(folder / "demonstrations" / f"{category}.h5") as writer:
+            for file in find_replays(shipped / "demonstrations" / f"{category}.h5")[:DEMONSTRATIONS]:
+                writer.append(file.replay, category=category)
+    return folder
+
+
+def run_faults(
+    faults: Sequence[Fault], jobs: int, log: Callable[[str], None], shipped: Path = Path("datasets")
+) -> list[Outcome]:
+    """Plant each fault; outcomes in the same order."""
+    with tempfile.TemporaryDirectory() as temporary:
+        world = make_world(shipped, Path(temporary) / "world")
+        expected = _expected(world, faults, jobs, log)
+        tasks = [
+            (one.name, _planted, (one, world, expected.get((one.stage, one.flags), frozenset()))) for one in faults
+        ]
+        found = {outcome.fault: outcome for outcome in _in_children(tasks, jobs, log)}
+    return [found[one.name] for one in faults]
+
+
+def _warm_up(world: Path) -> frozenset[str]:
+    """A sound run in this process, so that its children find all imported, compiled and cached; the warnings it gives."""
+    _one_core()
+    stage = Stage(world, Path(tempfile.mkdtemp(dir=world.parent)), (), None)
+    STAGES["job"](stage, lambda: None)
+    shutil.rmtree(stage.folder)
+    return frozenset(stage.warned) | frozenset(ABOUT_SIZE)
+
+
+def run_clean(count: int, jobs: int, log: Callable[[str], None], shipped: Path = Path("datasets")) -> list[Outcome]:
+    """Run so many configurations without a fault; what was noticed, which should be nothing."""
+    with tempfile.TemporaryDirectory() as temporary:
+        world = make_world(shipped, Path(temporary) / "world")
+        chosen = [
+            Fault(f"clean: {' '.join(flags) or 'plain'}", (), lambda plant: None, "job", flags)
+            for flags in CLEAN[:count]
+        ]
+        _warm_up(world)
+        tasks = [(one.name, _planted, (one, world, frozenset(ABOUT_SIZE))) for one in chosen]
+        found = {outcome.fault: outcome for outcome in _in_children(tasks, jobs, log)}
+    return [found[one.name] for one in chosen]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One fault, in a process of its own
+
+
+def _one_core() -> None:
+    """Threads that hand work to each other cost more than they gain in a run this small."""
+    torch.set_num_threads(1)
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
+
+
+def _planted(one: Fault, world: Path, expected: frozenset[str]) -> Outcome:
+    """Do the fault's stage with the fault in place."""
+    begin = time.perf_counter()
+    stage = Stage(world, Path(tempfile.mkdtemp(dir=world.parent)), one.flags, expected)
+    try:
+        with Plants() as plants:
+            STAGES[one.stage](stage, lambda: one.plant(plants))
+        guard, message = NOT_NOTICED, ""
+    except Noticed as noticed:
+        guard, message = noticed.guard, noticed.message
+    except UserError as error:
+        guard, message = stage.guard_of(error), str(error)
+    except Exception as error:  # noqa: BLE001  # a crash ends the run, with a traceback: that is noticed
+        guard, message = type(error).__name__, str(error)
+    shutil.rmtree(stage.folder, ignore_errors=True)
+    moment = stage.moment if guard != NOT_NOTICED else ""
+    return Outcome(one.name, guard, moment, time.perf_counter() - begin, " ".join(message.split()))
+
+
+Child = tuple[str, multiprocessing.process.BaseProcess, float]  # name, process, when it was begun
+Task = tuple[str, Callable[..., Outcome], tuple]
+
+
+def _in_children(tasks: Sequence[Task], jobs: int, log: Callable[[str], None]) -> Iterator[Outcome]:
+    """Outcomes of the tasks (name, function, arguments), each in a forked process, ``jobs`` at a time."""
+    context = multiprocessing.get_context("fork")
+    waiting = list(reversed(tasks))
+    running: dict[Connection, Child] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name, function, arguments = waiting.pop()
+            here, there = context.Pipe(duplex=False)
+            child = context.Process(target=_child, args=(there, function, arguments), daemon=True)
+            child.start()
+            there.close()
+            running[here] = name, child, time.monotonic()
+        for connection in [*wait(list(running), timeout=1.0), *_overdue(running)]:
+            assert isinstance(connection, Connection)
+            yield _result(connection, *running.pop(connection), log)
+
+
+def _overdue(running: dict[Connection, Child]) -> list[Connection]:
+    return [
+        connection
+        for connection, (_, _, begun) in running.items()
+        if time.monotonic() - begun > LONGEST_S and not connection.poll()
+    ]
+
+
+def _result(
+    connection: Connection,
+    name: str,
+    child: multiprocessing.process.BaseProcess,
+    begun: float,
+    log: Callable[[str], None],
+) -> Outcome:
+    seconds = time.monotonic() - begun
+    try:
+        outcome = connection.recv() if connection.poll() else None
+    except EOFError:
+        outcome = None
+    if outcome is None:
+        child.kill()
+    child.join()
+    if outcome is None:
+        what = "the interpreter" if seconds < LONGEST_S else NOT_NOTICED
+        outcome = Outcome(name, what, "during", seconds, f"exit code {child.exitcode} after {seconds:.0f} s")
+    log(f"{outcome.fault}: {outcome.guard}, {outcome.moment}, {outcome.seconds:.1f} s: {outcome.message[:160]}")
+    return outcome
+
+
+def _child(connection: Connection, function: Callable[..., Outcome], arguments: tuple) -> None:
+    _one_core()
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        connection.send(function(*arguments))
+    connection.close()
+    os._exit(0)  # nothing of the parent's is to be ended here
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The command
+
+
+def self_test(only: Sequence[str] | None, clean: int, jobs: int, log: Callable[[str], None]) -> dict:
+    """Faults (of some numbers or words in their names; None: all) and clean runs; plain values for ``--json``."""
+    chosen = [one for one in all_faults() if only is None or _is_meant(one, only)]
+    begin = time.monotonic()
+    outcomes = run_faults(chosen, jobs, log) if chosen else []
+    sound = run_clean(clean, jobs, log) if clean else []
+    missed = [outcome.fault for outcome in outcomes if outcome.guard == NOT_NOTICED]
+    false_alarms = [asdict(outcome) for outcome in sound if outcome.guard != NOT_NOTICED]
+    numbers = {one.name: list(one.numbers) for one in chosen}
+    return {
+        "faults": [asdict(outcome) | {"stands_for": numbers[outcome.fault]} for outcome in outcomes],
+        "missed": missed,
+        "clean_runs": len(sound),
+        "false_alarms": false_alarms,
+        "seconds": time.monotonic() - begin,
+    }
+
+
+def _is_meant(one: Fault, only: Sequence[str]) -> bool:
+    return any(word in one.numbers or word.lower() in one.name.lower() for word in only)
+
+
+def self_test_table(result: dict) -> str:
+    """The result for people."""
+    rows = [
+        (
+            one["fault"],
+            " ".join(one["stands_for"]),
+            one["guard"],
+            one["moment"],
+            f"{one['seconds']:.1f}",
+            one["message"][:100],
+        )
+        for one in result["faults"]
+    ]
+    lines = [table(("fault", "stands for", "noticed by", "moment", "s", "message"), rows, "llllrl")]
+    lines.append(
+        f"{len(rows) - len(result['missed'])} of {len(rows)} faults noticed; {len(result['false_alarms'])} false alarms in "
+        f"{result['clean_runs']} clean runs; {result['seconds']:.0f} s"
+    )
+    lines += [f"not noticed: {name}" for name in result["missed"]]
+    lines += [f"false alarm: {one['fault']}: {one['guard']}: {one['message']}" for one in result["false_alarms"]]
+    return "\n".join(lines)

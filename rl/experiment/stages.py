@@ -1,0 +1,246 @@
+"""What is done with a planted fault in place: the main job at tiny size, a resume, a comparison, a benchmark, ..."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+import hardware
+from nppsim.batch import BatchSimulator
+from nppsim.levels.level_set import LevelSet
+from rl import config as config_module
+from rl.command_line import resolve
+from rl.config import ExperimentConfig
+from rl.curriculum import UniformSampler
+from rl.experiment.data import audit_rewards, load_data
+from rl.experiment.job import Job, make_jobs, train_one
+from rl.forensics.doctor import MARKS, WARNING, DoctorError
+from rl.train.alarms import AlarmError
+from rl.train.vec_env import BatchVecEnv
+
+# Of every tiny run; later flags win.
+TINY = (
+    *("--experiment-name", "self-test", "--architectures", "vision_free", "--num-gpus", "0", "--no-mixed-precision"),
+    *("--num-envs", "16", "--rollout-length", "32", "--minibatch-size", "128", "--n-epochs", "2"),
+    *("--total-timesteps", "13312", "--bc-epochs", "8", "--bc-batch-size", "64", "--eval-freq", "6656"),
+    *("--num-eval-episodes", "4", "--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
+)
+FIRST_UPDATE, ACTOR_CHECKED = "first update checked", "the actor's first, checked"
+_WARNINGS = (re.compile(r"decisions: warning: ([^:]+): (.*)"), re.compile(rf"^{re.escape(MARKS[WARNING])} (\w+): (.*)"))
+
+
+class Noticed(Exception):
+    """A warning that a run without the fault does not give."""
+
+    def __init__(self, guard: str, message: str):
+        super().__init__(guard, message)
+        self.guard, self.message = guard, message
+
+
+@dataclass
+class Stage:
+    """Where something is done, and how far it is.
+
+    world: folder of levels and demonstrations.
+    folder: to write to.
+    flags: of the main job, beside those of every tiny run.
+    expected: warnings that are no news; None: all are only collected.
+    moment: before, first update, during or after.
+    warned: names of warnings so far.
+    """
+
+    world: Path
+    folder: Path
+    flags: tuple[str, ...]
+    expected: frozenset[str] | None
+    moment: str = "before"
+    warned: set[str] = field(default_factory=set)
+
+    def log(self, line: str) -> None:
+        """Take a line that a user would read; Noticed for an unexpected warning."""
+        if FIRST_UPDATE in line:
+            self.moment = "first update"
+        elif ACTOR_CHECKED in line:
+            self.moment = "during"
+        for pattern in _WARNINGS:
+            found = pattern.search(line)
+            if found:
+                self.warned.add(found[1])
+                if self.expected is not None and found[1] not in self.expected:
+                    raise Noticed(f"warning: {found[1]}", found[2])
+
+    def guard_of(self, error: Exception) -> str:
+        """What has noticed, in a word or two."""
+        if isinstance(error, DoctorError):
+            found = re.search(r"checks failed\. (\w+):", str(error))
+            return f"doctor: {found[1]}" if found else "doctor"
+        if isinstance(error, AlarmError):
+            number, name = re.match(r"update (\d+): ([^:]+):", str(error)).groups()  # type: ignore[union-attr]
+            self.moment = "first update" if int(number) <= 1 else "during"
+            return f"alarm: {name}"
+        return type(error).__name__
+
+    def config(self, *flags: str) -> ExperimentConfig:
+        """The tiny run's configuration."""
+        data = {"train": "--train-dataset", "dev": "--dev-dataset", "test": "--test-dataset"}
+        places = [part for name, flag in data.items() for part in (flag, str(self.world / name))]
+        places += ["--replay-data-dir", str(self.world / "demonstrations"), "--output-dir", str(self.folder)]
+        config = resolve([*_merged([*TINY, *places], [*self.flags, *flags])])
+        return replace(config, evaluation=replace(config.evaluation, periodic_episodes_per_category=3))
+
+
+def _merged(flags: list[str], others: list[str]) -> list[str]:
+    """Flags with values, the later ones winning."""
+    chosen: dict[str, list[str]] = {}
+    current: list[str] = []
+    for part in [*flags, *others]:
+        if part.startswith("--"):
+            current = chosen[part.replace("--no-mixed", "--mixed")] = [part]
+        else:
+            current.append(part)
+    return [part for parts in chosen.values() for part in parts]
+
+
+def job_of(stage: Stage, *flags: str) -> Job:
+    """The tiny run up to where its one training begins."""
+    config = stage.config(*flags)
+    data = load_data(config, stage.log)
+    audit_rewards(config, data, stage.log)
+    (job,) = make_jobs(config, data, hardware.detect(), stage.folder / "run", None, stage.log)
+    return job
+
+
+Plant = Callable[[], None]
+
+
+def run_job(stage: Stage, plant: Plant) -> None:
+    """The main job, without its report."""
+    plant()
+    train_one(job_of(stage))
+    stage.moment = "after"
+
+
+def run_shadow(stage: Stage, plant: Plant) -> None:
+    """A few steps with the slow twins beside them, as with NPPSIM_SHADOW=1."""
+    plant()
+    levels = LevelSet.open(stage.world / "train")
+    sim = BatchSimulator([levels[i] for i in range(4)], 4, shadow=True, threads=1)
+    rng = np.random.default_rng(0)
+    sim.reset()
+    for _ in range(8):
+        sim.step(rng.integers(0, 6, 4))
+    assert sim.shadow is not None
+    if sim.shadow.mismatches or not sim.shadow.comparisons:
+        raise Noticed("shadow twins", f"{sim.shadow.mismatches} mismatches: {dict(sim.shadow.kinds)}")
+
+
+def run_vec_env(stage: Stage, plant: Plant) -> None:
+    """A few steps as Stable-Baselines3's own algorithms make them."""
+    plant()
+    levels = LevelSet.open(stage.world / "train")
+    chosen = [levels[i] for i in range(4)]
+    env = BatchVecEnv(BatchSimulator(chosen, 4, threads=1), UniformSampler(["simplest"] * 4, 100, 0))
+    env.reset()
+    for _ in range(4):
+        env.step(np.zeros(4, np.int64))
+
+
+def run_resume(stage: Stage, plant: Plant) -> None:
+    """Half a run, the fault, and the other half from its checkpoint."""
+    first = job_of(stage, "--total-timesteps", "4096", "--eval-freq", "0", "--no-pretraining")
+    train_one(first)
+    plant()
+    job = job_of(stage, "--total-timesteps", "8192", "--eval-freq", "0", "--no-pretraining")
+    train_one(replace(job, config=replace(job.config, resume_from=job.root)))
+    stage.moment = "after"
+
+
+def run_defaults(stage: Stage, plant: Plant) -> None:
+    """The comparison of all defaults with the golden file, as the tests make it."""
+    sys.path.insert(0, str(Path("tests/support").resolve()))
+    golden = importlib.import_module("golden")
+    recorded = json.loads(golden.GOLDEN.read_text())
+    plant()
+    different = [
+        f"{place}: {name}"
+        for place, values in golden.golden().items()
+        for name, value in values.items()
+        if recorded.get(place, {}).get(name, "absent") != value
+    ]
+    stage.moment = "tests"
+    if different:
+        raise Noticed("golden defaults", ", ".join(different))
+
+
+def run_secrets(stage: Stage, plant: Plant) -> None:
+    """What would be stored of a configuration that has a secret in it; the tests look at it so."""
+    plant()
+    stage.moment = "tests"
+    secret = os.environ["AWS_SECRET_ACCESS_KEY"]
+    stored = json.dumps(stage.config("--experiment-name", secret.replace("/", "")).to_dict())
+    if secret.replace("/", "") in stored or secret in config_module.redact(secret):
+        raise Noticed("search of what is stored", "the secret is in it")
+
+
+def run_plan(stage: Stage, plant: Plant) -> None:
+    """A plan of hardware, whose warnings are printed before training."""
+    plant()
+    made = hardware.plan(("state",), hardware.Wishes(total_timesteps=1_000_000, num_envs=1024, rollout_length=256))
+    for warning in made.warnings:
+        raise Noticed("the plan's warnings", warning)
+
+
+def _benchmark(stage: Stage, plant: Plant, *flags: str) -> None:
+    """scripts/perf_benchmark.py; any exit status but 0 has noticed something."""
+    script = _script("perf_benchmark")
+    small = ("--num-envs", "8", "--iterations", "40", "--rounds", "6", "--warmup", "40")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        if "--baseline" in flags:
+            for _ in range(5):  # a busy machine may give rounds that differ too much to be stored
+                if not script.main([*small, "--output", flags[-1]]):
+                    break
+        plant()
+        status = script.main([*small, *flags])
+    if status:
+        last = printed.getvalue().strip().splitlines()[-1]
+        raise Noticed(f"perf_benchmark.py, exit status {status}", last)
+
+
+def _script(name: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(name, Path("scripts") / f"{name}.py")
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def run_baseline(stage: Stage, plant: Plant) -> None:
+    """A benchmark against one that was stored before."""
+    _benchmark(stage, plant, "--baseline", str(stage.folder / "baseline.json"))
+
+
+STAGES: dict[str, Callable[[Stage, Plant], None]] = {
+    "job": run_job,
+    "shadow": run_shadow,
+    "vec_env": run_vec_env,
+    "resume": run_resume,
+    "defaults": run_defaults,
+    "secrets": run_secrets,
+    "plan": run_plan,
+    "benchmark": lambda stage, plant: _benchmark(stage, plant),
+    "benchmark_baseline": run_baseline,
+    "benchmark_validation": lambda stage, plant: _benchmark(stage, plant, "--shadow"),
+    "benchmark_recorded": lambda stage, plant: _benchmark(
+        stage, plant, "--replay-data-dir", str(stage.world / "demonstrations")
+    ),
+}

@@ -1,0 +1,101 @@
+"""Proof that judged episodes are what they say: they are played again, and were decided by the policy they are credited to.
+
+    verify(episodes, policy, planned=250, deterministic=False, frame_skip=4, observations=policy.observations)
+
+A record of an episode holds its level and its inputs, so that both questions have exact answers.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+import nppsim
+from nppsim.actions import ACTION_INPUT
+from nppsim.batch import BatchSimulator
+from rl.judge.results import EpisodeRecord, ResultsError
+from rl.policy.policy import NppPolicy
+
+EPISODES = 8  # that are looked at, spread over all
+MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
+ENOUGH_GREEDY = 0.99  # share of greedy actions that must be the same; threads may round another way
+
+
+def verify(
+    episodes: Sequence[EpisodeRecord],
+    policy: NppPolicy | None,
+    *,
+    planned: int,
+    deterministic: bool,
+    frame_skip: int,
+    observations: Sequence[str],
+) -> None:
+    """Play some of the episodes again.
+
+    policy: that they are credited to; None: nothing is asked of the decisions.
+    planned: episodes that were to be played.
+    deterministic: whether the likeliest actions were chosen.
+    frame_skip, observations: as in the evaluation.
+    Raises ResultsError for one that ends otherwise than recorded, or decisions that this policy does not make.
+    """
+    if len(episodes) != planned:
+        raise ResultsError(f"{len(episodes)} episodes are counted, {planned} were to be played: some were left out")
+    chosen = [episodes[i] for i in np.unique(np.linspace(0, len(episodes) - 1, EPISODES).astype(int))]
+    for episode in chosen:
+        run = nppsim.simulate(episode.level, episode.inputs)
+        ended = run.outcome if run.outcome != "running" else "timeout"
+        if (ended, run.frames) != (episode.outcome, episode.frames):
+            raise ResultsError(
+                f"an episode on {episode.level_name} is recorded as {episode.outcome} after {episode.frames} frames; played "
+                f"again it is {ended} after {run.frames}: its figures cannot be trusted, please report this"
+            )
+    if policy is not None:
+        _verify_decisions(chosen, policy, deterministic, frame_skip, observations)
+
+
+def _verify_decisions(
+    episodes: Sequence[EpisodeRecord],
+    policy: NppPolicy,
+    deterministic: bool,
+    frame_skip: int,
+    observations: Sequence[str],
+) -> None:
+    log_probs, actions = _asked_again(episodes, policy, frame_skip, observations)
+    if deterministic:
+        same = float((log_probs.argmax(axis=1) == actions).mean())
+        if same < ENOUGH_GREEDY:
+            raise ResultsError(f"only {same:.0%} of the judged decisions are this policy's: another one was judged")
+        return
+    probs = np.exp(log_probs)
+    taken = log_probs[np.arange(len(actions)), actions]
+    expected = (probs * log_probs).sum(axis=1)
+    spread = np.sqrt(np.maximum((probs * log_probs**2).sum(axis=1) - expected**2, 1e-12).sum())
+    sigmas = abs(float((taken - expected).sum())) / spread
+    if sigmas > MOST_SIGMAS:
+        raise ResultsError(
+            f"the judged decisions are {sigmas:.0f} standard deviations from what this policy would decide: another policy, "
+            "other observations or another frame skip were judged; please report this"
+        )
+
+
+def _asked_again(
+    episodes: Sequence[EpisodeRecord], policy: NppPolicy, frame_skip: int, observations: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes."""
+    input_of = {int(byte): action for action, byte in enumerate(ACTION_INPUT)}
+    played = [np.array([input_of[int(byte)] for byte in one.inputs[::frame_skip]]) for one in episodes]
+    sim = BatchSimulator(
+        [one.level for one in episodes], len(episodes), frame_skip=frame_skip, observations=observations
+    )
+    obs = sim.reset(np.arange(len(episodes)))
+    log_probs, actions = [], []
+    for t in range(max(map(len, played))):
+        active = [i for i, decisions in enumerate(played) if t < len(decisions)]
+        with torch.no_grad():
+            seen = policy.to_tensors({key: values[active] for key, values in obs.items()})
+            logits = policy.logits_and_values(seen)[0]
+        log_probs.append(torch.log_softmax(logits.double(), dim=1).cpu().numpy())
+        actions += [int(played[i][t]) for i in active]
+        step = np.array([int(decisions[t]) if t < len(decisions) else 0 for decisions in played])
+        obs = sim.step(step)
+    return np.concatenate(log_probs), np.array(actions)
