@@ -5,6 +5,7 @@ The report needs the extra ``train``, Minari datasets the extra ``minari``.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from nppsim.report.pages import check_packages, write_page
 from nppsim.settings import Parser, settings_of
+from nppsim.workers import worker_pool
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,12 +109,22 @@ def _export(arguments: argparse.Namespace) -> int:
     needed("minari", "minari")  # checked before the slow playback, like the names
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
-    files = find_replays(arguments.folder)
-    played = load_demonstrations(files, arguments.frame_skip, folder=arguments.folder, progress=progress_bar)
-    found, bank, _places = with_bank(played)
-    print(found.table())
-    print("\n".join(export_minari(found, about, bank=bank, observations=keys, progress=progress_bar)))
+    with worker_pool(1, _died) as pool:  # HDF5 crashes, at its process's end, where a disk is full
+        print("\n".join(pool.submit(_play_and_export, arguments.folder, arguments.frame_skip, about, keys).result()))
     return 0
+
+
+def _play_and_export(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
+    """Lines that tell what was kept, and the names of the datasets."""
+    played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
+    found, bank, _places = with_bank(played)
+    return [found.table(), *export_minari(found, about, bank=bank, observations=keys, progress=progress_bar)]
+
+
+def _died(_: str) -> DemonstrationError:
+    return DemonstrationError(
+        "the process that wrote Minari's files died, as HDF5 does on a full disk; nothing was exported: make room and repeat"
+    )
 
 
 def _import(arguments: argparse.Namespace) -> int:

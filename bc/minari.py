@@ -11,11 +11,15 @@ The environment's spec lacks the levels, which are with the episodes already: pa
 """
 
 import base64
+import os
 import re
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -30,6 +34,7 @@ from nppsim.observe import layout
 from nppsim.replays.replay import Replay, to_inputs
 
 NAMESPACE = "npp"
+_VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
@@ -71,8 +76,8 @@ def export_minari(
     bank: of the levels, where the caller has it (``with_bank``).
     observations: keys or short names.
     progress: wraps the demonstrations as they are played.
-    Raises DemonstrationError if there is no demonstration, an observation is unknown, or a dataset of that name exists
-    already; DatasetError if a category does not fit into memory.
+    Raises DemonstrationError if there is no demonstration, an observation is unknown, a dataset of that name exists
+    already, or none can be written; DatasetError if a category does not fit into memory.
     """
     minari = needed("minari", "minari")
     keys = observation_keys(observations)
@@ -83,24 +88,62 @@ def export_minari(
             raise DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
         check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
     env = _environment(found, bank, keys)
-    for name, demonstrations in named.items():
-        minari.create_dataset_from_buffers(
-            name,
-            list(_episodes(env, demonstrations, progress)),
-            env,
-            algorithm_name=about.source,
-            author=about.author,
-            author_email=about.author_email,
-            code_permalink=about.code_permalink,
-            description=(
-                f"N++ levels of category {demonstrations[0].category}, finished by: {about.source}. "
-                f"One action per {found.frame_skip} frames of 1/60 s. "
-                f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset default."
-            ),
-            requirements=[f"nppsim=={version('nppsim')}"],
-            jpeg_encoding=False,
-        )
+    with _written_aside() as folder:
+        for name, demonstrations in named.items():
+            minari.create_dataset_from_buffers(
+                name,
+                list(_episodes(env, demonstrations, progress)),
+                env,
+                algorithm_name=about.source,
+                author=about.author,
+                author_email=about.author_email,
+                code_permalink=about.code_permalink,
+                description=(
+                    f"N++ levels of category {demonstrations[0].category}, finished by: {about.source}. "
+                    f"One action per {found.frame_skip} frames of 1/60 s. "
+                    f"Observations: docs/observations.md, layout {layout.fingerprint(keys)}; reward preset default."
+                ),
+                requirements=[f"nppsim=={version('nppsim')}"],
+                jpeg_encoding=False,
+            )
+        _move(folder, list(named))
     return list(named)
+
+
+@contextmanager
+def _written_aside() -> Iterator[Path]:
+    """Minari writes into a hidden folder among its own, which is removed at the end of the block.
+
+    DemonstrationError if it cannot.  HDF5 is then beyond repair and may crash as the process ends.
+    """
+    needed("minari", "minari")
+    from minari.storage.datasets_root_dir import get_dataset_path  # reads the variable anew each time
+
+    root, before = get_dataset_path(), os.environ.get(_VARIABLE)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".nppsim_", dir=root) as folder:
+            os.environ[_VARIABLE] = folder
+            yield Path(folder)
+    except (OSError, RuntimeError) as error:  # of h5py, too
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise DemonstrationError(
+            f"{root}: Minari cannot write there ({reason}); make room, or set {_VARIABLE} to another folder"
+        ) from error
+    finally:
+        os.environ.pop(_VARIABLE, None)
+        if before is not None:
+            os.environ[_VARIABLE] = before
+
+
+def _move(folder: Path, names: Sequence[str]) -> None:
+    """Datasets that are complete take their place beside ``folder``, and so do the descriptions of new namespaces."""
+    for description in folder.rglob("namespace_metadata.json"):
+        target = folder.parent / description.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            description.rename(target)
+    for name in names:
+        (folder / name).rename(folder.parent / name)
 
 
 def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ import importlib
 import io
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -116,12 +118,20 @@ def _told(error: Exception) -> str:
         what = error.strerror or str(error)
         if error.errno is None and error.filename is None:
             return what
-        remedy = _REMEDIES.get(error.errno or 0, "check the path")
-        return f"{'' if error.filename is None else f'{os.fsdecode(error.filename)}: '}{what}; {remedy}"
+        where = "" if error.filename is None else os.fsdecode(error.filename)
+        if error.filename is None and error.errno == errno.ENOSPC:
+            where = _full_places() or "standard output"  # all other writing names its file (``nppsim.files.naming``)
+        return f"{where and f'{where}: '}{what}; {_REMEDIES.get(error.errno or 0, 'check the path')}"
     if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
         said = str(error).partition("\n")[0]
         return f"out of memory{said and f' ({said})'}; choose smaller sizes, or end other programs"
     return ""
+
+
+def _full_places() -> str:
+    """Folders on full disks, among those that libraries write to."""
+    places = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
+    return ", ".join(sorted(p for p in places if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
 
 
 def _say_last(message: str) -> None:

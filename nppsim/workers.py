@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -64,7 +64,7 @@ def usable_memory() -> tuple[int, int]:
 
 
 @contextmanager
-def worker_pool(workers: int, error: type[Exception]) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[ProcessPoolExecutor]:
     """Processes to work in; what they have not begun is dropped at the end.  Raises ``error`` if one of them dies."""
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
     context = multiprocessing.get_context("spawn")

@@ -14,6 +14,16 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def largest_file():
+    """Sets the size, in bytes, that no file may exceed, as on a full disk; without a limit again after the test."""
+    import resource  # not on Windows
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest file first: begun last, one process would still be at it when the other has nothing left to do."""
     items.sort(key=lambda item: item.path.name != "test_experiment.py")

@@ -135,6 +135,20 @@ def test_the_cache_is_used_only_for_the_same_content(tmp_path, monkeypatch):
     assert load_or_build(folder, tmp_path / "cache", config, log=log.append).key != first.key
 
 
+def test_a_cache_that_cannot_be_written_is_one_error_and_nothing_crashes(tmp_path, largest_file):
+    """HDF5 writes to memory: on a disk, a failed write has crashed the interpreter, at once or at its end."""
+    folder = replay_folder(tmp_path / "replays")
+    config, log = DatasetConfig(observations=STATE), []
+    load_or_build(folder, tmp_path / "whole", config, log=log.append)
+    whole = next((tmp_path / "whole").iterdir()).stat().st_size
+    for share in np.linspace(0.0, 0.95, 10):
+        largest_file(int(share * whole))
+        with pytest.raises(OSError, match="File too large") as error:
+            load_or_build(folder, tmp_path / "cache", config, log=log.append)
+        assert error.value.filename.endswith(".h5")
+    assert not list((tmp_path / "cache").iterdir())
+
+
 def test_the_key_follows_everything_the_content_depends_on(monkeypatch, tmp_path):
     files = [ReplayFile("x/a", "a", "simple", b"1"), ReplayFile("x/b", "b", "simple", b"2")]
     config = DatasetConfig(observations=STATE)

@@ -73,7 +73,7 @@ sys.exit(errors.run(lambda: print(sys.argv[1] * int(sys.argv[2]))))
     [
         ("{} a 100000 | true", 141, "error: nobody reads the output any more"),
         ("{} a 100000 2>&1 | true", 141, ""),
-        ("{} a 1 >/dev/full", 2, "error: No space left on device; make room"),
+        ("{} a 1 >/dev/full", 2, "error: standard output: No space left on device; make room"),
         ("{} a 1 >&-", 0, ""),
         ("{} a 1 <&- >&- 2>&-", 0, ""),
         ("LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii {} → 1", 0, ""),

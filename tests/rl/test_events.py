@@ -1,7 +1,5 @@
 """Event files: what was written is read back, and what cannot be written is told at once."""
 
-import resource
-
 import numpy as np
 import pytest
 from stable_baselines3.common.logger import Logger
@@ -20,14 +18,6 @@ def test_scalars_are_on_disk_after_a_flush_and_several_files_are_one_history(tmp
         second.add_scalar("loss", 0, 5)
     found = read_scalars(tmp_path)["loss"]
     assert (found.steps.tolist(), found.values.tolist()) == ([3, 4, 5], [0.5, 0.25, 0])
-
-
-@pytest.fixture
-def largest_file():
-    """Sets the size, in bytes, that no file may exceed; without limit again after the test."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_does_not_fit_is_an_error_that_names_the_file_and_leaves_it_whole(tmp_path, largest_file):

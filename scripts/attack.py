@@ -1,0 +1,60 @@
+"""Attack the commands of this project with faults of the machine, and tell how they ended (docs/reliability.md).
+
+python scripts/attack.py [--doors NAME ...] [--faults "NAME" ...] [--out RESULTS.json]
+
+Some 60 runs at tiny size, about half an hour.  A full disk is a small one of its own, which only root may mount: for others
+those runs are skipped, and limits on the size of files stand for it.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from nppsim import errors
+from nppsim.files import check_output_file, write_json
+from nppsim.settings import Parser, Setting
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 1 if a run crashed, lost data or was not clear about what happened, 2 for bad input."""
+    given = sys.argv[1:] if argv is None else argv
+
+    def job() -> int:
+        errors.needed("torch", "train")
+        return run(given)
+
+    return errors.run(job, debug="--debug" in given)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Attack, print and write."""
+    from rl.forensics import machine_faults as faults
+
+    parser = Parser(prog="attack.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--doors", nargs="+", choices=list(faults.DOORS), help="commands to attack; default: all")
+    names = [faults.name_of(fault) for fault in faults.PLAN]
+    parser.add_argument("--faults", nargs="+", choices=names, help="what hits them; default: all")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="write what came of each run")
+    parser.add_flag(Setting("of moments and sizes", flag="seed", kind=int, default=0, low=0, aliases=("seeds",)))
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    arguments = parser.parse_args(argv)
+    if arguments.out is not None:
+        check_output_file(arguments.out, "--out", ".json")
+    seed = getattr(arguments, "seed", 0)
+    with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:
+        results = faults.campaign(
+            Path(work),
+            lambda line: print(line, flush=True),
+            doors=arguments.doors,
+            faults=arguments.faults,
+            seed=seed,
+        )
+    print(faults.counts(results))
+    if arguments.out is not None:
+        write_json(arguments.out, faults.facts(results))
+    return int(any(result.outcome in faults.BAD for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
