@@ -124,6 +124,8 @@ def pretrain(
     simulate_closed_loop: Callable[[Any], Mapping[str, float]] | None = None,
     *,
     on_improvement: Callable[[Any, int], None] | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    state: Mapping[str, Any] | None = None,
     team: Team | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
@@ -134,16 +136,24 @@ def pretrain(
     simulate_closed_loop: called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.
     on_improvement: called with policy and epoch whenever the validation loss is the best so far; save a checkpoint
         there, and an interruption loses nothing.
+    on_epoch: called after each epoch with what it takes to go on from there, beside the policy's weights: tensors, numbers,
+        texts, lists and dictionaries.
+    state: of an interrupted run, as ``on_epoch`` was given it; the policy has the weights of that moment.  What follows is
+        what would have followed then, bit for bit on a CPU.
     team: threads that share each batch; None: one computes.
     log: receives plain lines where there is no terminal for a progress bar.
     Weights learn only through the logits: what serves the values alone stays as it is.
     Raises TrainingError if the loss is not finite or no gradient arrives.
     """
-    start = time.monotonic()
     setup = _setup(policy, dataset, config, device, team or Team(1))
     baselines = trivial_baselines(dataset, setup.validation)
-    _write_constants(writer, dataset, baselines)
-    best, history = _fit(setup, writer, on_improvement, log)
+    course = _Course(config.seed)
+    if state is None:
+        _write_constants(writer, dataset, baselines)
+    else:
+        course.load(state, setup, dataset)
+    _fit(setup, course, writer, on_improvement, on_epoch, log)
+    best, history = course.best, course.history
     policy.load_state_dict(best.weights, strict=True)
     closed_loop = dict(simulate_closed_loop(policy)) if simulate_closed_loop else None
     _write(writer, {f"closed_loop/{name}": value for name, value in (closed_loop or {}).items()}, best.epoch)
@@ -159,7 +169,7 @@ def pretrain(
         action_histogram=tuple(dataset.action_histogram().tolist()),
         history=tuple(history),
         closed_loop=closed_loop,
-        wall_time_s=time.monotonic() - start,
+        wall_time_s=course.seconds,
     )
 
 
@@ -203,37 +213,84 @@ class _Best:
     weights: dict[str, torch.Tensor]
 
 
+class _Course:
+    """How far training has come.
+
+    best: the epoch of the best validation loss so far, and its weights.
+    history: scalars of each epoch.
+    order: draws the order of the decisions.
+    seconds: spent so far, interruptions left out.
+    """
+
+    def __init__(self, seed: int):
+        self.best = _Best(0, math.inf, {})
+        self.history: list[dict[str, float]] = []
+        self.order = np.random.default_rng(seed)
+        self._began, self._before = time.monotonic(), 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._began
+
+    def state(self, setup: _Setup) -> dict[str, Any]:
+        """For ``load``."""
+        return {
+            "dataset": setup.dataset.key,
+            "optimizer": setup.optimizer.state_dict(),
+            "schedule": setup.schedule.state_dict(),
+            "order": self.order.bit_generator.state,
+            "best": asdict(self.best),
+            "history": self.history,
+            "seconds": self.seconds,
+        }
+
+    def load(self, state: Mapping[str, Any], setup: _Setup, dataset: BCDataset) -> None:
+        """Go on where ``state`` was taken."""
+        if state["dataset"] != dataset.key:
+            raise TrainingError(
+                f"imitation was begun with other demonstrations ({state['dataset']}, these are {dataset.key}); bring those "
+                "back, or begin a new run"
+            )
+        setup.optimizer.load_state_dict(state["optimizer"])
+        setup.schedule.load_state_dict(state["schedule"])
+        self.order.bit_generator.state = state["order"]
+        self.best, self.history, self._before = _Best(**state["best"]), list(state["history"]), state["seconds"]
+
+
 def _fit(
     setup: _Setup,
+    course: _Course,
     writer: ScalarWriter | None,
     on_improvement: Callable[[Any, int], None] | None,
+    on_epoch: Callable[[dict[str, Any]], None] | None,
     log: Callable[[str], None],
-) -> tuple[_Best, list[dict[str, float]]]:
-    """Train until the epochs are over, or the patience is; the best epoch, and the scalars of each."""
-    epochs, order = setup.config.epochs, np.random.default_rng(setup.config.seed)
-    best, history = _Best(0, math.inf, {}), []
-    with progress_bar(range(1, epochs + 1), "imitation", unit="epoch") as bar:
-        for epoch in bar:
-            scalars = _train_epoch(setup, order.permutation(setup.training), epoch)
+) -> None:
+    """Train until the epochs are over, or the patience is."""
+    epochs = setup.config.epochs
+    with progress_bar(total=epochs, title="imitation", unit="epoch") as bar:
+        bar.update(len(course.history))
+        while len(course.history) < epochs and len(course.history) - course.best.epoch < setup.config.patience:
+            epoch = len(course.history) + 1
+            scalars = _train_epoch(setup, course.order.permutation(setup.training), epoch)
             metrics = evaluate(setup.policy, setup.dataset, setup.validation)
             loss = metrics.loss
             if loss is None or not math.isfinite(loss):
                 raise TrainingError(f"validation loss is {loss} after epoch {epoch}; {_NOT_FINITE}")
             scalars |= _scalars(metrics)
-            history.append(scalars)
+            course.history.append(scalars)
             _write(writer, scalars, epoch)
-            if loss < best.loss:
+            if loss < course.best.loss:
                 weights = {name: value.detach().clone() for name, value in setup.policy.state_dict().items()}
-                best = _Best(epoch, loss, weights)
+                course.best = _Best(epoch, loss, weights)
                 if on_improvement:
                     on_improvement(setup.policy, epoch)
             line = f"loss {scalars['train_loss']:.3f}, validation {loss:.3f}, accuracy {metrics.accuracy:.1%}"
+            bar.update()
             bar.set_postfix_str(line)
             if bar.disable and (epoch == 1 or epoch % max(1, epochs // 10) == 0):
                 log(f"imitation, epoch {epoch} of {epochs}: {line}")
-            if epoch - best.epoch >= setup.config.patience:
-                break
-    return best, history
+            if on_epoch:
+                on_epoch(course.state(setup))
 
 
 def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:

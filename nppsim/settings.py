@@ -203,6 +203,8 @@ class Parser(argparse.ArgumentParser):
             keywords["action"] = "store_false" if flag.default else "store_true"
         else:
             keywords |= {"type": flag.kind, "choices": flag.choices or None, "nargs": "+" if flag.many else None}
+            if flag.many and default is argparse.SUPPRESS:
+                keywords["action"] = "extend"  # given twice, it has the values of both
             keywords["metavar"] = None if flag.choices and not flag.metavar else flag.placeholder
         (group or self).add_argument(flag.option, *(f"--{alias}" for alias in flag.aliases), **keywords)
         self._settings[_attribute(flag.flag)] = flag
@@ -235,6 +237,11 @@ class Parser(argparse.ArgumentParser):
             if advice := flag.problem(value):
                 raise ConfigError(advice, flag.option, value)
         return given, unknown
+
+    def nothing_is_required(self) -> None:
+        """From now on every flag may be left out, as its value is known from elsewhere."""
+        for action in self._actions:
+            action.required = False
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError."""

@@ -5,8 +5,8 @@
 Flags, help and checks follow from the settings of ``rl.config``.  ``python -m rl.command_line`` prints ``docs/flags.md``.
 """
 
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,10 @@ from nppsim.files import check_output_folder
 from nppsim.replays.playback import SUFFIXES
 from nppsim.settings import Parser, Setting, settings_of
 from rl.config import IMITATION, ONE_GPU, REPLAYS, ExperimentConfig
+from rl.stored import SECTIONS, overridden, resumed_config, stored_config, with_setting
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
-_SECTIONS: dict[str, type] = {
-    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
-}
 _GROUPS = {"": "experiment", "bc": IMITATION, "ppo": "reinforcement learning", "video": "evaluation"}
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
@@ -69,7 +67,7 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
 
 def _flags() -> dict[str, tuple[str, Setting]]:
     """Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting)."""
-    owners = {"": ExperimentConfig, **_SECTIONS}
+    owners = {"": ExperimentConfig, **SECTIONS}
     found = [(section, known) for section, owner in owners.items() for known in settings_of(owner).values()]
     return {known.flag: (section, known) for section, known in found if known.flag}
 
@@ -85,19 +83,37 @@ REFUSED = {
 def resolve(argv: Sequence[str]) -> ExperimentConfig:
     """The configuration that these command-line flags (without the program's name) ask for, checked with all its paths.
 
+    With ``--resume-from`` all others come from that folder; those that are given must agree.
     Raises ConfigError.  ``--help`` prints the flags and exits.
     """
     parser = _parser()
+    resuming = any(word.partition("=")[0] == "--resume-from" for word in argv)
+    if resuming:
+        parser.nothing_is_required()
     arguments = parser.parse_args(list(argv))
     given = {name.replace("_", "-") for name in vars(arguments)}
     if "single-level" in given and (others := sorted(given & {"train-dataset", "dev-dataset", "test-dataset"})):
         raise ConfigError(f"stands for all datasets; leave out --{' and --'.join(others)}", "--single-level")
-    sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in _SECTIONS.items()}
-    config = parser.build(ExperimentConfig, arguments, **sections)
+    if resuming:
+        config = _resumed(arguments, given & FLAGS.keys())
+    else:
+        sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in SECTIONS.items()}
+        config = parser.build(ExperimentConfig, arguments, **sections)
     for name in sorted(given & FLAGS.keys()):
         _check_needs(config, FLAGS[name][1])
     check_prepared(config)
     return config
+
+
+def _resumed(arguments: Namespace, given: Iterable[str]) -> ExperimentConfig:
+    """The configuration of the run to go on with; ConfigError where flags that were given say something else."""
+    folder, overrides = arguments.resume_from, tuple(getattr(arguments, "resume_override", ()))
+    config = overridden(stored_config(folder), overrides)
+    for name in given:
+        section, known = FLAGS[name]
+        value = getattr(arguments, name.replace("-", "_"))
+        config = with_setting(config, section, known, tuple(value) if isinstance(value, list) else value)
+    return resumed_config(config)
 
 
 def check_prepared(config: ExperimentConfig) -> None:
@@ -121,9 +137,6 @@ def check_prepared(config: ExperimentConfig) -> None:
         _require(one_file or replays.is_dir(), what, REPLAYS, replays)
         what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
         _require(one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*")), what, REPLAYS, replays)
-    if config.resume_from is not None:
-        found = (config.resume_from / "config.json").is_file()
-        _require(found, "holds no config.json; give the folder of a run", "resume-from", config.resume_from)
     config.video.check_packages()
     if config.upload.bucket:
         needed("boto3", "s3")
@@ -155,7 +168,7 @@ def _parser() -> Parser:
     for title, flags in _grouped().items():
         group = parser.add_argument_group(title)
         for section, known in flags:
-            parser.add_setting(_SECTIONS[section] if section else ExperimentConfig, known.name, group)
+            parser.add_setting(SECTIONS[section] if section else ExperimentConfig, known.name, group)
     refused = parser.add_argument_group("refused unless left at their defaults")
     for flag in REFUSED.values():
         parser.add_flag(flag, refused)

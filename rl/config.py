@@ -10,10 +10,8 @@ that the hardware plan chooses; a number there was somebody's wish and is never 
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
 
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
@@ -405,8 +403,31 @@ class ExperimentConfig:
         low=0,
         high=LARGEST_SEED,
     )
-    resume_from: Path | None = setting(None, "folder of an interrupted run, to go on with", flag="resume-from")
-    save_freq: int = setting(500_000, "decisions between checkpoints", flag="save-freq", low=1)
+    resume_from: Path | None = setting(
+        None, "folder of an interrupted run, to go on with; all settings come from there", flag="resume-from"
+    )
+    resume_override: tuple[str, ...] = setting(
+        (),
+        "go on with other settings than the run was begun with, e.g. total-timesteps=20000000; they are written down",
+        flag="resume-override",
+        metavar="NAME=VALUE",
+        needs="resume-from",
+    )
+    previous_checkpoint: bool = setting(
+        False,
+        "go on from the checkpoint before the newest, which is set aside",
+        flag="previous-checkpoint",
+        needs="resume-from",
+    )
+    save_freq: int = setting(
+        500_000,
+        "decisions between checkpoints, at most: there are more as long as they take no more than a twentieth of the time",
+        flag="save-freq",
+        low=1,
+    )
+    keep_checkpoints: int = setting(
+        3, "newest checkpoints that are kept, beside the best and the final one", flag="keep-checkpoints", low=1
+    )
     frame_skip: int = same_setting(DatasetConfig, "frame_skip")
     reward_preset: str = setting("default", "reward terms and their sizes", flag="reward-preset")
     replay_data_dir: Path | None = setting(
@@ -470,36 +491,6 @@ class ExperimentConfig:
         """Disk space that the run may take."""
         runs = len(self.architectures) * len(self.conditions) * len(self.seeds)
         return runs * (RUN_BYTES + self.video.expected_bytes())
-
-
-def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
-    """The configuration whose ``to_dict`` this is; further entries of config.json (machine, versions, data) are left alone.
-
-    place: of the file, for messages.
-    Raises ConfigError for settings that are missing, unknown or impossible.
-    """
-    known = {one.name for one in fields(ExperimentConfig)}
-    return _built(ExperimentConfig, {name: value for name, value in data.items() if name in known}, place)
-
-
-def _built(owner: type[Any], data: Mapping[str, Any], place: str) -> Any:
-    hints, names = get_type_hints(owner), [one.name for one in fields(owner)]
-    if wrong := [*(set(data) - set(names)), *(set(names) - set(data))]:
-        raise ConfigError(
-            f"{place}: settings that are missing or unknown here: {', '.join(sorted(wrong))}; it was written by another "
-            "version of the project: use that, or give the flags anew"
-        )
-    return owner(**{name: _restored(hints[name], data[name], f"{place}: {name}") for name in names})
-
-
-def _restored(hint: Any, value: Any, place: str) -> Any:
-    """A value from JSON, in the type of its field."""
-    if is_dataclass(hint):
-        return _built(hint, value, place)  # type: ignore[arg-type]  # a class, not an instance
-    kinds = {part for part in (get_args(hint) or (hint,)) if part is not type(None)}
-    if value is not None and Path in kinds:
-        return Path(value)
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: object) -> object:

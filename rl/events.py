@@ -86,6 +86,11 @@ class Scalars(NamedTuple):
     values: np.ndarray
 
 
+def event_files(folder: str | os.PathLike) -> list[Path]:
+    """The event files in ``folder`` itself, oldest first: their names begin with the time."""
+    return sorted(Path(folder).glob(_EVENT_FILES))
+
+
 def event_folders(folder: str | os.PathLike) -> list[Path]:
     """Every folder at or below ``folder`` that holds event files, sorted."""
     return sorted({file.parent for file in Path(folder).rglob(_EVENT_FILES)})

@@ -9,11 +9,12 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from rl.command_line import check_prepared, resolve
-from rl.config import ExperimentConfig, config_from_dict
+from rl.config import ExperimentConfig
 from rl.experiment.data import Log
 from rl.experiment.rehearsal import rehearse
 from rl.forensics.doctor import CHECKPOINT, STORED, Doctor
 from rl.policy import checkpoint
+from rl.stored import config_from_dict
 
 SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
 Only = tuple[str, ...] | None  # names of the checks to make; None: all

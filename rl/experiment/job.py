@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from stable_baselines3.common.logger import CSVOutputFormat, Logger
 
 import hardware
 from bc import train as imitation
@@ -18,10 +17,12 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.signals import Asked, postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
+from rl.experiment.kept import CLONE, Clone, read_clone, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.forensics.digests import DigestTrail
@@ -37,14 +38,15 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
-from rl.train.logs import ScalarOutput
-from rl.train.monitor import Evaluation, TrainingMonitor
+from rl.train.logs import BOARD, cut_events
+from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.vec_env import BatchVecEnv
 from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
+UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
 PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the cloned one
 
 
@@ -60,6 +62,7 @@ class Job:
     title: the same, with the seed where there are several.
     root, folder: of the experiment, and of this job inside it.
     doctor: examines it; its findings are in the folder's ``doctor.json``.
+    previous_checkpoint: go on from the checkpoint before the newest, if it has begun.
     """
 
     config: ExperimentConfig
@@ -76,6 +79,7 @@ class Job:
     root: Path
     folder: Path
     doctor: Doctor
+    previous_checkpoint: bool = False
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -83,18 +87,14 @@ class Job:
         return self.architecture.observations
 
 
-@dataclass(frozen=True)
-class Clone:
-    """A policy that imitates, how it was made, and observations to compare others with it on."""
-
-    policy: NppPolicy
-    statistics: ObservationStatistics
-    result: BCResult
-    probe: dict[str, np.ndarray]
-
-
 def make_jobs(
-    config: ExperimentConfig, data: Data, machine: hardware.Machine, root: Path, uploader: Uploader | None, log: Log
+    config: ExperimentConfig,
+    data: Data,
+    machine: hardware.Machine,
+    root: Path,
+    uploader: Uploader | None,
+    log: Log,
+    previous_checkpoint: bool = False,
 ) -> Iterator[Job]:
     """The jobs of an experiment: every architecture, under every condition, from every seed."""
     suites = Suites(config, data)
@@ -120,14 +120,14 @@ def make_jobs(
                     root=root,
                     folder=folder,
                     doctor=Doctor(log, folder / "doctor.json"),
+                    previous_checkpoint=previous_checkpoint,
                 )
 
 
 def train_one(job: Job) -> RunRecord:
-    """Do the job; what came of it."""
+    """Do the job, or what is left of it; what came of it."""
     begin = time.monotonic()
     job.folder.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(job.seed)
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
     facts = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
@@ -143,7 +143,9 @@ def train_one(job: Job) -> RunRecord:
     events = fine_tune(job, ppo)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
-    return record_of(job, begin, plan, played, clone, moved, ppo, films, events)
+    record = record_of(job, begin, plan, played, clone, moved, ppo, films, events)
+    save_run(record)
+    return record
 
 
 def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecEnv) -> None:
@@ -170,21 +172,28 @@ def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecE
 
 
 def make_plan(job: Job) -> hardware.Plan:
-    """Sizes, precision and threads for this machine, from measured updates."""
+    """Sizes, precision and threads: those that the run has begun with, or for this machine, from measured updates."""
     wishes = job.config.hardware.wishes(job.config.ppo.total_timesteps)
-    first = hardware.plan(job.observations, wishes, machine=job.machine)  # device and precision to measure memory with
-    probe = UpdateProbe(job.architecture.name, first.device, first.precision)
-    plan = hardware.plan(
-        job.observations,
-        wishes,
-        machine=job.machine,
-        probe=probe.peak_bytes,
-        race=probe.race,
-    )
     condition = "with imitation" if job.pretrained else "without imitation"
-    job.log(f"\n{job.architecture.name}, {condition}, seed {job.seed}\n{plan}")
+    heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
+    plan = read_plan(job.folder, wishes)
+    if plan is not None:
+        job.log(f"{heading}: goes on with the plan that it began with\n{plan}")
+        if plan.machine.cpu != job.machine.cpu:
+            job.log(f"begun on {plan.machine.name}: another processor need not compute the same bits")
+    else:
+        plan = measured_plan(job, wishes)
+        save_plan(job.folder, plan, wishes)
+        job.log(f"{heading}\n{plan}")
     torch.set_num_threads(plan.operation_threads)
     return plan
+
+
+def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
+    """The plan for this machine as it is now."""
+    first = hardware.plan(job.observations, wishes, machine=job.machine)  # device and precision to measure memory with
+    probe = UpdateProbe(job.architecture.name, first.device, first.precision)
+    return hardware.plan(job.observations, wishes, machine=job.machine, probe=probe.peak_bytes, race=probe.race)
 
 
 def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
@@ -246,34 +255,61 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
 
 
 def imitate(job: Job, plan: hardware.Plan) -> Clone:
-    """Behavioural cloning; the demonstrations' memory is free again when this returns."""
+    """Behavioural cloning, unless it is done; the demonstrations' memory is free again when this returns."""
+    kept = read_clone(job.folder, plan.device)
+    if kept is not None:
+        job.log(f"imitation is done: {job.folder / CLONE}")
+        job.doctor.miss(dataset="imitation was done before the run was interrupted")
+        job.doctor.meet(statistics=kept.statistics)
+        return kept
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
     facts = {"key": dataset.key, "decisions": len(dataset)}
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
     statistics = dataset.statistics()
     job.doctor.examine(IMITATION, dataset=dataset, statistics=statistics)
     job.doctor.forget("dataset")
+    torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
-    return Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
+    clone = Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
+    save_clone(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
+    (job.folder / UNFINISHED).unlink(missing_ok=True)
+    return clone
 
 
 def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> BCResult:
-    """Fit the policy to the demonstrations; the best weights so far are always on disk as ``bc_best.safetensors``."""
+    """Fit the policy to the demonstrations, from where that was interrupted.
+
+    The best weights so far are always on disk as ``bc_best.safetensors``, the latest ones and what it takes to go on from
+    them as ``unfinished.safetensors``.
+    """
     settings = replace(job.config.bc, seed=job.seed)
+    unfinished, board = job.folder / UNFINISHED, job.folder / BOARD
 
-    def save(_: object, epoch: int) -> None:
-        checkpoint.save(
-            job.folder / "pretrain" / "bc_best.safetensors",
-            policy,
-            frame_skip=job.config.frame_skip,
-            config={"bc": asdict(job.config.bc), "epoch": epoch},
-        )
+    def save(path: Path, epoch: int, state: dict | None = None) -> None:
+        config = {"bc": asdict(job.config.bc), "epoch": epoch}
+        checkpoint.save(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
 
-    with EventWriter(job.folder / "tensorboard") as writer:
+    state = None
+    if unfinished.is_file():
+        stored = checkpoint.load(unfinished)
+        policy.load_state_dict(stored["policy"])
+        state = stored["training"]
+        job.log(f"imitation goes on after epoch {len(state['history'])}")
+    cut_events(board, 0, epochs=len(state["history"]) if state else -1)
+    with EventWriter(board) as writer:
         return imitation.pretrain(
-            policy, dataset, settings, writer, policy.device, on_improvement=save, team=team, log=job.log
+            policy,
+            dataset,
+            settings,
+            writer,
+            policy.device,
+            on_improvement=lambda _, epoch: save(job.folder / "pretrain" / "bc_best.safetensors", epoch),
+            on_epoch=lambda state: save(unfinished, len(state["history"]), state),
+            state=state,
+            team=team,
+            log=job.log,
         )
 
 
@@ -289,49 +325,60 @@ def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
 
 
 def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
-    """PPO until its end, with checkpoints; returns what happened, in words and numbers.
+    """PPO until its end, from the newest checkpoint if there is one; returns what happened, in words and numbers.
 
-    Raises KeyboardInterrupt, which names the checkpoint to go on from, once that is written.
+    Ctrl-C and its like end it after the update in progress, with a checkpoint that KeyboardInterrupt names; a second
+    Ctrl-C ends it at once, and the newest checkpoint is named.
     """
-    outputs = [ScalarOutput(job.folder / "tensorboard"), CSVOutputFormat(str(job.folder / "progress.csv"))]
-    ppo.set_logger(Logger(str(job.folder), outputs))
-    periodic = job.suites.periodic(job.observations)
+    with postponed(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as asked:
+        monitor = TrainingMonitor(
+            job.config,
+            job.root,
+            job.folder,
+            dev_evaluation(job, ppo, asked),
+            job.uploader,
+            job.log,
+            on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
+            asked=asked,
+        )
+        try:
+            if not monitor.begin(ppo, job.previous_checkpoint):
+                left = job.config.ppo.total_timesteps - ppo.num_timesteps
+                ppo.learn(left, callback=[DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates)
+                stop_if(asked)
+                ppo.logger.close()
+                monitor.save_final()
+        except KeyboardInterrupt as interruption:
+            made = monitor.checkpoints.made()
+            told = f"checkpoint: {made[-1]}" if made else "no update was done yet"
+            raise KeyboardInterrupt(*interruption.args, told) from None
+        checkpoint.save(
+            job.folder / "agent.safetensors", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
+        )  # the delivered policy alone: a quarter of the size
+        ppo.save_plain(job.folder / "final_model.zip")
+        stop_if(asked)
+    return monitor.events + ppo.sampler.events
 
-    history = DevHistory(job.folder)
 
-    def play_periodic(policy: NppPolicy) -> Evaluation:
-        episodes = periodic.run(policy, deterministic=job.config.evaluation.deterministic)
+def stop_if(asked: Asked) -> None:
+    """KeyboardInterrupt if somebody has asked the program to end."""
+    if asked.by:
+        raise KeyboardInterrupt(f"by {asked.by}")
+
+
+def dev_evaluation(job: Job, ppo: BatchPPO, asked: Asked) -> Evaluate:
+    """What plays the dev levels between updates; stops at once if somebody asks."""
+    suite, history = job.suites.periodic(job.observations), DevHistory(job.folder)
+
+    def play(policy: NppPolicy) -> Evaluation:
+        deterministic = job.config.evaluation.deterministic
+        episodes = suite.run(policy, deterministic=deterministic, progress=lambda _: stop_if(asked))
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
         wins = LevelWins.count(episodes)
         history.add(ppo.num_timesteps, wins)
         return Evaluation(rows[ALL], rows, wins.success[0])
 
-    monitor = TrainingMonitor(
-        job.config,
-        job.root,
-        job.folder,
-        play_periodic,
-        job.uploader,
-        job.log,
-        on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
-    )
-    resumed = job.config.resume_from is not None
-    if resumed:
-        monitor.resume(ppo)
-    try:
-        ppo.learn(
-            job.config.ppo.total_timesteps, callback=[DigestTrail(job.folder), monitor], reset_num_timesteps=not resumed
-        )
-    except KeyboardInterrupt:
-        path = monitor.save(ppo, "interrupted")
-        raise KeyboardInterrupt(f"checkpoint: {path}; go on with --resume-from {job.root}") from None
-    ppo.logger.close()
-    monitor.save(ppo, "final")
-    checkpoint.save(
-        job.folder / "agent.safetensors", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
-    )  # the delivered policy alone: a quarter of the size
-    ppo.save_plain(job.folder / "final_model.zip")
-    return monitor.events + ppo.sampler.events
+    return play
 
 
 def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
@@ -385,5 +432,5 @@ def record_of(
         plan=plan,
         films=films,
         events=events,
-        wall_time_s=time.monotonic() - begin,
+        wall_time_s=time.monotonic() - begin + ppo.spent_before + (clone.spent_before if clone else 0.0),
     )

@@ -97,6 +97,8 @@ class ExperimentRecord:
     fingerprints: dataset -> digest of its levels.
     audit: arithmetic of the rewards, per category.
     circumstances: of the process, for config.json: host, environment, command.
+    resumed: of each time that it was gone on with: "at", "overrides" (name -> [before, after]), and "machine" and
+        "versions" where they were others.
     """
 
     config: ExperimentConfig
@@ -107,6 +109,7 @@ class ExperimentRecord:
     audit: Sequence[reward.AuditRow]
     runs: tuple[RunRecord, ...] = ()
     circumstances: dict = field(default_factory=dict)
+    resumed: Sequence[dict] = ()
 
     def with_run(self, run: RunRecord) -> "ExperimentRecord":
         """The record with one more run."""
@@ -201,7 +204,8 @@ def write(record: ExperimentRecord, folder: Path) -> None:
 
 def config_view(record: ExperimentRecord) -> dict:
     """config.json: the resolved configuration, and what else a run depends on."""
-    return record.config.to_dict() | {"data": record.fingerprints} | _place(record) | record.circumstances
+    begun = {"created": record.created.isoformat(timespec="seconds"), "resumed": list(record.resumed)}
+    return record.config.to_dict() | {"data": record.fingerprints} | begun | _place(record) | record.circumstances
 
 
 def results_view(record: ExperimentRecord) -> dict:

@@ -2,27 +2,35 @@
 
     run(resolve(argv))        # writes <output>/<name>_<time>/, prints the table, returns the folder
 
-Layout of the folder: ``docs/file_formats.md``.  Everything that can be checked is checked before anything is trained.
+With ``resume_from`` it goes on with such a folder: what is finished is left alone, what was interrupted goes on where it was,
+the rest begins.  Layout of the folder: ``docs/file_formats.md``.  Everything that can be checked is checked before anything
+is trained.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import hardware
+from nppsim.files import write_text
+from nppsim.lock import locked
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
-from rl.experiment.data import Log, audit_rewards, load_data
+from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
+from rl.experiment.kept import read_run
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
+from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.upload import Uploader
+
+SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
 
 
 def run(config: ExperimentConfig, log: Log = print) -> Path:
-    """Run an experiment; returns its folder.  What is told goes to ``log`` and into its log.txt.
+    """Run an experiment, or what is left of it; returns its folder.  What is told goes to ``log`` and into its log.txt.
 
-    Raises the named errors of the package for bad input, before training; KeyboardInterrupt passes through once a
-    checkpoint has been written.
+    Raises the named errors of the package for bad input, before training; KeyboardInterrupt says how to go on.
     """
     with LogFile(log) as kept:
         return _run(config, kept)
@@ -30,22 +38,70 @@ def run(config: ExperimentConfig, log: Log = print) -> Path:
 
 def _run(config: ExperimentConfig, log: LogFile) -> Path:
     check_packages()
+    now, folder = datetime.now(), config.resume_from
+    if folder is not None:
+        config = resumed_config(config)
+        if not config.resume_override and (folder / SUMMARY).is_file():
+            log(f"{folder}: is finished; nothing was changed")
+            log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
+            return folder
+    folder = folder or config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}"
     machine = hardware.detect()
     data = load_data(config, log)
-    audit = audit_rewards(config, data, log)
-    now = datetime.now()
-    folder = config.resume_from or config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}"
+    record = begin_record(config, now, machine, data, log)
     uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
-    record = ExperimentRecord(
-        config, now, machine.name, versions(), data.fingerprints, audit, circumstances=circumstances()
-    )
-    write(record, folder)
-    log.open(folder)
-    log(f"experiment folder: {folder}")
-    for job in make_jobs(config, data, machine, folder, uploader, log):
-        record = record.with_run(train_one(job))
+    with locked(folder):
         write(record, folder)
-    if uploader:
-        uploader.sync(folder)
+        log.open(folder)
+        log(f"experiment folder: {folder}")
+        try:
+            for job in make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint):
+                done = read_run(job.folder, [level for level, _ in data.test])
+                if done:
+                    log(f"{job.title}: is finished")
+                record = record.with_run(done or train_one(job))
+                write(record, folder)
+        except KeyboardInterrupt as interruption:
+            raise KeyboardInterrupt(*interruption.args, f"go on with --resume-from {folder}") from None
+        if uploader:
+            uploader.sync(folder)
+        write_text(folder / SUMMARY, summary(record, folder) + "\n")
     log(summary(record, folder))
     return folder
+
+
+def begin_record(
+    config: ExperimentConfig, now: datetime, machine: hardware.Machine, data: Data, log: Log
+) -> ExperimentRecord:
+    """The record of an experiment without runs: a new one, or of the folder to go on with, where that is written down.
+
+    Raises ConfigError where its levels are others now.
+    """
+    audit = audit_rewards(config, data, log)
+    settings = replace(config, resume_from=None, resume_override=(), previous_checkpoint=False, debug=False)
+    record = ExperimentRecord(
+        settings, now, machine.name, versions(), data.fingerprints, audit, circumstances=circumstances()
+    )
+    folder = config.resume_from
+    if folder is None:
+        return record
+    facts = stored_facts(folder)
+    check_levels(facts, data.fingerprints, folder)
+    entry = {
+        "at": now.isoformat(timespec="seconds"),
+        "overrides": changes(stored_config(folder), settings),
+        "machine": record.machine,
+        "versions": record.versions,
+        **record.circumstances,
+    }
+    other = [name for name in ("machine", "versions") if facts[name] != entry[name]]
+    if other:
+        log(f"begun with other {' and '.join(other)} (config.json): what follows need not be the same bit for bit")
+    return replace(
+        record,
+        created=datetime.fromisoformat(facts["created"]),
+        machine=facts["machine"],
+        versions=facts["versions"],
+        circumstances={name: facts[name] for name in record.circumstances},
+        resumed=(*facts["resumed"], entry),
+    )

@@ -11,12 +11,13 @@ import torch
 from hardware import Plan
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
-from rl.config import ExperimentConfig, config_from_dict
+from rl.config import ExperimentConfig
 from rl.events import read_scalars, require_tags
 from rl.forensics.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.forensics.samples import Observed
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
+from rl.stored import config_from_dict
 from rl.train.monitor import REQUIRED_TAGS
 from rl.train.ppo import BatchPPO
 

@@ -1,4 +1,5 @@
-"""Retention: which policy of a run is the best so far on the dev levels, and when one has lost what it was given.
+"""What is concluded from evaluations on the dev levels: which policy of a run is the best so far, when one has lost what
+it was given (Retention), and when training no longer improves (EarlyStopping).
 
     retention = Retention(cloned)             # success of the clone on each dev level; None without one
     retention.consider(success, at=100_000)   # True: the best so far, whose weights are worth keeping
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 
 from nppsim.measure.intervals import Estimate, mean_over_levels
+from rl.config import EvaluationConfig
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Retention:
                 f"PPO HAS NOT IMPROVED ON ITS CLONE: the clone is delivered, with {self.best.mean():.1%} of the dev levels; "
                 f"the last policy finishes {last.mean():.1%}"
             )
-        beside = f" (the last one: {last.mean():.1%})" if last is not self.best else ""
+        beside = "" if np.array_equal(last, self.best) else f" (the last one: {last.mean():.1%})"
         text = f"{self.best_in_words}, which finishes {self.best.mean():.1%} of the dev levels{beside}"
         if self.cloned is None:
             return text
@@ -74,3 +76,35 @@ def in_points(difference: Estimate) -> str:
     """A difference of success in words, e.g. "-4.5 points [-7.0, -1.9]"."""
     interval = "" if difference.low is None else f" [{100 * difference.low:+.1f}, {100 * (difference.high or 0):+.1f}]"
     return f"{100 * difference.value:+.1f} points{interval}"
+
+
+class EarlyStopping:
+    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
+
+    def __init__(self, config: EvaluationConfig):
+        self.config = config
+        self.best = -np.inf
+        self.evaluations = 0
+        self.without_improvement = 0  # evaluations since the best one
+
+    def update(self, success: float) -> bool:
+        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
+        self.evaluations += 1
+        if success >= self.best + self.config.early_stopping_improvement:
+            self.best, self.without_improvement = success, 0
+        else:
+            self.without_improvement += 1
+        return (
+            self.config.early_stopping
+            and self.evaluations >= self.config.early_stopping_min_evaluations
+            and self.without_improvement >= self.config.early_stopping_patience
+        )
+
+    def state(self) -> dict:
+        """Everything, for a checkpoint."""
+        return {"best": self.best, "evaluations": self.evaluations, "without_improvement": self.without_improvement}
+
+    def load(self, state: dict) -> None:
+        """Continue where ``state`` was taken."""
+        self.best, self.evaluations = state["best"], state["evaluations"]
+        self.without_improvement = state["without_improvement"]

@@ -1,25 +1,181 @@
-"""Where Stable-Baselines3's logger leaves its numbers."""
+"""Where Stable-Baselines3's logger leaves its numbers: a table and events; an interrupted run goes on with both.
 
+    log = ScalarLog(folder)                  # a new run: what an earlier attempt has left is removed
+    log = ScalarLog(folder, **written)       # one that goes on: cut back to what there was when its checkpoint was written
+    Logger(str(folder), log.outputs)
+    log.written                              # for the checkpoint
+
+A row is whole or cut off, and so is an event; so after a kill at any moment there is nothing twice, and no gap.
+"""
+
+import csv
+import io
 import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
 
-from rl.events import EventWriter
+from nppsim.errors import needed
+from nppsim.files import naming, write_bytes
+from rl.events import EventsError, EventWriter, event_files
+
+TABLE = "progress.csv"
+BOARD = "tensorboard"
+IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
+ALL_EPOCHS = 1 << 62
+
+
+class ScalarLog:
+    """Table and events of one run's PPO; events of its imitation, in the same folder, stay as they are.
+
+    folder: of the run.
+    rows, events: of the table, and of PPO in the event files, that are kept.
+    outputs: for Stable-Baselines3's Logger.
+    Raises EventsError where less is on disk than is to be kept.
+    """
+
+    def __init__(self, folder: Path, rows: int = 0, events: int = 0):
+        cut_events(folder / BOARD, events)
+        self.table = GrowingTable(folder / TABLE, rows)
+        self.events = ScalarOutput(folder / BOARD, events)
+        self.outputs: list[KVWriter] = [self.events, self.table]
+
+    @property
+    def written(self) -> dict[str, int]:
+        """The arguments that ``ScalarLog`` takes to go on from here."""
+        return {"rows": self.table.rows, "events": self.events.count}
+
+    def sync(self) -> None:
+        """Wait until the disk has it all, so that no checkpoint counts on what a power cut would take."""
+        for path in (self.table.path, *event_files(self.events.folder)):
+            if path.exists():
+                with naming(path), open(path, "rb") as file:
+                    os.fsync(file.fileno())
 
 
 class ScalarOutput(KVWriter):
-    """TensorBoard's event file, on disk after each ``dump``; see ``EventWriter`` for its folder and its errors."""
+    """TensorBoard's event file, on disk after each ``dump``; see ``EventWriter`` for its errors.
 
-    def __init__(self, folder: str | os.PathLike):
+    count: events written so far, ``count`` at the beginning.
+    """
+
+    def __init__(self, folder: str | os.PathLike, count: int = 0):
+        self.folder = Path(folder)
+        self.count = count
         self._writer = EventWriter(folder)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Write one row.  Raises TypeError or ValueError for what is no number."""
-        for tag, value in sorted(filter_excluded_keys(key_values, key_excluded, "tensorboard").items()):
+        values = filter_excluded_keys(key_values, key_excluded, "tensorboard")
+        for tag, value in sorted(values.items()):
             self._writer.add_scalar(tag, value, step)
         self._writer.flush()
+        self.count += len(values)
 
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
+
+
+class GrowingTable(KVWriter):
+    """A CSV file with a row for each ``dump``, and a column for all that was ever logged, in the order of appearance.
+
+    path: of the file.
+    rows: so many of what is there are kept; 0: it begins anew.
+    Raises EventsError where there are fewer.
+    """
+
+    def __init__(self, path: Path, rows: int = 0):
+        self.path = path
+        self.rows = rows
+        self._columns: list[str] = []
+        if rows:
+            self._columns, kept = self._read()
+            self._rewrite(kept)
+        else:
+            path.unlink(missing_ok=True)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Add a row."""
+        values = filter_excluded_keys(key_values, key_excluded, "csv")
+        fresh = sorted(values.keys() - set(self._columns))
+        if fresh:
+            kept = self._read()[1] if self.rows else []
+            self._columns += fresh
+            self._rewrite(kept)
+        row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
+        with naming(self.path), open(self.path, "a", encoding="utf-8", newline="") as file:
+            file.write(_lines([row]))
+        self.rows += 1
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _read(self) -> tuple[list[str], list[list[str]]]:
+        """Columns, and as many rows as are to be kept."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = ""
+        whole = text[: text.rfind("\n") + 1]  # without a row that was cut short
+        lines = list(csv.reader(io.StringIO(whole)))
+        if len(lines) <= self.rows:
+            found = max(len(lines) - 1, 0)
+            raise EventsError(f"{self.path}: {found} rows are left of the {self.rows} that were written; bring it back")
+        return lines[0], lines[1 : self.rows + 1]
+
+    def _rewrite(self, rows: Iterable[list[str]]) -> None:
+        width = len(self._columns)
+        write_bytes(self.path, _lines([self._columns, *([*row, *[""] * (width - len(row))] for row in rows)]).encode())
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
+    """Leave one event file with the first ``events`` of PPO, and those of imitation up to ``epochs``; -1: none of them.
+
+    Bytes and times of what stays are untouched.  Raises EventsError if fewer events are there.
+    """
+    files = event_files(folder)
+    head, kept, count, seen = b"", [], 0, set()
+    for record, event in _records(files):
+        if not event.summary.value:
+            head = head or record  # the format's version
+        elif (tag := event.summary.value[0].tag).startswith(IMITATION):
+            if event.step <= epochs and (tag, event.step) not in seen:
+                kept.append(record)
+                seen.add((tag, event.step))
+        elif count < events:
+            kept.append(record)
+            count += 1
+    if count < events:
+        raise EventsError(f"{folder}: {count} events are left of the {events} that were written; bring its files back")
+    # A kill after the first file is written leaves later ones whose events are in it already: the next call counts no
+    # further than the first, and knows imitation's by tag and epoch.
+    if kept:
+        _write_records(files[0], [head, *kept])
+    for file in files[1:] if kept else files:
+        file.unlink()
+
+
+def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
+    """(bytes, event) of whole records, file by file."""
+    loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
+    event = needed("tensorboard.compat.proto.event_pb2", "train").Event
+    for file in files:
+        for record in loader.RawEventFileLoader(str(file)).Load():
+            yield record, event.FromString(record)
+
+
+def _write_records(path: Path, records: Iterable[bytes]) -> None:
+    content = io.BytesIO()
+    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(content)
+    for record in records:
+        writer.write(record)
+    write_bytes(path, content.getvalue())

@@ -1,6 +1,7 @@
 """What happens between updates: checks of the first update, progress, periodic evaluation and what follows from it,
 checkpoints, upload."""
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +10,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from tqdm import tqdm
 
 from nppsim.progress import progress_bar
-from rl.config import EvaluationConfig, ExperimentConfig
+from nppsim.signals import Asked
+from rl.config import ExperimentConfig
 from rl.events import require_tags
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault
-from rl.train.guard import Retention, in_points
+from rl.train.checkpoints import Checkpoints
+from rl.train.guard import EarlyStopping, Retention, in_points
+from rl.train.logs import ScalarLog
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.rollout import TensorRolloutBuffer
 from rl.upload import Uploader, UploadError
@@ -31,7 +36,8 @@ REQUIRED_TAGS = (
 )
 MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard deviations: beyond, statistics do not fit
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
-BEST = "best"  # name of the checkpoint with the weights that did best on the dev levels
+SAVING_SHARE = 0.05  # of the time, which checkpoints between those of --save-freq may take
+EVALUATING_SHARE = 0.25  # of the time, which evaluations may take under a time budget
 
 
 @dataclass(frozen=True)
@@ -62,16 +68,17 @@ class TrainingMonitor(BaseCallback):
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
+    asked: whether somebody has asked the program to end; training then does so between two updates, with a checkpoint.
     events: what happened, in words and numbers.
     alarms: look at every rollout and update; those that stop raise AlarmError, the others are events named "warning".
-    retention: what the policy has been able to do on the dev levels.  The best weights are in
-        ``checkpoints/best.safetensors``; training goes back to them where too much is lost, and at its end the policy
-        has them.
+    retention: what the policy has been able to do on the dev levels.  The best weights are kept; training goes back to
+        them where too much is lost, and at its end the policy has them.
     Raises DivergedError or EventsError when the first update shows that training would be in vain.
     """
 
     model: BatchPPO
     _bar: tqdm
+    scalars: ScalarLog
 
     def __init__(
         self,
@@ -82,6 +89,7 @@ class TrainingMonitor(BaseCallback):
         uploader: Uploader | None,
         log: Callable[[str], None],
         on_first_full_update: Callable[[BatchPPO], None] = lambda ppo: None,
+        asked: Asked | None = None,
     ):
         super().__init__()
         self.on_first_full_update = on_first_full_update
@@ -91,30 +99,33 @@ class TrainingMonitor(BaseCallback):
         self.evaluate = evaluate
         self.uploader = uploader
         self.log = log
+        self.asked = asked or Asked()
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
         self.alarms = Alarms(self)
         self._guarded = bool(config.evaluation.retention_guard and config.evaluation.eval_freq)
+        self._best: dict | None = None  # weights and optimiser that did best on the dev levels
         self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
-        self._periodic = {
-            "evaluation": (config.evaluation.eval_freq, self._evaluate),
-            "checkpoint": (config.save_freq, self._checkpoint),
-            "upload": (config.upload.sync_freq, self._upload),
+        self._periods = {
+            "evaluation": config.evaluation.eval_freq,
+            "checkpoint": config.save_freq,
+            "upload": config.upload.sync_freq,
         }
-        self._next = {name: period for name, (period, _) in self._periodic.items()}
-        self._stop = False
-        self._printed = 0.0
+        self._next = dict(self._periods)
+        self._evaluating = 0.0  # seconds so far
         self._checked = False
-        self._actor_updates_before = 0
         self._actor_checked = False
-        self._updates_before = 0
         self._warming_up = False
+        self._printed = 0.0
+        self._saved_after = 0  # updates
+        self._saved_at = 0.0  # time.monotonic()
+        self._saving = 0.0  # seconds that the latest checkpoint took
 
     def _on_training_start(self) -> None:
         ppo = self.model
-        self._updates_before = ppo.updates  # those of an interrupted run that goes on
-        self._actor_updates_before = ppo.actor_updates
+        self._saved_at = time.monotonic()
         self._warming_up = ppo.critic_only
         if self._guarded and ppo.reference is not None and self.retention.cloned is None:
             self.retention.cloned = self._play().levels
@@ -122,21 +133,43 @@ class TrainingMonitor(BaseCallback):
         self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
     def _on_rollout_start(self) -> None:
-        """Between updates (and before the first rollout)."""
-        ppo = self.model
-        if ppo.updates == self._updates_before:
-            self.alarms.before_rollout(ppo)
+        """Between updates (and before the first rollout).
+
+        A checkpoint comes before what else is due, so that a run that goes on from it does the rest as if it had never
+        stopped.
+        """
+        if not self.model.updates:
+            self.alarms.before_rollout(self.model)
             return
-        self._heed(self.alarms.after_update(ppo))
+        self._heed(self.alarms.after_update(self.model))
         self._check_first_updates()
-        for name, (period, action) in self._periodic.items():
-            if period and self.num_timesteps >= self._next[name]:
-                action()
-                self._next[name] = (self.num_timesteps // period + 1) * period
+        evaluation = self._is_due("evaluation") and self._is_affordable()
+        if evaluation or self.asked.by or self._is_due("checkpoint") or self._saving_is_cheap():
+            self._checkpoint()
+        if self.asked.by:
+            self.model.ending = True
+            return
+        if evaluation:
+            self._evaluate()
+        if self._is_due("upload"):
+            self._upload()
         self._tell()
-        self.alarms.before_rollout(ppo)
-        if ppo.progress >= 1.0:
-            self._stop = True
+        self.alarms.before_rollout(self.model)
+        self.model.ending |= self.model.progress >= 1.0
+
+    def _is_due(self, what: str) -> bool:
+        return bool(self._periods[what]) and self.num_timesteps >= self._next[what]
+
+    def _is_done(self, what: str) -> None:
+        period = self._periods[what]
+        self._next[what] = (self.num_timesteps // period + 1) * period
+
+    def _is_affordable(self) -> bool:
+        """Under a time budget, an evaluation waits while evaluations have had more than their share of the time."""
+        return not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * self.model.spent
+
+    def _saving_is_cheap(self) -> bool:
+        return (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
 
     def _on_rollout_end(self) -> None:
         """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
@@ -152,17 +185,26 @@ class TrainingMonitor(BaseCallback):
                 self._retain(self.retention.cloned)
 
     def _on_step(self) -> bool:
-        return not self._stop
+        return True
 
     def _on_training_end(self) -> None:
         self._bar.close()
         self._heed(self.alarms.after_update(self.model))
+        if self.asked.by:
+            if self._saved_after != self.model.updates:
+                self._checkpoint()
+            return
         self._check_first_updates()
         if not self._actor_checked:
             self.log("the actor has not learned in this run: neither its gradients nor what follows them was checked")
         if self._guarded:
+            if self._saved_after != self.model.updates:
+                self._checkpoint()
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
+        if self._evaluating:
+            share = self._evaluating / max(self.model.spent, 1e-9)
+            self.log(f"evaluations took {self._evaluating:.0f} s, {share:.0%} of the time of PPO")
 
     def _tell(self) -> None:
         ppo = self.model
@@ -180,9 +222,9 @@ class TrainingMonitor(BaseCallback):
 
     def _check_first_updates(self) -> None:
         """What can be checked once there has been an update, and once there has been one of the actor."""
-        if not self._checked and self.model.updates > self._updates_before:
+        if not self._checked and self.model.updates:
             self._check_first_update()
-        if not self._actor_checked and self.model.actor_updates > self._actor_updates_before:
+        if not self._actor_checked and self.model.actor_updates:
             self._check_first_full_update()
 
     def _check_first_update(self) -> None:
@@ -222,12 +264,18 @@ class TrainingMonitor(BaseCallback):
         ppo = self.model
         began = time.monotonic()
         found = self.evaluate(ppo.policy)
+        seconds = time.monotonic() - began
         for category, share in found.rows.items():
             ppo.logger.record(f"eval/{category}_success", share)
-        ppo.logger.record("eval/seconds", time.monotonic() - began)
+        ppo.logger.record("eval/seconds", seconds)
         self.events.append({"at": self.num_timesteps, "evaluation": found.rows})
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
+        if not self._evaluating:
+            period = self._periods["evaluation"]
+            self.log(f"an evaluation takes {seconds:.1f} s; there is one every {period:,} decisions (--eval-freq)")
+        self._evaluating += seconds
+        ppo.reserved = seconds if self._guarded else 0.0  # for the one at the end
         self._last = ppo.updates, found.levels
         return found
 
@@ -237,13 +285,17 @@ class TrainingMonitor(BaseCallback):
             self._retain(found.levels)
         if self.early.update(found.overall):
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
-            self._stop = True
+            self.model.ending = True
+        self._is_done("evaluation")
 
     def _retain(self, success: np.ndarray) -> None:
         """Keep the present weights if they are the best so far; go back to the best if they have lost too much."""
         ppo, retention = self.model, self.retention
         if retention.consider(success, self.num_timesteps if ppo.actor_updates else 0):
-            self.save(ppo, BEST)
+            self._best = copy.deepcopy(
+                {"policy": ppo.policy.state_dict(), "optimizer": ppo.policy.optimizer.state_dict()}
+            )
+            self._write(self.checkpoints.best)
             return
         loss = retention.lost(success)
         if loss is not None:
@@ -256,8 +308,8 @@ class TrainingMonitor(BaseCallback):
             )
 
     def _restore_best(self) -> None:
-        data = checkpoint.load(self._path(BEST))
-        self.model.restore(data["policy"], data["training"]["optimizer"])
+        assert self._best is not None
+        self.model.restore(self._best["policy"], self._best["optimizer"])
 
     def _deliver(self) -> None:
         """Give the policy the best weights of the run, those of its end and the clone's included."""
@@ -268,68 +320,96 @@ class TrainingMonitor(BaseCallback):
         self._restore_best()
         self._happened("delivered", self.retention.delivery(self._last[1]))
 
-    def _checkpoint(self) -> None:
-        self.save(self.model, f"checkpoint_{self.num_timesteps}")
-
     def _upload(self) -> None:
         if self.uploader:
             try:
                 self.uploader.sync(self.root)
             except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
                 self.log(f"upload failed and will be tried again: {error}")
+        self._is_done("upload")
 
-    def save(self, ppo: BatchPPO, name: str) -> Path:
+    def _checkpoint(self) -> None:
+        """Write one from which training goes on right here, and remove the oldest."""
+        began = time.monotonic()
+        self._is_done("checkpoint")
+        self.save(self.checkpoints.path(self.num_timesteps))
+        self.checkpoints.prune()
+        self._saved_after, self._saved_at = self.model.updates, time.monotonic()
+        self._saving = self._saved_at - began
+
+    def save(self, path: Path) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
+        self.scalars.sync()
+        return self._write(path, self.model.training_state() | {"monitor": self.state()})
+
+    def save_final(self) -> None:
+        """Write the checkpoint of a training that is over."""
+        self.save(self.checkpoints.final)
+
+    def _write(self, path: Path, training: dict | None = None) -> Path:
         return checkpoint.save(
-            self._path(name),
-            ppo.policy,
+            path,
+            self.model.policy,
             frame_skip=self.config.frame_skip,
             config=self.config.to_dict(),
-            training=ppo.training_state() | {"retention": self.retention.state(), "alarms": self.alarms.state_dict()},
+            training=training,
         )
 
-    def _path(self, name: str) -> Path:
-        return self.folder / "checkpoints" / f"{name}{checkpoint.SUFFIX}"
+    def state(self) -> dict:
+        """Everything that the future depends on, for a checkpoint."""
+        logger = self.model.logger
+        return {
+            "retention": self.retention.state(),
+            "early": self.early.state(),
+            "alarms": self.alarms.state_dict(),
+            "best": self._best,
+            "last": self._last,
+            "events": self.events,
+            "next": self._next,
+            "checked": [self._checked, self._actor_checked],
+            "evaluating": self._evaluating,
+            "reserved": self.model.reserved,
+            "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # but not written yet
+            "written": self.scalars.written,
+        }
 
-    def resume(self, ppo: BatchPPO) -> None:
-        """Continue from the newest checkpoint in the folder."""
-        found = sorted(self.folder.glob(f"checkpoints/*{checkpoint.SUFFIX}"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            raise checkpoint.CheckpointError(f"{self.folder / 'checkpoints'}: no checkpoint to resume from")
-        data = checkpoint.load(found[-1])
-        absent = {*ppo.training_state(), "retention", "alarms"} - data["training"].keys()
-        if absent:
+    def load(self, state: dict) -> None:
+        """Continue where ``state`` was taken."""
+        self.retention.load(state["retention"])
+        self.early.load(state["early"])
+        self.alarms.load_state_dict(state["alarms"])
+        self._best, self._last = state["best"], state["last"]
+        self.events, self._next = state["events"], state["next"]
+        self._checked, self._actor_checked = state["checked"]
+        self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
+        values, excluded = state["logged"]
+        self.model.logger.name_to_value.update(values)
+        self.model.logger.name_to_excluded.update(excluded)
+
+    def begin(self, ppo: BatchPPO, previous_checkpoint: bool = False) -> bool:
+        """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
+
+        previous_checkpoint: use the one before the newest.
+        Raises CheckpointError for a checkpoint that is damaged, or of another version.
+        """
+        self.model = ppo
+        found = self.checkpoints.newest(previous_checkpoint, self.log)
+        training = found[1]["training"] if found else {}
+        if found and "monitor" not in training:
             raise checkpoint.CheckpointError(
-                f"{found[-1]}: lacks {', '.join(sorted(absent))}, so that training cannot go on from it: use the version of "
-                "the project that wrote it, or train again"
+                f"{found[0]}: training cannot go on from it: use the version of the project that wrote it, or train again"
             )
-        ppo.load_training_state(data["policy"], data["training"])
-        self.retention.load(data["training"]["retention"])
-        self.alarms.load_state_dict(data["training"]["alarms"])
-        self.log(f"resuming from {found[-1]} at {ppo.num_timesteps:,} decisions")
-
-
-class EarlyStopping:
-    """Says when evaluations have stopped improving; does nothing unless the configuration asks for it."""
-
-    def __init__(self, config: EvaluationConfig):
-        self.config = config
-        self.best = -np.inf
-        self.evaluations = 0
-        self.without_improvement = 0  # evaluations since the best one
-
-    def update(self, success: float) -> bool:
-        """Take note of an evaluation's success, 0 to 1; True if training should stop."""
-        self.evaluations += 1
-        if success >= self.best + self.config.early_stopping_improvement:
-            self.best, self.without_improvement = success, 0
-        else:
-            self.without_improvement += 1
-        return (
-            self.config.early_stopping
-            and self.evaluations >= self.config.early_stopping_min_evaluations
-            and self.without_improvement >= self.config.early_stopping_patience
-        )
+        is_over = found is not None and found[0] == self.checkpoints.final
+        ppo.set_logger(Logger(str(self.folder), []))
+        if not is_over:
+            self.scalars = ScalarLog(self.folder, **(training["monitor"]["written"] if found else {}))
+            ppo.logger.output_formats = self.scalars.outputs
+        if found is not None:
+            ppo.load_training_state(found[1]["policy"], training)
+            self.load(training["monitor"])
+            self._saved_after = ppo.updates
+            self.log(f"resuming from {found[0]} at {ppo.num_timesteps:,} decisions")
+        return is_over
 
 
 def check_gradients(policy: NppPolicy) -> None:

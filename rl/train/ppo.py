@@ -9,6 +9,7 @@ import io
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +76,10 @@ class BatchPPO(PPO):
     plan: sizes and precision.
     statistics: for the policy's normaliser.
     ``anchor_to`` makes it stay close to a cloned policy for a while.
-    speed: seconds spent so far in each of PARTS; decisions_played and seconds: since training began.
+    speed: seconds spent so far in each of PARTS; decisions_played, and seconds in rollouts and updates: since training
+        began.
+    ending: whether training is to end before the next rollout.
+    reserved: seconds that what follows the last update will take, as far as a time budget counts it.
     Raises DivergedError when an update meets numbers that are not finite.
     """
 
@@ -118,7 +122,7 @@ class BatchPPO(PPO):
         )
         check_optimiser_coverage(self.policy)
         self.config = config
-        self.sim, self.sampler = env.sim, env.sampler
+        self.batch_env, self.sim, self.sampler = env, env.sim, env.sampler
         self.reference: NppPolicy | None = None
         self.steered_rate = config.learning_rate  # in force only with desired_kl
         self.speed = dict.fromkeys(PARTS, 0.0)
@@ -131,6 +135,10 @@ class BatchPPO(PPO):
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
+        self.ending = False
+        self.reserved = 0.0
+        self.spent_before = 0.0  # ``spent`` when this process went on with the run
+        self._began = math.nan  # time.perf_counter() when training began or went on
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
@@ -164,8 +172,29 @@ class BatchPPO(PPO):
         """0 at the start of training, 1 at its end: by decisions or by the time budget, whichever is further on."""
         done = self.num_timesteps / self.config.total_timesteps
         if self.config.time_budget_minutes:
-            done = max(done, self.seconds / 60 / self.config.time_budget_minutes)
+            left = 60 * self.config.time_budget_minutes - self.reserved
+            done = max(done, self.spent / left if left > 0 else 1.0)
         return min(done, 1.0)
+
+    @property
+    def spent(self) -> float:
+        """Seconds since training began, all that it takes included: evaluations, checkpoints, uploads.
+
+        The time between an interruption and the resumption is no part of it.
+        """
+        return self.spent_before + (0.0 if math.isnan(self._began) else time.perf_counter() - self._began)
+
+    def _setup_learn(self, *arguments: Any, **keywords: Any) -> tuple[int, BaseCallback]:
+        """Stable-Baselines3's, with its clock set back to where training began."""
+        self._began = time.perf_counter()
+        prepared = super()._setup_learn(*arguments, **keywords)
+        self._num_timesteps_at_start = 0
+        self.start_time -= int(1e9 * self.spent_before)
+        return prepared
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Stable-Baselines3's; iterations count from the beginning of training, not of this process."""
+        super().dump_logs(self.updates + 1)
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -181,6 +210,8 @@ class BatchPPO(PPO):
     ) -> bool:
         """Play ``n_rollout_steps`` decisions in every environment; False if a callback wants to stop."""
         callback.on_rollout_start()
+        if self.ending:
+            return False
         buffer, sim = self.rollout_buffer, self.sim
         episodes = [np.empty(0, sim.episode.dtype)]
         cut_off: list[CutOff] = []
@@ -452,38 +483,63 @@ class BatchPPO(PPO):
 
     def save_plain(self, path: str | Path) -> None:
         """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
-        ours = (*NUMBERS, "explained_variance", "config", "speed", "ended", "_rng")
+        names = (
+            "explained_variance",
+            "config",
+            "speed",
+            "ended",
+            "ending",
+            "reserved",
+            "spent_before",
+            "_began",
+            "_rng",
+        )
         archive = io.BytesIO()  # torch's writer ends in a traceback of its own where a disk is full
-        self.save(archive, exclude=[*ours, "rollout_buffer_class", "rollout_buffer_kwargs"])
+        self.save(archive, exclude=[*NUMBERS, *names, "rollout_buffer_class", "rollout_buffer_kwargs"])
         write_bytes(path, archive.getbuffer())
 
     def training_state(self) -> dict[str, Any]:
-        """Everything beside the weights that training needs to go on, as tensors, numbers, texts and dictionaries."""
+        """Everything beside the weights that training needs to go on between two updates, bit for bit on a CPU.
+
+        Tensors, arrays, numbers, texts and dictionaries.
+        """
+        assert self.ep_info_buffer is not None and self.ep_success_buffer is not None  # made by learn()
         return {
             "optimizer": self.policy.optimizer.state_dict(),
             **{name: getattr(self, name) for name in NUMBERS + THEIR_NUMBERS},
+            "spent": self.spent,
             "speed": dict(self.speed),
+            "environments": self.batch_env.state(),
+            "episodes": [list(self.ep_info_buffer), list(self.ep_success_buffer)],
             "curriculum": json.dumps(self.sampler.state_dict()),
             "shuffling": json.dumps(self._rng.bit_generator.state),
             "sampling": self._sampling.get_state(),
+            "torch": torch.get_rng_state(),
             "reference": None if self.reference is None else self.reference.state_dict(),
         }
 
     def load_training_state(self, policy_state: dict, training: dict) -> None:
-        """Continue from a checkpoint's weights and ``training_state``; environments start new episodes."""
+        """Continue from a checkpoint's weights and ``training_state``; ConfigError for one of other environments."""
         self.restore(policy_state, training["optimizer"])
         for name in NUMBERS + THEIR_NUMBERS:
             setattr(self, name, training[name])
+        self.spent_before = training["spent"]
         self.speed.update(training["speed"])
+        self._last_obs = self.batch_env.load(training["environments"])  # so that learn() does not reset them
+        self._last_episode_starts = np.zeros(self.sim.num_envs, bool)
+        infos, wins = training["episodes"]
+        self.ep_info_buffer = deque(infos, maxlen=self._stats_window_size)
+        self.ep_success_buffer = deque(wins, maxlen=self._stats_window_size)
         self.sampler.load_state_dict(json.loads(training["curriculum"]))
         self._rng.bit_generator.state = json.loads(training["shuffling"])
         self._sampling.set_state(training["sampling"])
+        torch.set_rng_state(training["torch"])
         if training["reference"] is not None:
             self.reference = copy.deepcopy(self.policy).requires_grad_(False)
             self.reference.load_state_dict(training["reference"])
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "sim", "sampler", "reference", "_sampling", "_team"]
+        return [*super()._excluded_save_params(), "batch_env", "sim", "sampler", "reference", "_sampling", "_team"]
 
 
 def steered(rate: float, kl: float, desired: float) -> float:

@@ -8,6 +8,7 @@ with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_
 "TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.env import observation_space
+from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
 from rl.curriculum import Sampler
 
@@ -54,6 +56,39 @@ class BatchVecEnv(VecEnv):
         self.sim.next_level[:] = self.sampler.draw(self.num_envs)
         self.reset_infos = [{} for _ in range(self.num_envs)]
         return self._observations()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the future depends on beside the sampler: the environments, in the middle of their episodes.
+
+        levels: digest of the levels in their order.  snapshots: uint8[N, B], ``sim.snapshot``.  next_level: int32[N].
+        """
+        sim = self.sim
+        return {
+            "levels": self._levels_digest(),
+            "snapshots": sim.snapshot(slice(None)),
+            "next_level": sim.next_level.copy(),
+        }
+
+    def load(self, state: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Go on where ``state`` was taken; returns the observations.  ConfigError if that was with other environments."""
+        if state["levels"] != self._levels_digest():
+            raise ConfigError(
+                "the saved episodes are of other levels, or in another order; go on with the same dataset"
+            )
+        stored, mine = state["snapshots"].shape, self.sim.snapshot(slice(None)).shape
+        if stored != mine:
+            raise ConfigError(
+                f"the saved episodes are of {stored[0]} environments of {stored[1]} bytes, these are {mine[0]} of {mine[1]}; "
+                "go on with the same settings"
+            )
+        self.sim.restore(slice(None), state["snapshots"])
+        self.sim.next_level[:] = state["next_level"]
+        self.sim.observe()
+        return self._observations()
+
+    def _levels_digest(self) -> str:
+        names = "".join(level.fingerprint for level in self.sim.bank.levels)
+        return hashlib.sha256(names.encode()).hexdigest()[:16]
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = np.asarray(actions)

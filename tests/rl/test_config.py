@@ -23,6 +23,7 @@ from rl.config import (
     PPOConfig,
     UploadConfig,
 )
+from rl.stored import changes, stored_config
 
 from places import ROOT, SHARED
 from programs import load_script
@@ -42,6 +43,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "old" / "config.json").write_text(json.dumps(resolve(REQUIRED).to_dict()))
     return tmp_path
 
 
@@ -58,7 +60,10 @@ EXAMPLES = {
     "output-dir": ["elsewhere"],
     "seeds": ["1", "2"],
     "resume-from": ["old"],
+    "resume-override": ["save-freq=1000"],
+    "previous-checkpoint": [],
     "save-freq": ["1000"],
+    "keep-checkpoints": ["1"],
     "frame-skip": ["1"],
     "reward-preset": ["october"],
     "debug": [],
@@ -138,6 +143,7 @@ EXAMPLES = {
     "s3-sync-freq": ["1000"],
 }
 NEEDED = {
+    "resume-from": ["--resume-from", "old"],
     "replay-data-dir": ["--replay-data-dir", "replays"],
     "use-curriculum": ["--use-curriculum"],
     "record-eval-videos": ["--record-eval-videos"],
@@ -309,6 +315,55 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
     with pytest.raises(ConfigError, match=message) as error:
         resolve(argv)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_is_gone_on_with_as_it_was_begun(folder):
+    assert resolve(["--resume-from", "old"]) == replace(resolve(REQUIRED), resume_from=Path("old"))
+    changed = ["--resume-from", "old", "--resume-override", "total-timesteps=5", "ppo.gamma=0.9", "seeds=1,2"]
+    config = resolve([*changed, "--resume-override", "pretraining=off", "dev-dataset=none", "--gamma", "0.9"])
+    assert (config.ppo.total_timesteps, config.ppo.gamma, config.seeds, config.pretraining) == (5, 0.9, (1, 2), False)
+    assert changes(stored_config(folder / "old"), config)["seeds"] == [(0,), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--gamma", "0.9"],
+            "--resume-from old: .*: gamma is 0.995 in the run and 0.9 here.*--resume-override gamma=0.9",
+        ),
+        (["--seeds", "0", "1"], "seeds is 0 in the run and 0,1 here.*--resume-override seeds=0,1"),
+        (["--gamma", "0.9", "--no-pretraining"], "pretraining is on in the run and off here; gamma is .* here. Leave"),
+        (["--resume-override", "gamma"], "--resume-override gamma: give NAME=VALUE"),
+        (["--resume-override", "gama=1"], "no setting is called 'gama'; did you mean 'gamma'"),
+        (["--resume-override", "debug=on"], "no setting is called 'debug'"),
+        (["--resume-override", "gamma=x"], "'x' is no X"),
+        (["--resume-override", "gamma=2"], "--gamma 2.0: give a number"),
+        (["--resume-override", "pretraining=1"], "give on or off"),
+    ],
+)
+def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):
+    with pytest.raises(ConfigError, match=message):
+        resolve(["--resume-from", "old", *flags])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "no JSON object"),
+        ("{}", "missing or unknown"),
+        (None, "does not tell s3-bucket"),
+    ],
+)
+def test_a_stored_configuration_that_cannot_be_used_is_named(content, message, folder):
+    path = folder / "old" / "config.json"
+    if content is None:
+        content = json.dumps(resolve(REQUIRED).to_dict() | {"upload": vars(UploadConfig()) | {"bucket": "[redacted]"}})
+        message = "no bucket name|does not tell"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        resolve(["--resume-from", "old"])
 
 
 @pytest.mark.parametrize(

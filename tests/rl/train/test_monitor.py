@@ -5,12 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.logger import Logger
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
-from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.train.logs import ScalarOutput
 from rl.train.monitor import EarlyStopping, Evaluation, TrainingMonitor, check_gradients, check_inputs
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
@@ -50,7 +47,6 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **ev
         ppo.policy.load_state_dict(clone.state_dict())
         ppo.anchor_to(clone)
     folder = root / "vision_free"
-    ppo.set_logger(Logger(str(folder), [ScalarOutput(folder / "tensorboard")]))
     config = ExperimentConfig(
         experiment_name="x",
         architectures=("vision_free",),
@@ -61,6 +57,7 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **ev
     )
     lines, store = [], Store()
     monitor = TrainingMonitor(config, root, folder, evaluate, store, lines.append)
+    assert not monitor.begin(ppo)
     ppo.learn(updates * ROLLOUT, callback=monitor)
     return monitor, ppo, lines, store
 
@@ -71,30 +68,24 @@ def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
     assert [event["at"] for event in monitor.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
     assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
     saved = {path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()}
-    assert saved == {f"checkpoint_{2 * ROLLOUT}.safetensors", "best.safetensors"}
+    made = {f"checkpoint_{n * ROLLOUT}.safetensors" for n in (1, 2, 3)}  # before each evaluation, the last one included
+    assert saved == {*made, "best.safetensors"}
     assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
     assert any("first update checked" in line for line in lines)
     assert any("the actor's first, checked: gradients everywhere" in line for line in lines)
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
-def test_training_goes_on_from_the_newest_checkpoint(tmp_path):
+def test_a_training_that_is_over_does_not_begin_again(tmp_path):
     monitor, ppo, lines, _ = train(tmp_path)
-    path = monitor.save(ppo, "final")
-    assert checkpoint.load(path)["training"]["updates"] == 3
+    monitor.save_final()
     fresh, _ = make_ppo(seed=1)
-    monitor.resume(fresh)
+    again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lines.append)
+    assert again.begin(fresh)
     assert (fresh.updates, fresh.num_timesteps) == (3, 3 * ROLLOUT)
-    assert lines[-1] == f"resuming from {path} at {3 * ROLLOUT} decisions"
-    assert checkpoint.load(path)["training"]["retention"]["best"].tolist() == found(0.5).levels.tolist()
-    for ours, theirs in zip(ppo.policy.parameters(), fresh.policy.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_nothing_to_resume_from_is_said(tmp_path):
-    monitor, ppo, _, _ = train(tmp_path, updates=1, eval_freq=0)
-    with pytest.raises(checkpoint.CheckpointError, match="no checkpoint to resume from"):
-        monitor.resume(ppo)
+    assert lines[-1] == f"resuming from {monitor.checkpoints.final} at {3 * ROLLOUT} decisions"
+    assert again.events == monitor.events
+    assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
 def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
@@ -207,7 +198,7 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
 
 def test_without_evaluations_nothing_is_guarded(tmp_path):
     for settings in ({"eval_freq": 0}, {"retention_guard": False}):
-        monitor, ppo, _, _ = train(tmp_path / str(len(settings)), clone=make_clone(), **settings)
+        monitor, ppo, _, _ = train(tmp_path / next(iter(settings)), clone=make_clone(), **settings)
         assert not told(monitor, "delivered")
         assert (ppo.updates, monitor.retention.best) == (3, None)
         assert told(monitor, "evaluation") == [] or "eval_freq" not in settings

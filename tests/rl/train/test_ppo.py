@@ -8,6 +8,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 
+from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train import ppo as ppo_module
@@ -418,9 +419,11 @@ def test_the_time_budget_counts_if_it_is_used_up_first():
     ours, _ = make_ppo(time_budget_minutes=1)
     ours.num_timesteps = 1_000
     assert ours.progress == pytest.approx(0.1)
-    ours.seconds = 30
-    assert ours.progress == pytest.approx(0.5)
-    ours.seconds = 90
+    ours.spent_before = 30
+    assert ours.progress == pytest.approx(0.5, abs=0.1)
+    ours.reserved = 20  # for the evaluation at the end
+    assert ours.progress == pytest.approx(0.75, abs=0.1)
+    ours.spent_before = 90
     assert ours.progress == 1
 
 
@@ -433,7 +436,7 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
 
 
 def test_training_goes_on_where_its_state_was_taken():
-    """Weights, optimiser, shuffling, sampling and counters; the environments begin new episodes."""
+    """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
     ours, _ = make_ppo(**AT_ONCE)
     ours.anchor_to(build_policy("vision_free", statistics()))
     roll_out(ours)
@@ -441,12 +444,26 @@ def test_training_goes_on_where_its_state_was_taken():
     other, _ = make_ppo(**AT_ONCE, seed=5)
     other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     assert (other.updates, other.num_timesteps) == (1, 128)
-    for ppo in (ours, other):
-        ppo.env.reset()
+    assert (other.sim.state.progress["decisions"] > 0).any()
     for ppo in (ours, other):
         roll_out(ppo)
         ppo.train()
     assert not changed(weights(ours.policy), other.policy)
+    assert (ours.sim.snapshot(slice(None)) == other.sim.snapshot(slice(None))).all()
+    assert ours.sampler.state_dict() == other.sampler.state_dict()
+    assert list(ours.ep_info_buffer) == list(other.ep_info_buffer)
+
+
+def test_other_environments_cannot_go_on_with_it():
+    ours, _ = make_ppo()
+    roll_out(ours)
+    state = ours.training_state()
+    other, _ = make_ppo(num_envs=2)
+    with pytest.raises(ConfigError, match="episodes are of 4 environments of .* these are 2 of"):
+        other.load_training_state(ours.policy.state_dict(), state)
+    state["environments"]["levels"] = "another"
+    with pytest.raises(ConfigError, match="of other levels, or in another order"):
+        ours.load_training_state(ours.policy.state_dict(), state)
 
 
 # ------------------------------------------------------------------ construction

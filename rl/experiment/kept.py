@@ -1,0 +1,173 @@
+"""What a run keeps on disk beside its checkpoints, so that whoever goes on with it does nothing twice.
+
+plan.json                    sizes, threads and precision: measured once, since another plan would be another run
+pretrain/clone.safetensors   the cloned policy, its statistics, how it was made, observations to compare others with it on
+run.json                     everything that results and report need of a run that is over
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hardware
+from bc.train import BCResult
+from nppsim.errors import UserError
+from nppsim.files import write_json
+from nppsim.levels.level import Level
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.plain import PlainError, from_plain
+from rl.experiment.record import RunRecord
+from rl.judge.results import EpisodeRecord
+from rl.judge.video import Film
+from rl.policy import checkpoint
+from rl.policy.policy import NppPolicy
+from rl.policy.weight_map import TransferReport
+
+PLAN = "plan.json"
+CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
+RUN = "finished.json"
+
+
+class ResumeError(UserError, RuntimeError):
+    """A run that cannot be gone on with; the message names the file, what is wrong and the remedy."""
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A policy that imitates, how it was made, and observations to compare others with it on.
+
+    spent_before: seconds of its making, where that was before the run was interrupted.
+    """
+
+    policy: NppPolicy
+    statistics: ObservationStatistics
+    result: BCResult
+    probe: dict[str, np.ndarray]
+    spent_before: float = 0.0
+
+
+def save_plan(folder: Path, plan: hardware.Plan, wishes: hardware.Wishes) -> None:
+    """Keep the plan of a run, and what was asked of it."""
+    write_json(folder / PLAN, {"wishes": asdict(wishes), "plan": asdict(plan)})
+
+
+def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
+    """The plan of a run that has begun; None where there is none.
+
+    wishes: what is asked for now; its number of decisions may differ.
+    ResumeError if something else was asked for then, or the run needs a GPU and there is none.
+    """
+    path = folder / PLAN
+    if not path.is_file():
+        return None
+    stored = _read(path)
+    asked = {name for name, value in asdict(wishes).items() if stored["wishes"][name] != value} - {"total_timesteps"}
+    if asked:
+        raise ResumeError(
+            f"{path}: this run has begun with another {' and '.join(sorted(asked))}, which cannot change: its environments "
+            "and sizes are part of it; begin a new run"
+        )
+    plan: hardware.Plan = _decoded(hardware.Plan, stored["plan"], path)
+    if plan.device == "cuda" and not torch.cuda.is_available():
+        raise ResumeError(f"{path}: the run computes on a GPU, and there is none here; go on where there is one")
+    return plan
+
+
+def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping) -> None:
+    """Keep a policy that has been cloned."""
+    made = {"result": clone.result.as_dict(), "probe": clone.probe}
+    checkpoint.save(folder / CLONE, clone.policy, frame_skip=frame_skip, config=config, training=made)
+
+
+def read_clone(folder: Path, device: str) -> Clone | None:
+    """The policy that was cloned, on ``device``; None where that is still to be done.
+
+    CheckpointError for a damaged file: without it, cloning is done again.
+    """
+    path = folder / CLONE
+    if not path.is_file():
+        return None
+    try:
+        policy, data = checkpoint.load_policy(path)
+    except checkpoint.CheckpointError as error:
+        raise checkpoint.CheckpointError(f"{error}; or remove it, and imitation is repeated") from error
+    made = data["training"]
+    result = _decoded(BCResult, made["result"], path)
+    return Clone(policy.to(device), data["statistics"], result, made["probe"], spent_before=result.wall_time_s)
+
+
+def save_run(record: RunRecord) -> None:
+    """Keep the record of a run that is over; written last, so that where it is, nothing is missing."""
+    plain = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "folder"}
+    plain |= {
+        "played": {method: [_episode(episode) for episode in episodes] for method, episodes in record.played.items()},
+        "cloning": record.cloning and asdict(record.cloning),
+        "transfer": record.transfer and asdict(record.transfer),
+        "plan": asdict(record.plan),
+        "films": [asdict(film) for film in record.films],
+    }
+    write_json(record.folder / RUN, plain)
+
+
+def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
+    """The record of a run that is over; None where it is not.  levels: of the final evaluation."""
+    path = folder / RUN
+    if not path.is_file():
+        return None
+    plain = _read(path)
+    try:
+        played = {
+            method: [_played_again(episode, levels) for episode in episodes]
+            for method, episodes in plain["played"].items()
+        }
+        return RunRecord(
+            folder=folder,
+            **plain
+            | {
+                "played": played,
+                "cloning": _decoded(BCResult | None, plain["cloning"], path),
+                "transfer": _decoded(TransferReport | None, plain["transfer"], path),
+                "plan": _decoded(hardware.Plan, plain["plan"], path),
+                "films": _decoded(list[Film], plain["films"], path),
+            },
+        )
+    except (KeyError, TypeError, ValueError, IndexError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _episode(episode: EpisodeRecord) -> dict[str, Any]:
+    plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name != "level"}
+    return plain | {"inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode()}
+
+
+def _played_again(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
+    inputs = np.frombuffer(zlib.decompress(base64.b64decode(plain["inputs"])), np.uint8)
+    return EpisodeRecord(**{**plain, "inputs": inputs}, level=levels[plain["level_index"]])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _unreadable(path, error) from error
+    return found
+
+
+def _decoded(kind: Any, plain: object, path: Path) -> Any:
+    try:
+        return from_plain(kind, plain)
+    except PlainError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ResumeError:
+    return ResumeError(
+        f"{path}: cannot be read ({error}); bring it back, or remove it, and what it stands for is done again"
+    )

@@ -1,0 +1,197 @@
+"""The configuration of a run on disk: read back, changed on request, and held against what is asked for now.
+
+stored = stored_config(folder)
+config = overridden(stored, ("total-timesteps=20000000",))
+check_same(config, asked)             # ConfigError with every setting that differs, its stored and its given value
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import REDACTED, ConfigError, did_you_mean
+from nppsim.plain import PlainError, from_plain
+from nppsim.settings import Setting, settings_of
+from rl.config import ExperimentConfig
+
+CONFIG = "config.json"
+# How a run is gone on with, which is no part of what it computes.
+HOW = ("resume_from", "resume_override", "previous_checkpoint", "debug")
+SECTIONS: dict[str, type] = {
+    f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
+}
+_NOTHING = ("none", "null", "")
+
+
+def stored_facts(folder: Path) -> dict[str, Any]:
+    """What ``config.json`` of a run's folder says; ConfigError where there is none."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ConfigError("holds no config.json; give the folder of a run", "--resume-from", folder)
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise ValueError("no JSON object")
+    except ValueError as error:
+        raise ConfigError(f"config.json cannot be read ({error}); bring it back", "--resume-from", folder) from error
+    return facts
+
+
+def stored_config(folder: Path) -> ExperimentConfig:
+    """The configuration that a run was begun with, changes made since included."""
+    config = config_from_dict(stored_facts(folder), str(folder / CONFIG))
+    hidden = [name for name, value in _values(config).items() if REDACTED in str(value)]
+    if hidden:
+        advice = f"config.json does not tell {', '.join(hidden)}, which looked like a secret; begin a new run"
+        raise ConfigError(advice, "--resume-from", folder)
+    return config
+
+
+def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> ExperimentConfig:
+    """The configuration whose ``to_dict`` this is; further entries of config.json (machine, versions, data) are left alone.
+
+    place: of the file, for messages.
+    Raises ConfigError for settings that are missing, unknown or impossible.
+    """
+    known = {one.name for one in fields(ExperimentConfig)}
+    try:
+        config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
+    except PlainError as error:
+        raise ConfigError(
+            f"{place}: settings that are missing or unknown here ({error}): it was written by another version of the "
+            "project: use that, or give the flags anew"
+        ) from error
+    return config
+
+
+def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
+    """What a run is gone on with: the stored configuration with the overrides, which must be what ``config`` says.
+
+    config: with ``resume_from``.  Raises ConfigError with all differences.
+    """
+    assert config.resume_from is not None
+    stored = overridden(stored_config(config.resume_from), config.resume_override)
+    check_same(stored, config)
+    how: dict[str, Any] = {name: getattr(config, name) for name in HOW}
+    return replace(stored, **how)
+
+
+def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
+    """The configuration with other values.  overrides: NAME=VALUE, such as "total-timesteps=100" or "ppo.gamma=0.99".
+
+    Several values are parted by commas; on and off are truth values, none is no value.
+    """
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
+        section, known = _find(name.strip().lstrip("-"), text)
+        config = with_setting(config, section, known, _parsed(known, value.strip(), text))
+    return config
+
+
+def with_setting(config: ExperimentConfig, section: str, known: Setting, value: object) -> ExperimentConfig:
+    """The configuration with one other value; ConfigErrors name its flag, where it has one."""
+    try:
+        change: dict[str, Any] = {known.name: value}
+        if section:
+            change = {section: replace(getattr(config, section), **change)}
+        return replace(config, **change)
+    except ConfigError as error:
+        raise (error.named(known.option) if error.field == known.name and known.flag else error) from None
+
+
+def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
+    """ConfigError unless both compute the same."""
+    theirs, ours = _values(stored), _values(given)
+    different = [name for name in theirs if theirs[name] != ours[name]]
+    if different:
+        told = "; ".join(
+            f"{name} is {_text(theirs[name])} in the run and {_text(ours[name])} here" for name in different
+        )
+        accepted = " ".join(f"--resume-override {name}={_text(ours[name])}" for name in different)
+        raise ConfigError(
+            f"was begun with other settings: {told}. Leave them out to go on as it began, or accept the change with "
+            f"{accepted}",
+            "--resume-from",
+            given.resume_from,
+        )
+
+
+def changes(before: ExperimentConfig, after: ExperimentConfig) -> dict[str, list[object]]:
+    """Name -> [value before, value after] of the settings that differ, as plain values."""
+    theirs, ours = _values(before), _values(after)
+    return {name: [theirs[name], ours[name]] for name in theirs if theirs[name] != ours[name]}
+
+
+def _values(config: ExperimentConfig) -> dict[str, object]:
+    """Name as for an override -> value."""
+    return {
+        name: getattr(getattr(config, section) if section else config, known.name)
+        for name, section, known in _settings()
+        if known.name not in HOW
+    }
+
+
+def _settings() -> Iterator[tuple[str, str, Setting]]:
+    """(name, section of the configuration or "" for its own fields, setting)."""
+    for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
+        for known in settings_of(owner).values():
+            turned_around = known.kind is bool and known.default and not known.switch  # --no-pretraining
+            name = f"{section}.{known.name}".lstrip(".")
+            yield (known.flag if known.flag and not turned_around else name), section, known
+
+
+def _find(name: str, text: str) -> tuple[str, Setting]:
+    """(section, setting) by flag, alias or place in the configuration."""
+    names: dict[str, tuple[str, Setting]] = {}
+    for usual, section, known in _settings():
+        for one in (usual, *known.aliases, f"{section}.{known.name}".lstrip(".")):
+            names.setdefault(one, (section, known))
+    if name not in names or names[name][1].name in HOW:
+        hint = did_you_mean(name, names) or "; config.json lists the settings"
+        raise ConfigError(f"no setting is called {name!r}{hint}", "--resume-override", text)
+    return names[name]
+
+
+def _parsed(known: Setting, value: str, text: str) -> object:
+    if value.lower() in _NOTHING and known.default is None:
+        return None
+    if known.many:
+        return tuple(_parsed_one(known, one.strip(), text) for one in value.split(","))
+    return _parsed_one(known, value, text)
+
+
+def _parsed_one(known: Setting, value: str, text: str) -> object:
+    if known.kind is bool:
+        meaning = {"on": True, "true": True, "off": False, "false": False}
+        if value.lower() not in meaning:
+            raise ConfigError("give on or off", "--resume-override", text)
+        return meaning[value.lower()]
+    try:
+        return known.kind(value)
+    except ValueError as error:
+        raise ConfigError(f"{value!r} is no {known.placeholder or 'value'}", "--resume-override", text) from error
+
+
+def _text(value: object) -> str:
+    """As an override has it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
+    """ConfigError unless a run's levels are those that it began with.  facts: of ``stored_facts``."""
+    other = [name for name, digest in facts.get("data", {}).items() if fingerprints.get(name) != digest]
+    if other:
+        raise ConfigError(
+            f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); bring those "
+            "back, or begin a new run",
+            "--resume-from",
+            folder,
+        )
