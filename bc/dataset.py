@@ -18,9 +18,23 @@ import h5py
 import numpy as np
 
 import nppsim
-from bc.baselines import previous_actions
+from bc.dataset_file import (
+    DECISIONS,
+    DEMONSTRATIONS,
+    FORMAT_VERSION,
+    LIBRARY,
+    REBUILD,
+    DatasetError,
+    make_samples,
+    read_about,
+    read_column,
+    read_levels,
+    write_levels,
+    write_tables,
+)
 from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
 from bc.images import StoredImages
+from nppsim import hdf5
 from nppsim._cache import source_digest
 from nppsim.actions import ACTION_NAMES, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
@@ -34,26 +48,19 @@ from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
-FORMAT_VERSION = 2
 STATES = "states"  # beside the observations in the file: what images are drawn from
 MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest is for the network and its gradients
 _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
-_CHUNK_ROWS = 512
-_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # a damaged block is an error, not other values
 # What turns replays into rows, beside the kernels: a change of it makes another dataset.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
     Path(__file__),
+    Path(__file__).with_name("dataset_file.py"),
     Path(__file__).with_name("demonstrations.py"),
     _NPPSIM / "batch.py",
     *sorted(_NPPSIM.glob("planner/*.py")),
     *sorted(_NPPSIM.glob("replays/*.py")),
 )
-_REBUILD = "delete it, it will be rebuilt"
-
-
-class DatasetError(UserError, ValueError):
-    """A dataset that cannot be built, read or held in memory; the message names file, place and remedy."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ def load_or_build(
         log(f"demonstrations of {folder}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
-            raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {_REBUILD}")
+            raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {REBUILD}")
         log(dataset.report)
         return dataset
     found = load_demonstrations(
@@ -165,14 +172,12 @@ def write_dataset(
     decisions = sum(len(d.actions) for d in demonstrations)
     check_memory(path, decisions, bytes_each, available_bytes)
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
-    image = (
-        io.BytesIO()
-    )  # HDF5 crashes where it writes to a full disk itself; compressed, this is less than the dataset
-    with h5py.File(image, "w") as file:
-        _write_tables(file, demonstrations, validation, found, config, key)
-        _make_samples(file, columns, decisions)
+    image = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself; packed, this is less than the dataset
+    with h5py.File(image, "w", libver=LIBRARY) as file:
+        write_tables(file, demonstrations, validation, found, asdict(config), key)
+        make_samples(file, columns, decisions)
         if STATES in columns:
-            _write_levels(file, bank.levels)
+            write_levels(file, bank.levels)
         row = 0
         for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
             recorded = record(bank, [place[d.level] for d in wave], wave, config)
@@ -314,54 +319,54 @@ class BCDataset:
         if not path.is_file():
             raise DatasetError(f"{path}: no such file; build it with scripts/pretrain_bc.py")
         try:
-            with h5py.File(path, "r") as file:
+            file = hdf5.open_file(path, limit_bytes=1 << 62)  # check_memory has a limit and a remedy
+            try:
                 return cls._read(path, file, available_bytes, bank)
-        except DatasetError:
+            finally:
+                hdf5.close(file)
+        except UserError:
             raise
-        except (OSError, KeyError, RuntimeError, ValueError) as error:  # of h5py for a damaged file, and of its content
-            raise DatasetError(f"{path}: no readable dataset ({error}); {_REBUILD}") from error
+        except hdf5.DAMAGE as error:
+            raise DatasetError(f"{path}: no readable dataset ({hdf5.reason(error)}); {REBUILD}") from error
 
     @classmethod
     def _read(cls, path: Path, file: h5py.File, available_bytes: int | None, bank: LevelBank | None) -> "BCDataset":
-        version = file.attrs["format_version"]
-        if version != FORMAT_VERSION:
-            raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {_REBUILD}")
-        keys = tuple(json.loads(file.attrs["observation_keys"]))
-        known = set(keys) <= set(layout.SPECS)
-        if not known or file.attrs["layout_fingerprint"] != layout.fingerprint(keys):
-            raise DatasetError(
-                f"{path}: observation layout {file.attrs['layout_fingerprint']} of {', '.join(keys)} is not this "
-                f"version's; {_REBUILD}"
-            )
-        actions, table, stored = file["actions"][:], file["demonstrations"], file["observations"]
+        about = read_about(path, file)
+        keys = tuple(about["observation_keys"])
+        stored, rows, demonstrations = file["observations"], len(file["actions"]), len(about["names"])
         drawn = tuple(key for key in keys if _is_image(key))
         columns = sample_columns(keys, stored[STATES].shape[-1] if drawn else 0)
-        check_memory(path, len(actions), sum(column.itemsize for column in columns.values()), available_bytes)
-        for name, column in columns.items():
-            expected = (len(actions), *column.shape)
-            if stored[name].shape != expected:
-                raise DatasetError(
-                    f"{path}: observations/{name} has shape {stored[name].shape}, expected {expected}; {_REBUILD}"
-                )
-        observations = {name: stored[name][:] for name in columns}
+        check_memory(path, rows, sum(column.itemsize for column in columns.values()), available_bytes)
+        observations = {name: read_column(stored, name, rows, column) for name, column in columns.items()}
+        decisions = {name: read_column(file, name, rows, dtype) for name, dtype in DECISIONS.items()}
+        table = {
+            name: read_column(file["demonstrations"], name, demonstrations, dtype)
+            for name, dtype in DEMONSTRATIONS.items()
+        }
+        for values, limit in (
+            (decisions["actions"], NUM_ACTIONS),
+            (decisions["previous_actions"], NUM_ACTIONS),
+            (decisions["demonstration"], demonstrations),
+            (table["category"], len(about["categories"])),
+        ):
+            if not len(values) or values.min() < 0 or values.max() >= limit:
+                raise ValueError(f"numbers outside 0 to {limit - 1}, or none")
         images = None
         if drawn:
-            images = StoredImages(bank or LevelBank(_read_levels(file)), observations.pop(STATES), drawn)
+            images = StoredImages(bank or LevelBank(read_levels(file)), observations.pop(STATES), drawn)
         return cls(
             path=str(path),
-            key=str(file.attrs["key"]),
-            frame_skip=int(file.attrs["frame_skip"]),
+            key=about["key"],
+            frame_skip=about["frame_skip"],
             observations=observations,
-            actions=actions,
-            previous_actions=file["previous_actions"][:],
-            demonstration=file["demonstration"][:],
-            categories=tuple(file["categories"].asstr()[:]),
-            names=tuple(table["name"].asstr()[:]),
-            level_fingerprints=tuple(table["level_fingerprint"].asstr()[:]),
-            category=table["category"][:],
-            validation=table["validation"][:],
-            retimed=table["retimed"][:],
-            kept_and_left_out=str(file.attrs["report"]),
+            **decisions,
+            categories=tuple(about["categories"]),
+            names=tuple(about["names"]),
+            level_fingerprints=tuple(about["level_fingerprints"]),
+            category=table["category"],
+            validation=table["validation"],
+            retimed=table["retimed"],
+            kept_and_left_out=about["report"],
             images=images,
         )
 
@@ -458,53 +463,3 @@ def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list
         wave.append(demonstration)
         rows += len(demonstration.actions)
     yield wave
-
-
-def _write_tables(
-    file: h5py.File,
-    demonstrations: Sequence[Demonstration],
-    validation: np.ndarray,
-    found: DemonstrationSet,
-    config: DatasetConfig,
-    key: str,
-) -> None:
-    lengths = [len(d.actions) for d in demonstrations]
-    categories = sorted({d.category for d in demonstrations})
-    text = h5py.string_dtype()
-    file.attrs["format_version"] = FORMAT_VERSION
-    file.attrs["key"] = key
-    file.attrs["frame_skip"] = config.frame_skip
-    file.attrs["layout_fingerprint"] = layout.fingerprint(config.observations)
-    file.attrs["observation_keys"] = json.dumps(config.observations)
-    file.attrs["settings"] = json.dumps(asdict(config))
-    file.attrs["report"] = found.table()
-    file["actions"] = np.concatenate([d.actions for d in demonstrations]).astype(np.int8)
-    file["previous_actions"] = np.concatenate([previous_actions(d.actions) for d in demonstrations]).astype(np.int8)
-    file["demonstration"] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    file.create_dataset("categories", data=categories, dtype=text)
-    table = file.create_group("demonstrations")
-    table.create_dataset("name", data=[d.name for d in demonstrations], dtype=text)
-    table.create_dataset("level_fingerprint", data=[d.level.fingerprint for d in demonstrations], dtype=text)
-    table["category"] = np.array([categories.index(d.category) for d in demonstrations], np.int16)
-    table["length"] = np.array(lengths, np.int32)
-    table["validation"] = validation
-    table["retimed"] = np.array([d.retimed for d in demonstrations])
-    table["deviation_px"] = np.array([d.deviation_px for d in demonstrations], np.float32)
-
-
-def _make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> None:
-    group = file.create_group("observations")
-    for name, column in columns.items():
-        chunks = (min(_CHUNK_ROWS, rows), *column.shape)
-        group.create_dataset(name, (rows, *column.shape), column.base, chunks=chunks, **_STORAGE)
-
-
-def _write_levels(file: h5py.File, levels: Sequence[Level]) -> None:
-    """The levels' files, one after another, and where each ends; ``_read_levels`` has them back."""
-    files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
-    file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
-    file["level_ends"] = np.cumsum([len(data) for data in files])
-
-
-def _read_levels(file: h5py.File) -> list[Level]:
-    return [Level.from_bytes(data.tobytes()) for data in np.split(file["levels"][:], file["level_ends"][:-1])]

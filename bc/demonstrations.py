@@ -7,7 +7,6 @@ image, if that finishes too.
 """
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from nppsim.files import table
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
+from nppsim.reading import read_json
 from nppsim.replays.playback import REPLAY_SET, SUFFIXES, find_files
 from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, read_bytes, to_decisions, to_inputs
 from nppsim.replays.replay_set import ReplaySet
@@ -367,12 +367,12 @@ def _read_set(path: Path, name: str, category: str) -> list[ReplayFile]:
 def _read_index(path: Path) -> dict[Path, str]:
     """Category of each replay that an index file lists; the files must exist."""
     expected = f'expected {{"format": "{INDEX_FORMAT}", "demonstrations": [{{"file": NAME, "category": NAME}}, ...]}}'
+    index = read_json(path, DemonstrationError, f"{expected}, or delete the file")
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
         if index["format"] != INDEX_FORMAT:
             return {}
         listed = {path.parent / entry["file"]: entry["category"] for entry in index["demonstrations"]}
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise DemonstrationError(f"{path}: {type(error).__name__}: {error}; {expected}, or delete the file") from error
     for file, category in listed.items():
         if not isinstance(category, str) or not category:

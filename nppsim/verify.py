@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import h5py
 import numpy as np
 
+from nppsim import hdf5
 from nppsim.errors import UserError
 from nppsim.levels.level import Level, LevelError
 from nppsim.simulate import FRAME_COLUMNS, Run, simulate
 
+_MAX_CASE_BYTES = 1 << 28
+_MORE_INPUTS = 1000  # that a trace may have after its end: each costs memory to play
 _DATASETS = {"map", "inputs", "frames", "entities"}  # of every case; more where there are entities and movers
 
 
@@ -39,14 +41,31 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
     if not Path(path).is_file():
         raise TraceError(f"{path}: no such file; give a trace file")
     try:
-        with h5py.File(path) as file:
-            for theme in file:
-                for case in file[theme]:
-                    yield theme, case, {name: data[()] for name, data in file[theme][case].items()}
-    except (OSError, AttributeError, KeyError) as error:
-        raise TraceError(
-            f"{path}: not a trace file (HDF5 with /theme/case/map, inputs, frames, ...): {error}"
-        ) from error
+        file = hdf5.open_file(path)
+    except hdf5.DAMAGE as error:
+        raise _no_traces(path, error) from error
+    try:
+        for theme in file:
+            for case in file[theme]:
+                try:
+                    datasets = dict(file[theme][case].items())
+                    if sum(data.nbytes for data in datasets.values()) > _MAX_CASE_BYTES:
+                        raise TraceError(
+                            f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is no trace"
+                        )
+                    trace = {name: data[()] for name, data in datasets.items()}
+                except TraceError:
+                    raise
+                except hdf5.DAMAGE as error:
+                    raise _no_traces(path, error) from error
+                yield theme, case, trace
+    finally:
+        hdf5.close(file)
+
+
+def _no_traces(path: str | Path, error: Exception) -> TraceError:
+    form = "HDF5 with /theme/case/map, inputs, frames, ..."
+    return TraceError(f"{path}: not a trace file ({form}): {hdf5.reason(error)}")
 
 
 def difference(run: Run, trace: dict[str, np.ndarray]) -> str:
@@ -114,6 +133,26 @@ def _check(trace: dict[str, np.ndarray], place: str) -> None:
     }
     if missing := needed - trace.keys():
         raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is no trace file")
-    frames = trace["frames"]
-    if frames.ndim != 2 or frames.shape[1] != len(FRAME_COLUMNS):
-        raise TraceError(f"{place}: frames are {list(frames.shape)}, should be [frames, {len(FRAME_COLUMNS)}]")
+    frames, entities = len(trace["frames"]), len(trace["entities"])
+    movers = len(trace.get("movers", ()))
+    shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # kinds of dtype; None: any length
+        "map": ("u", (None,)),
+        "inputs": ("u", (None,)),
+        "frames": ("f", (None, len(FRAME_COLUMNS))),
+        "entities": ("iu", (None, 2)),
+        "entity_state": ("u", (frames, entities)),
+        "movers": ("iu", (None, 2)),
+        "mover_pos": ("f", (frames, 2 * movers)),
+    }
+    for name, (kinds, expected) in shapes.items():
+        found = trace.get(name, np.zeros([n or 0 for n in expected], "u1" if "u" in kinds else "f8"))
+        fits = len(found.shape) == len(expected) and all(
+            n in (None, m) for n, m in zip(expected, found.shape, strict=True)
+        )
+        if not fits or found.dtype.kind not in kinds:
+            form = ", ".join("any" if n is None else str(n) for n in expected)
+            raise TraceError(f"{place}: {name} is {found.dtype}{list(found.shape)}, should be numbers [{form}]")
+    if len(trace["inputs"]) > frames + _MORE_INPUTS:
+        raise TraceError(f"{place}: {len(trace['inputs'])} inputs for {frames} frames")
+    if movers and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
+        raise TraceError(f"{place}: movers that are no entities")

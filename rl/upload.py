@@ -8,7 +8,6 @@ nowhere else, and never written anywhere.  AWS_REGION or AWS_DEFAULT_REGION is t
 store's address.  ``s3_manifest.json`` in the folder lists what was uploaded.  Needs the extra ``s3``.
 """
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from nppsim.errors import UserError, needed, redact
 from nppsim.files import write_json
 from nppsim.lock import LOCK
+from nppsim.reading import mismatch, read_json
 from rl.config import UploadConfig
 
 MANIFEST = "s3_manifest.json"
@@ -81,11 +81,10 @@ class Uploader:
         """What this folder has in this bucket already; nothing if the manifest belongs to another bucket."""
         if not path.exists():
             return {}
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            return manifest["objects"] if manifest["bucket"] == self.bucket else {}
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise UploadError(f"{path} is broken ({error}); delete it to upload everything again") from error
+        manifest = read_json(path, UploadError, "delete it to upload everything again")
+        if wrong := mismatch(manifest, {"bucket": str, "objects": {...: {}}}):
+            raise UploadError(f"{path} is broken ({wrong}); delete it to upload everything again")
+        return manifest["objects"] if manifest["bucket"] == self.bucket else {}
 
     def _write_manifest(self, path: Path, objects: dict[str, dict]) -> None:
         write_json(path, {"bucket": self.bucket, "prefix": self.prefix, "objects": objects})

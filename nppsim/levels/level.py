@@ -140,7 +140,9 @@ class Level:
         """Read a level file; the path becomes the level's name.  Raises LevelError, or OSError if unreadable."""
         if Path(path).suffix.lower() in REPLAY_SUFFIXES:
             raise LevelError(f"{path} holds replays, no level; give a level file (Replay.load has the replay's level)")
-        return cls.from_bytes(Path(path).read_bytes(), name=str(path))
+        with open(path, "rb") as file:
+            data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
+        return cls.from_bytes(data, name=str(path))
 
     @classmethod
     def build(

@@ -32,6 +32,7 @@ import numpy as np
 from nppsim.errors import UserError
 from nppsim.files import write_text
 from nppsim.levels.level import REPLAY_SUFFIXES, Level, LevelError, mirror
+from nppsim.reading import read_json
 
 INDEX = "index.json"
 FORMAT = "nppsim level set"
@@ -264,14 +265,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _read_entries(file: Path) -> list[LevelEntry]:
-    try:
-        index = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise LevelSetError(
-            f"{file} is not JSON: {error}; restore it, or delete it to use the folder as it is"
-        ) from error
-    except OSError as error:
-        _refuse(error)
+    index = read_json(file, LevelSetError, "restore it, or delete it to use the folder as it is")
     if not isinstance(index, dict) or index.get("format") != FORMAT or not isinstance(index.get("levels"), list):
         raise LevelSetError(
             f'{file} is not the index of a level set; needed are "format": "{FORMAT}", "version": {VERSION} and '

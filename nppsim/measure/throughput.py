@@ -24,11 +24,28 @@ from nppsim.measure.intervals import Estimate, mean_of_ratios, ratio_of_means
 from nppsim.measure.machine import conditions, differences
 from nppsim.measure.timing import Summary, TimingError, alternate, measure_rounds, summarise
 from nppsim.measure.workload import Workload
+from nppsim.reading import mismatch, read_json
 
 FORMAT = "nppsim benchmark"
 VERSION = 1
 KEY = ("machine", "versions", "settings")  # parts of a result in which compared results must agree
-NEEDED = (*KEY, "phase", "date", "build", "decisions_per_round", "round_s", "calibration", "summary", "stability")
+_SUMMARY = dict.fromkeys(("mean", "sd", "min", "max", "p50", "p95", "p99"), float)
+_NEEDED = {  # of a stored result
+    "machine": {"cpu": str, "cores": int, "system": str},
+    "versions": {...: str},
+    "settings": {"source": str, "observations": [str], "frame_skip": int},
+    "phase": str,
+    "date": str,
+    "build": ({"commit": str, "changed_files": str}, {"source_digest": str}),
+    "decisions_per_round": int,
+    "decisions_per_s": float,
+    "decisions_per_s_sd": float,
+    "cv": float,
+    "round_s": [float],
+    "calibration": {"python": [float], "numba": [float]},
+    "summary": _SUMMARY,
+    "stability": str,
+}
 SMALLEST_SHARE = 0.01  # of the step; phases below it are left out of tables
 
 
@@ -229,16 +246,17 @@ def comparison_table(result: Mapping, baselines: Mapping[str, Mapping]) -> str:
 
 def load_result(path: str | Path) -> dict:
     """Read a stored result.  Raises TimingError for a file that is none."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TimingError(f"{path}: {error.strerror}; give a file written with --output") from error
-    except ValueError as error:
-        raise TimingError(f"{path}: not a JSON file ({error}); was it cut off?") from error
+    data = read_json(path, TimingError, "give a file written with --output")
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
         raise TimingError(f"{path}: not a benchmark result of version {VERSION}; measure again with --output")
-    if missing := [key for key in NEEDED if key not in data]:
-        raise TimingError(f"{path}: {', '.join(missing)} missing; measure again with --output")
+    wrong = mismatch(data, _NEEDED)
+    lists = [] if wrong else [data["round_s"], *data["calibration"].values()]
+    if not wrong and not (
+        len({len(values) for values in lists}) == 1 and all(v > 0 for values in lists for v in values)
+    ):
+        wrong = "round_s and calibration should be lists of one length, of numbers above 0"
+    if wrong:
+        raise TimingError(f"{path}: {wrong}; measure again with --output")
     return data
 
 

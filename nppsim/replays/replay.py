@@ -21,6 +21,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from nppsim import reading
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
@@ -29,6 +30,8 @@ from nppsim.levels.level import Level, LevelError, mirror
 FORMATS = ("compact", "attract")  # what a replay can be written as
 
 _MAX_VERSION = 100  # a larger first number is the map length of compact 0
+MAX_BYTES = 1 << 25  # of a file: 150 hours of play
+_MAX_PLAY = 1 << 27  # frames times entities: 2.3 GB where ``simulate`` records each entity in each frame
 _ATTRACT_HEADER = 30  # bytes before the inputs of an attract file's demo block
 
 
@@ -67,6 +70,12 @@ class Replay:
             )
         if not inputs.size:
             _fail(self.name, "no inputs", "a replay needs at least one frame")
+        if inputs.size * len(self.level.records) > _MAX_PLAY:
+            _fail(
+                self.name,
+                f"{inputs.size} frames with {len(self.level.records)} entities, more than can be recorded in memory",
+                "cut the inputs",
+            )
         _check_inputs(self.name, inputs, highest=15)
         inputs = inputs.astype(np.uint8)
         inputs.flags.writeable = False
@@ -231,11 +240,8 @@ def to_inputs(actions: np.ndarray, frame_skip: int, frames: int | None = None) -
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All bytes of a file.  Raises ReplayError if it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ReplayError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    """All bytes of a file.  Raises ReplayError if it cannot be read, or is too large for a replay."""
+    return reading.read_bytes(path, ReplayError, MAX_BYTES, "check the path and its permissions")
 
 
 def _read_compact_header(name: str, data: bytes, version: int) -> tuple[int, int, int, bool]:

@@ -14,16 +14,17 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from nppsim import hdf5
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level, LevelError
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.reading import mismatch, parse_json
+from nppsim.replays.replay import MAX_BYTES, Replay, ReplayError
 
 FORMAT = "nppsim replays"
 VERSION = 1
@@ -35,7 +36,6 @@ _TABLES = {
 }
 _PACKED = ("data", "inputs")  # bytes of all rows one after another; the others have one value per row
 _LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
-_DAMAGE = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError)  # what h5py raises for it
 
 
 @dataclass(frozen=True)
@@ -140,33 +140,35 @@ class ReplaySet(Sequence[Replay]):
     def __init__(self, path: str | Path):
         self.path = Path(path)
         try:
-            self._file = h5py.File(self.path, "r")
-        except OSError as error:
-            raise ReplayError(f"{path}: cannot be opened as HDF5 ({_first_line(error)}); check the path") from error
+            self._file = hdf5.open_file(self.path)
+        except hdf5.DAMAGE as error:
+            raise ReplayError(f"{path}: cannot be opened as HDF5 ({hdf5.reason(error)}); check the path") from error
         try:
             self._open()
         except ReplayError:
             self.close()
             raise
-        except _DAMAGE as error:
+        except hdf5.DAMAGE as error:
             self.close()
             raise self._damaged("the tables", error) from error
 
     def _open(self) -> None:
-        found = f"{FORMAT}, {self._file.attrs.get('version')}" if "replays" in self._file else "another"
+        found = f"{FORMAT}, {_version(self._file)}" if "replays" in self._file else "another"
         if found != f"{FORMAT}, {VERSION}":
             raise ReplayError(f"{self.path}: format {found}, expected {FORMAT}, {VERSION}; is this a file of replays?")
         for table, columns in _TABLES.items():
+            for name, dtype in columns.items():
+                column = self._file[table][name]
+                if column.dtype != dtype or column.ndim != 1:
+                    raise ReplayError(
+                        f"{self.path}: /{table}/{name} is {column.dtype}{list(column.shape)}, expected "
+                        f"{np.dtype(dtype)}[n]; the file is damaged: copy it again"
+                    )
             packed, end = (self._file[table][name] for name in list(columns)[:2])
             rows = {name: len(self._file[table][name]) for name in columns if name not in _PACKED}
             if len(set(rows.values())) != 1:
                 raise ReplayError(f"{self.path}: columns of /{table} differ in length: {rows}; copy the file again")
-            ends = end[:]
-            if np.any(np.diff(ends, prepend=0) <= 0) or (ends[-1] if len(ends) else 0) != len(packed):
-                raise ReplayError(
-                    f"{self.path}: /{table}/end does not ascend to the length of its data, {len(packed)}; "
-                    "the file is damaged: copy it again"
-                )
+            hdf5.check_ends(f"/{table}/end", end[:], len(packed))
         self._levels: dict[int, Level] = {}
         self._level_end, self._end = self._file["levels/end"][:], self._file["replays/end"][:]
         self._success, self._frame_skip = self._file["replays/success"][:], self._file["replays/frame_skip"][:]
@@ -178,10 +180,19 @@ class ReplaySet(Sequence[Replay]):
         ends = self._file["about/end"][:].tolist()
         if len(ends) != len(self._level):
             raise ReplayError(f"{self.path}: {len(ends)} texts of {len(self._level)} replays; copy the file again")
-        self._about = [json.loads(about[start:end]) for start, end in itertools.pairwise([0, *ends])]
+        self._about = [self._text(about[start:end]) for start, end in itertools.pairwise([0, *ends])]
         self.names = tuple(about["name"] for about in self._about)
         self.categories = tuple(about["category"] for about in self._about)
         self.frames = np.diff(self._end, prepend=0)
+        if self.frames.max(initial=0) > MAX_BYTES or np.diff(self._level_end, prepend=0).max(initial=0) > MAX_BYTES:
+            raise ReplayError(f"{self.path}: a replay or level of more than {MAX_BYTES:,} bytes; copy the file again")
+
+    def _text(self, packed: bytes) -> dict:
+        """Name, category and metadata of a replay."""
+        about = parse_json(packed, f"{self.path}: /about", ReplayError, "the file is damaged: copy it again")
+        if wrong := mismatch(about, {"name": str, "category": str, "metadata": {}}):
+            raise ReplayError(f"{self.path}: /about: {wrong}; the file is damaged: copy it again")
+        return about
 
     def __len__(self) -> int:
         return len(self._end)
@@ -207,7 +218,7 @@ class ReplaySet(Sequence[Replay]):
         level = self._read_level(int(self._level[index]))
         try:
             inputs = self._file["replays/inputs"][self._end[index] - about.frames : self._end[index]]
-        except _DAMAGE as error:
+        except hdf5.DAMAGE as error:
             raise self._damaged(f"inputs of replay {index}", error) from error
         try:
             return Replay(level, inputs, about.success, about.name, about.frame_skip, level.warnings)
@@ -222,7 +233,7 @@ class ReplaySet(Sequence[Replay]):
                 level = Level.from_bytes(self._file["levels/data"][start : self._level_end[row]].tobytes(), name)
             except LevelError as error:
                 raise ReplayError(f"{error} [/levels, row {row}]") from error
-            except _DAMAGE as error:
+            except hdf5.DAMAGE as error:
                 raise self._damaged(f"level {row}", error) from error
             if level.fingerprint != self._fingerprints[row]:
                 raise ReplayError(f"{name}: its content does not have its fingerprint; copy the file again")
@@ -231,13 +242,12 @@ class ReplaySet(Sequence[Replay]):
 
     def _damaged(self, what: str, error: Exception) -> ReplayError:
         return ReplayError(
-            f"{self.path}: {what} cannot be read ({_first_line(error)}); the file is damaged: copy it again"
+            f"{self.path}: {what} cannot be read ({hdf5.reason(error)}); the file is damaged: copy it again"
         )
 
     def close(self) -> None:
         """Close the file."""
-        with suppress(RuntimeError):  # a damaged file may refuse
-            self._file.close()
+        hdf5.close(self._file)
 
     def __enter__(self) -> "ReplaySet":
         return self
@@ -264,6 +274,14 @@ def _create(file: h5py.File) -> None:
             file.create_dataset(f"{table}/{name}", (0,), dtype, maxshape=(None,), compression="gzip", **options)
 
 
+def _version(file: h5py.File) -> object:
+    """The number of the format, None where there is none."""
+    if "version" not in file.attrs:
+        return None
+    stored = file.attrs.get_id("version")
+    return file.attrs["version"] if stored.shape == () and stored.dtype.kind in "iu" else stored.dtype
+
+
 def _extend(
     table: h5py.Group, packed: str, blobs: Iterable[bytes], columns: Mapping[str, Sequence | np.ndarray]
 ) -> None:
@@ -277,7 +295,3 @@ def _extend(
         start = len(column)
         column.resize(start + len(values), axis=0)
         column[start:] = values
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

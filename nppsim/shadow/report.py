@@ -1,13 +1,13 @@
 """The summary of a process: what every Shadow in it has counted, as a JSON file that a script can judge."""
 
 import atexit
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import write_json
+from nppsim.reading import read_json
 
 VARIABLE = "NPPSIM_SHADOW_REPORT"  # path of the file; read when a Shadow is made
 _summaries: list[Callable[[], dict]] = []
@@ -41,8 +41,8 @@ def judge(path: Path, environments: int, comparisons: int) -> str:
     """
     if not path.exists():
         raise ReportError(f"{path}: there is no summary; the run did not come to its end")
+    summary = read_json(path, ReportError, "give the right file")
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
         mismatches, simulators = summary["mismatches"], summary["simulators"]
     except (ValueError, KeyError, TypeError) as error:  # ValueError: not JSON, or no text at all
         raise ReportError(f"{path}: this is no summary of shadow validation ({error}); give the right file") from error

@@ -9,7 +9,6 @@
 """
 
 import hashlib
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.lock import locked
 from nppsim.measure import machine, timing
 from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
+from nppsim.reading import read_json
 from nppsim.report.charts import band_chart
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
@@ -143,11 +143,19 @@ def _settle(settings: ABSettings, folder: Path) -> None:
             raise ConfigError(f"holds runs, but no {PLAN}; choose another folder", "--out", folder)
         write_json(file, record)
         return
-    different = machine.differences(record, json.loads(file.read_text(encoding="utf-8")))
+    different = machine.differences(record, _facts(file))
     if different:
         raise ConfigError(
             f"was begun with other settings: {'; '.join(different)}. Choose another folder", "--out", folder
         )
+
+
+def _facts(file: Path) -> dict:
+    """What is compared, as it was written by ``_settle``."""
+    facts = read_json(file, ResultsError, "restore it, or begin again in another folder")
+    if not isinstance(facts, dict):
+        raise ResultsError(f"{file}: no facts of a comparison; restore it, or begin again in another folder")
+    return facts
 
 
 def _sources() -> str:
@@ -392,7 +400,7 @@ def _number(value: float) -> str:
 
 def write(comparison: ABComparison, folder: Path) -> list[Path]:
     """Write comparison.json, comparison.txt and a picture of each curve; returns the files."""
-    facts = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    facts = _facts(folder / PLAN)
     files = [folder / "comparison.json", folder / "comparison.txt"]
     write_json(files[0], facts | comparison.to_dict())
     write_text(files[1], comparison_text(comparison) + "\n")

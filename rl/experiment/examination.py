@@ -1,6 +1,5 @@
 """What ``scripts/doctor.py`` examines: an experiment that is about to run, one that has run, or an agent."""
 
-import json
 from pathlib import Path
 
 import torch
@@ -8,6 +7,7 @@ import torch
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
+from nppsim.reading import read_json
 from rl.command_line import check_prepared, resolve
 from rl.config import ExperimentConfig
 from rl.experiment.data import Log
@@ -70,10 +70,7 @@ def _look_at_agent(doctor: Doctor, path: Path) -> None:
 
 def read_config(path: Path) -> ExperimentConfig:
     """The configuration in a config.json, with all that it needs there; ConfigError if not."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{path}: no readable configuration ({error}); give the config.json of a run") from error
+    data = read_json(path, ConfigError, "give the config.json of a run")
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: no configuration; give the config.json of a run")
     config = config_from_dict(data, str(path))

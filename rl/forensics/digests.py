@@ -21,6 +21,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
+from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes
 from rl.train.ppo import BatchPPO
 from rl.train.rollout import TensorRolloutBuffer
 
@@ -190,17 +191,15 @@ def read_trail(folder: Path) -> list[Row]:
     path = folder / TRAIL_FILE
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    remedy = "it was changed by hand, or is another file: delete it, and compare without it"
+    lines = read_bytes(path, TrailError, MAX_JSON_BYTES, remedy).split(b"\n")
     rows = []
     for number, line in enumerate(lines[:-1], 1):  # what follows the last line break was cut off, or is nothing
-        try:
-            row = json.loads(line)
-            rows.append({"update": int(row["update"]), "digests": dict(row["digests"])} | row)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrailError(
-                f"{path}, line {number}: no line of a digest trail ({type(error).__name__}: {error}); it was changed by "
-                "hand, or is another file: delete it, and compare without it"
-            ) from error
+        place = f"{path}, line {number}"
+        row = parse_json(line, place, TrailError, remedy)
+        if wrong := mismatch(row, {"update": int, "digests": {...: str}}):
+            raise TrailError(f"{place}: no line of a digest trail ({wrong}); {remedy}")
+        rows.append(row)
     return sorted(rows, key=lambda row: row["update"])
 
 

@@ -7,7 +7,6 @@
 Format of the file: ``docs/file_formats.md``.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.files import table
+from nppsim.reading import mismatch, read_json
 from rl.events import Scalars
 from rl.forensics.compare import seconds_per_decision
 from rl.forensics.runs import Run
@@ -151,19 +151,15 @@ def _value(scalars: Scalars, at: int) -> float:
 
 def load_reference(path: Path) -> dict[str, Any]:
     """A reference file.  Raises ResultsError for anything else."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT or data["version"] != VERSION:
-            raise ValueError(f"format {data['format']!r}, version {data['version']!r}")
-        for bands in data["metrics"].values():
-            for band in bands:
-                float(band["at"]), float(band["low"]), float(band["high"])
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}; make one with --write-reference") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsError(
-            f"{path}: no reference of version {VERSION} ({type(error).__name__}: {error}); make one with --write-reference"
-        ) from error
+    data = read_json(path, ResultsError, "make one with --write-reference")
+    band = {"low": float, "high": float}
+    wrong = mismatch(data, {"format": str, "version": int, "metrics": {...: [{"at": int} | band]}})
+    if not wrong and "seconds_per_million_decisions" in data:
+        wrong = mismatch(data["seconds_per_million_decisions"], {...: band}, "seconds_per_million_decisions")
+    if not wrong and (data["format"], data["version"]) != (FORMAT, VERSION):
+        wrong = f"format {data['format']!r}, version {data['version']!r}"
+    if wrong:
+        raise ResultsError(f"{path}: no reference of version {VERSION} ({wrong}); make one with --write-reference")
     return data
 
 

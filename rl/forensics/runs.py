@@ -7,7 +7,6 @@
 Only stored files are read; what a version does not write is absent here, and what it does not know is kept by name.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nppsim.reading import read_json
 from rl.events import Scalars, event_folders, read_scalars
 from rl.forensics.digests import Row, read_trail
 from rl.judge.history import History, read_history
@@ -98,7 +98,13 @@ def find_runs(folder: Path) -> list[Run]:
         found.append(folder.absolute())
     if not found:
         raise ResultsError(f"{folder}: no training has begun there; give the folder of an experiment that has")
-    return [_read(root.absolute(), place, config) for place in found]
+    try:
+        return [_read(root.absolute(), place, config) for place in found]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ResultsError(
+            f"{root}: the files of the experiment are none ({type(error).__name__}: {error}); they were changed by hand: use "
+            "another run"
+        ) from error
 
 
 def _is_training(folder: Path) -> bool:
@@ -153,12 +159,7 @@ def _words(value: object) -> str:
 
 
 def _read_json(path: Path) -> dict:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}; check the path") from error
-    except ValueError as error:
-        raise ResultsError(f"{path}: no JSON ({error}); it was cut off or changed: use another run") from error
+    data = read_json(path, ResultsError, "it was cut off or changed: use another run")
     if not isinstance(data, dict):
         raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
     return data

@@ -7,6 +7,7 @@ write_levels(folder / "test_levels.csv", {"random": ..., "ppo": ...})  # so that
 
 import csv
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ import numpy as np
 
 from nppsim.files import table, write_text
 from nppsim.measure.intervals import mean_over_levels
+from nppsim.reading import read_bytes
 from rl.judge.results import ALL, LevelWins, ResultsError
 
 LEVELS_FILE = "test_levels.csv"
+_MAX_BYTES = 64 << 20
 _COLUMNS = ("level", "category", "episodes")  # then a column of wins for each method
 
 
@@ -147,13 +150,16 @@ def read_levels(paths: Sequence[Path], method: str) -> LevelWins:
 
 
 def _read(path: Path, method: str) -> LevelWins:
+    data = read_bytes(path, ResultsError, _MAX_BYTES, "evaluate the run again")
     try:
-        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+        rows = list(csv.DictReader(io.StringIO(data.decode())))
         levels, categories = (tuple(row[name] for row in rows) for name in _COLUMNS[:2])
-        episodes, wins = (np.array([int(row[name]) for row in rows]) for name in ("episodes", method))
-    except OSError as error:
-        raise ResultsError(f"{path}: {error.strerror}; evaluate the run again") from error
-    except (KeyError, TypeError, ValueError) as error:
+        episodes, wins = (np.array([int(row[name]) for row in rows], np.int64) for name in ("episodes", method))
+        if not rows or not all(map(isinstance, (*levels, *categories), itertools.repeat(str))):
+            raise ValueError("rows without a level")
+        if (episodes < 1).any() or (wins < 0).any() or (wins > episodes).any():
+            raise ValueError("more wins than episodes")
+    except (KeyError, TypeError, ValueError, OverflowError, csv.Error) as error:
         raise ResultsError(
             f"{path}: no table of wins per level of {method!r} ({type(error).__name__}: {error}); evaluate the run again"
         ) from error

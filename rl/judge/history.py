@@ -92,7 +92,7 @@ def read_history(folder: Path) -> History | None:
         wins = np.array([row["wins"] for row in rows], np.int64).reshape(len(rows), len(levels))
         decisions = np.array([row["decisions"] for row in rows], np.int64)
         episodes = np.array(head["episodes"], np.int64).reshape(len(levels))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ResultsError(
             f"{path}: no history of evaluations ({type(error).__name__}: {error}); compare without it, or train again"
         ) from error

@@ -6,7 +6,6 @@ print(format_table({"random": ..., "BC": ..., "PPO": stats}))
 write_json(folder / "results.json", {"architectures": {...}, "config": ..., "machine": ..., "versions": ...})
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,22 @@ from nppsim.files import table
 from nppsim.levels.level import Level
 from nppsim.measure.intervals import mean_over_levels, wilson
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from nppsim.reading import mismatch, read_json
 
 ALL = "all"  # the row over every category
 INTERVAL_NOTE = "success in percent, with its 95 % interval over levels (and seeds, where there are several)"
-_STATS_KEYS = ("episodes", "wins", "success", "ci95", "median_frames", "deaths", "timeouts")
-_TOP_KEYS = ("architectures", "config", "machine", "versions")
+_STATS = {
+    **dict.fromkeys(("episodes", "wins", "deaths", "timeouts"), int),
+    "success": float,
+    "ci95": [float],
+    "median_frames": (None, float),
+}
+_RESULTS: dict = {
+    "architectures": {...: {"seeds": {...: {"suites": {...: {...: _STATS}}}}}},
+    "config": {},
+    "machine": (str, {}),
+    "versions": {},
+}
 
 
 class Stats(TypedDict):
@@ -213,30 +223,16 @@ def load_results(path: str | os.PathLike) -> dict:
     path = Path(path)
     if not path.is_file():
         raise ResultsError(f"{path}: no such file; give the results.json of an experiment folder")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ResultsError(f"{path}: not a JSON file ({error}); was it cut off or edited?") from error
-    if not isinstance(data, dict) or not set(_TOP_KEYS) <= set(data):
-        missing = [key for key in _TOP_KEYS if not isinstance(data, dict) or key not in data]
-        raise ResultsError(f"{path}: not a results file, {', '.join(missing)} missing at the top")
-    try:
-        for name, architecture in data["architectures"].items():
-            for seed, entry in architecture["seeds"].items():
-                for suite, table in entry["suites"].items():
-                    for category, stats in table.items():
-                        _check_stats(f"{path}: {name}, seed {seed}, {suite}, {category}", stats)
-    except (KeyError, AttributeError, TypeError) as error:
-        raise ResultsError(
-            f'{path}: expected "architectures" -> name -> "seeds" -> seed -> "suites" -> suite -> category; '
-            f"{type(error).__name__}: {error}"
-        ) from error
+    data = read_json(path, ResultsError, "was it cut off or edited?")
+    if wrong := mismatch(data, _RESULTS):
+        raise ResultsError(f"{path}: not a results file: {wrong}")
+    for name, architecture in data["architectures"].items():
+        for seed, entry in architecture["seeds"].items():
+            for suite, categories in entry["suites"].items():
+                for category, stats in categories.items():
+                    if stats["wins"] + stats["deaths"] + stats["timeouts"] != stats["episodes"]:
+                        raise ResultsError(
+                            f"{path}: {name}, seed {seed}, {suite}, {category}: wins, deaths and timeouts do not sum to "
+                            f"{stats['episodes']} episodes"
+                        )
     return data
-
-
-def _check_stats(place: str, stats: Stats) -> None:
-    missing = [key for key in _STATS_KEYS if key not in stats]
-    if missing:
-        raise ResultsError(f"{place}: {', '.join(missing)} missing")
-    if stats["wins"] + stats["deaths"] + stats["timeouts"] != stats["episodes"]:
-        raise ResultsError(f"{place}: wins, deaths and timeouts do not sum to {stats['episodes']} episodes")

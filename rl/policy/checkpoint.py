@@ -108,14 +108,19 @@ def _to_bytes(fields: Mapping[str, Any], path: Path) -> bytes:
         except PackingError as error:
             raise CheckpointError(f"{path}: {error}") from error
         tensors |= more
-    described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
-    data = safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
+    data = sign(content, tensors)
     if len(data) > _MAX_BYTES or _header_bytes(data) > _MAX_HEADER:
         raise CheckpointError(
             f"{path}: not written, {len(data)} bytes with a header of {_header_bytes(data)} are more than a checkpoint "
             f"may have ({_MAX_BYTES} and {_MAX_HEADER}): save less with it"
         )
     return data
+
+
+def sign(content: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
+    """The file of packed fields and their tensors."""
+    described = {"format_version": FORMAT_VERSION, "sha256": _digest(content, tensors), "content": content}
+    return safetensors.torch.save(tensors, {FORMAT: json.dumps(described)})
 
 
 def _digest(content: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> str:
@@ -252,13 +257,11 @@ def _read(path: Path) -> dict[str, Any]:
             )
         data = begin + file.read(_MAX_BYTES)
     try:
-        tensors = safetensors.torch.load(data)
-        header = json.loads(data[8 : 8 + _header_bytes(data)])
-        if FORMAT not in header.get("__metadata__", {}):
+        described, tensors = parse(data)
+        if described is None:
             raise CheckpointError(
                 f"{path}: a safetensors file, but not a checkpoint of this project: give another file"
             )
-        described = json.loads(header["__metadata__"][FORMAT])
         if described["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
                 f"{path}: checkpoint format {described['format_version']}, this version of the project reads "
@@ -271,6 +274,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise
     except _DAMAGE as error:
         raise _damaged(path, error) from error
+
+
+def parse(data: bytes) -> tuple[Any, dict[str, torch.Tensor]]:
+    """(what the header of a safetensors file says under FORMAT, or None; the tensors).  Raises what is in _DAMAGE."""
+    tensors = safetensors.torch.load(data)
+    header = json.loads(data[8 : 8 + _header_bytes(data)])
+    return json.loads(header.get("__metadata__", {}).get(FORMAT, "null")), tensors
 
 
 def _damaged(path: Path, reason: object) -> CheckpointError:

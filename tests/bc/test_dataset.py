@@ -1,5 +1,6 @@
 """The imitation dataset: labels fit observations, the cache notices changes, damage is refused."""
 
+import json
 from dataclasses import replace
 
 import h5py
@@ -222,6 +223,14 @@ def test_too_large_a_dataset_is_refused_with_its_size():
         check_memory("x.h5", 10**6, 1104, available_bytes=10**9)
 
 
+def say(path, name, value):
+    """Let a dataset say something else of itself."""
+    with h5py.File(path, "a") as file:
+        about = json.loads(file["about"][:].tobytes()) | {name: value}
+        del file["about"]
+        file["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+
+
 def test_damaged_and_foreign_files_are_refused(tmp_path):
     dataset = load_or_build(replay_folder(tmp_path / "replays"), tmp_path, DatasetConfig(observations=STATE), log=list)
     path = tmp_path / dataset.path
@@ -232,19 +241,32 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(DatasetError, match=f"{path.name}: no readable dataset .*delete it"):
             BCDataset.open(path)
+    with h5py.File(path, "a") as file:
+        file.attrs["format_version"] = 99
+    with pytest.raises(DatasetError, match="format version 99"):
+        BCDataset.open(path)
     for name, value, message in [
-        ("format_version", 99, "format version 99"),
         ("layout_fingerprint", "0", "observation layout 0 of game_state"),
-        ("observation_keys", '["graph"]', "of graph is not this version's"),
+        ("observation_keys", ["graph"], "of graph is not this version's"),
+        ("frame_skip", 0, "an impossible frame skip"),
+        ("names", [1], r"names\[0\] should be a text"),
+    ]:
+        path.write_bytes(data)
+        say(path, name, value)
+        with pytest.raises(DatasetError, match=message):
+            BCDataset.open(path)
+    for table, place, message in [
+        ("actions", 6, "numbers outside 0 to 5"),
+        ("demonstration", 3, "numbers outside 0 to 2"),
+        ("demonstrations/category", -1, "numbers outside 0 to"),
     ]:
         path.write_bytes(data)
         with h5py.File(path, "a") as file:
-            file.attrs[name] = value
-        with pytest.raises(DatasetError, match=message):
+            file[table][0] = place
+        with pytest.raises(DatasetError, match=f"no readable dataset .{message}"):
             BCDataset.open(path)
     path.write_bytes(data)
-    with h5py.File(path, "a") as file:
-        file.attrs["key"] = "0"
+    say(path, "key", "0")
     with pytest.raises(DatasetError, match="holds key 0, not the one in its name"):
         load_or_build(tmp_path / "replays", tmp_path, DatasetConfig(observations=STATE))
     with pytest.raises(DatasetError, match="no such file"):

@@ -164,7 +164,7 @@ def test_a_broken_index_is_an_error_that_names_file_and_place(path, change, mess
 
 def test_an_index_that_is_no_json_is_an_error(path):
     (path / INDEX).write_text((path / INDEX).read_text()[:100])
-    with pytest.raises(LevelSetError, match=r"index\.json is not JSON: .*; restore it, or delete it"):
+    with pytest.raises(LevelSetError, match=r"index\.json: not JSON \(.*; restore it, or delete it"):
         LevelSet.open(path)
 
 

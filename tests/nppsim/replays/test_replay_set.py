@@ -179,7 +179,7 @@ def cut(name):
     [
         (lambda file: file.attrs.modify("version", 2), "format nppsim replays, 2, expected"),
         (cut("replays/success"), "columns of /replays differ in length"),
-        (cut("replays/inputs"), "/replays/end does not ascend to the length of its data, 1; the file is damaged"),
+        (cut("replays/inputs"), r"/replays/end does not ascend to the length of its data, 1\); the file is damaged"),
         (break_column("replays/level", lambda rows: rows.fill(9)), "/replays/level names a level that is not there"),
         (break_column("levels/data", lambda data: data.__setitem__(300, 5)), "does not have its fingerprint"),
         (break_column("levels/data", lambda data: data.fill(255)), "this is no N.. map"),

@@ -140,15 +140,15 @@ def test_broken_results_say_what_is_wrong(tmp_path):
     with pytest.raises(ResultsError, match=r"results\.json: no such file"):
         load_results(path)
     path.write_text('{"architectures": ')
-    with pytest.raises(ResultsError, match="not a JSON file"):
+    with pytest.raises(ResultsError, match="not JSON"):
         load_results(path)
     path.write_text('{"architectures": {}, "config": {}}')
-    with pytest.raises(ResultsError, match="machine, versions missing at the top"):
+    with pytest.raises(ResultsError, match="machine, versions missing"):
         load_results(path)
     stats = aggregate([episode()])
     del stats["simple"]["ci95"]
     write_json(path, results(stats))
-    with pytest.raises(ResultsError, match="mlp, seed 0, test, simple: ci95 missing"):
+    with pytest.raises(ResultsError, match="ci95 missing in architectures.mlp.seeds.0.suites.test.simple"):
         load_results(path)
     stats = aggregate([episode()])
     stats["simple"]["wins"] = 0
@@ -158,5 +158,5 @@ def test_broken_results_say_what_is_wrong(tmp_path):
     data = results({})
     data["architectures"]["mlp"] = {}
     write_json(path, data)
-    with pytest.raises(ResultsError, match="KeyError: 'seeds'"):
+    with pytest.raises(ResultsError, match="seeds missing in architectures.mlp"):
         load_results(path)

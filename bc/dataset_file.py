@@ -1,0 +1,145 @@
+"""The file of an imitation dataset: what stands beside the observations, written, and read back with checks.
+
+HDF5; the layout is in ``docs/file_formats.md``.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from bc.baselines import previous_actions
+from bc.demonstrations import Demonstration, DemonstrationSet
+from nppsim import hdf5
+from nppsim.actions import FRAMES_PER_SECOND
+from nppsim.errors import UserError
+from nppsim.levels.level import Level
+from nppsim.observe import layout
+from nppsim.reading import mismatch, parse_json
+
+FORMAT_VERSION = 3
+REBUILD = "delete it, it will be rebuilt"
+_CHUNK_ROWS = 512
+_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # a damaged block is an error, not other values
+LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
+# Beside the observations: one value per decision, and one per demonstration.  Texts are in the JSON of /about.
+DECISIONS = {"actions": "i1", "previous_actions": "i1", "demonstration": "i4"}
+DEMONSTRATIONS = {"category": "i2", "length": "i4", "validation": "?", "retimed": "?", "deviation_px": "f4"}
+_ABOUT = {
+    "key": str,
+    "frame_skip": int,
+    "layout_fingerprint": str,
+    "observation_keys": [str],
+    "settings": {},
+    "report": str,
+    "categories": [str],
+    "names": [str],
+    "level_fingerprints": [str],
+}
+_MAX_LEVELS_BYTES = 1 << 28
+
+
+class DatasetError(UserError, ValueError):
+    """A dataset that cannot be built, read or held in memory; the message names file, place and remedy."""
+
+
+def write_tables(
+    file: h5py.File,
+    demonstrations: Sequence[Demonstration],
+    validation: np.ndarray,
+    found: DemonstrationSet,
+    settings: Mapping[str, Any],
+    key: str,
+) -> None:
+    """All but the observations.  settings: of the dataset, by name."""
+    lengths = [len(d.actions) for d in demonstrations]
+    categories = sorted({d.category for d in demonstrations})
+    about = {
+        "key": key,
+        "frame_skip": settings["frame_skip"],
+        "layout_fingerprint": layout.fingerprint(settings["observations"]),
+        "observation_keys": settings["observations"],
+        "settings": settings,
+        "report": found.table(),
+        "categories": categories,
+        "names": [d.name for d in demonstrations],
+        "level_fingerprints": [d.level.fingerprint for d in demonstrations],
+    }
+    columns = {
+        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
+        "actions": np.concatenate([d.actions for d in demonstrations]),
+        "previous_actions": np.concatenate([previous_actions(d.actions) for d in demonstrations]),
+        "demonstration": np.repeat(np.arange(len(lengths)), lengths),
+        "demonstrations/category": [categories.index(d.category) for d in demonstrations],
+        "demonstrations/length": lengths,
+        "demonstrations/validation": validation,
+        "demonstrations/retimed": [d.retimed for d in demonstrations],
+        "demonstrations/deviation_px": [d.deviation_px for d in demonstrations],
+    }
+    types = {
+        "about": "u1",
+        **DECISIONS,
+        **{f"demonstrations/{name}": dtype for name, dtype in DEMONSTRATIONS.items()},
+    }
+    file.attrs["format_version"] = FORMAT_VERSION
+    for name, values in columns.items():
+        file.create_dataset(name, data=np.array(values).astype(types[name]), **_STORAGE)
+
+
+def read_about(path: Path, file: h5py.File) -> dict:
+    """What a dataset says of itself; DatasetError unless it is of this version, format and layout."""
+    version = file.attrs["format_version"] if "format_version" in file.attrs else None  # noqa: SIM401  # reads no others
+    if version != FORMAT_VERSION:
+        raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {REBUILD}")
+    about = parse_json(file["about"][:].tobytes(), f"{path}: /about", DatasetError, REBUILD)
+    if wrong := mismatch(about, _ABOUT):
+        raise DatasetError(f"{path}: /about: {wrong}; {REBUILD}")
+    keys = about["observation_keys"]
+    known = set(keys) <= set(layout.SPECS)
+    if not known or about["layout_fingerprint"] != layout.fingerprint(keys):
+        raise DatasetError(
+            f"{path}: observation layout {about['layout_fingerprint']} of {', '.join(keys)} is not this "
+            f"version's; {REBUILD}"
+        )
+    if not 1 <= about["frame_skip"] <= FRAMES_PER_SECOND or len(about["names"]) != len(about["level_fingerprints"]):
+        raise DatasetError(f"{path}: /about: an impossible frame skip, or names without levels; {REBUILD}")
+    return about
+
+
+def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -> np.ndarray:
+    """One column; ValueError unless it has that many rows of that type."""
+    expected, column = np.dtype(dtype), group[name]
+    if column.shape != (rows, *expected.shape) or column.dtype != expected.base:
+        raise ValueError(
+            f"{column.name} is {column.dtype}{list(column.shape)}, expected {expected.base}{[rows, *expected.shape]}"
+        )
+    return column[:]
+
+
+def make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> None:
+    """Room for the observations: name -> type of one row."""
+    group = file.create_group("observations")
+    for name, column in columns.items():
+        chunks = (min(_CHUNK_ROWS, rows), *column.shape)
+        group.create_dataset(name, (rows, *column.shape), column.base, chunks=chunks, **_STORAGE)
+
+
+def write_levels(file: h5py.File, levels: Sequence[Level]) -> None:
+    """The levels' files, one after another, and where each ends; ``read_levels`` has them back."""
+    files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
+    file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
+    file.create_dataset("level_ends", data=np.cumsum([len(data) for data in files]), **_STORAGE)
+
+
+def read_levels(file: h5py.File) -> list[Level]:
+    """The levels that the states mean.  Raises ValueError, LevelError."""
+    size = len(file["levels"])
+    if size > _MAX_LEVELS_BYTES:
+        raise ValueError(f"/levels has {size:,} bytes")
+    ends = read_column(file, "level_ends", len(file["level_ends"]), np.int64)
+    hdf5.check_ends("/level_ends", ends, size)
+    return [Level.from_bytes(data.tobytes()) for data in np.split(read_column(file, "levels", size, "u1"), ends[:-1])]

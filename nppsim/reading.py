@@ -1,0 +1,69 @@
+"""Files from anywhere, read within bounds: what is too large is refused before it is read, what is no JSON by name."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import UserError
+
+MAX_JSON_BYTES = 64 << 20  # the index of 200,000 levels; parsed, a text takes up to some twenty times its size
+
+
+def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:
+    """All bytes of a file of at most ``limit`` bytes; ``error``, which names file and remedy, if it cannot be had."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as problem:
+        raise error(f"{path}: cannot be read ({problem.strerror}); {remedy}") from problem
+    if len(data) > limit:
+        raise error(f"{path}: more than {limit:,} bytes, which is too large for such a file; {remedy}")
+    return data
+
+
+def read_json(path: str | Path, error: type[UserError], remedy: str) -> Any:
+    """The value of a JSON file; ``error``, which names file and remedy, if it cannot be read or is none."""
+    return parse_json(read_bytes(path, error, MAX_JSON_BYTES, remedy), path, error, remedy)
+
+
+def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:
+    """The value of some JSON; ``error``, which names ``place`` and remedy, if it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as problem:  # ValueError: no UTF-8 either, or a number of thousands of digits
+        raise error(f"{place}: not JSON ({problem}); {remedy}") from problem
+
+
+def mismatch(value: Any, shape: Any, place: str = "") -> str:
+    """Where a JSON value is not of a shape, and what is expected there; "" if it is.
+
+    shape: str, int (no truth values), float (finite, or an int) or bool; None; a tuple of shapes, one of which must fit;
+        [shape] for a list of such; a dictionary of what its keys must have (others are ignored), where the key ``...``
+        stands for every key.
+    """
+    if isinstance(shape, tuple):
+        found = [mismatch(value, one, place) for one in shape]
+        return "" if "" in found else found[0]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{place or 'the whole'} should be a list"
+        return next(filter(None, (mismatch(item, shape[0], f"{place}[{i}]") for i, item in enumerate(value))), "")
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return f"{place or 'the whole'} should be an object"
+        wanted = dict.fromkeys(value, shape[...]) if ... in shape else shape
+        if absent := [name for name in wanted if name not in value]:
+            return f"{', '.join(absent)} missing" + (f" in {place}" if place else "")
+        names = ((name, f"{place}.{name}" if place else name) for name in wanted)
+        return next(filter(None, (mismatch(value[name], wanted[name], full) for name, full in names)), "")
+    if shape is None:
+        return "" if value is None else f"{place} should be null"
+    if shape is float:
+        fits = type(value) is int or (type(value) is float and math.isfinite(value))
+    else:
+        fits = type(value) is shape
+    return "" if fits else f"{place or 'the whole'} should be {_NAMES[shape]}"
+
+
+_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
