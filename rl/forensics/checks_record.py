@@ -134,7 +134,7 @@ def _resident_bytes() -> int:
 def checkpoints_bring_the_policy_back(ppo: BatchPPO, config: ExperimentConfig, sample: Observed) -> str:
     """A policy that is saved and loaded gives the same logits and values, bit for bit, and knows its rules."""
     with tempfile.TemporaryDirectory(prefix="doctor_") as folder:
-        path = checkpoint.save(Path(folder) / "policy.pt", ppo.policy, frame_skip=config.frame_skip)
+        path = checkpoint.save(Path(folder) / "policy.safetensors", ppo.policy, frame_skip=config.frame_skip)
         loaded, facts = checkpoint.load_policy(path)
     loaded = loaded.to(ppo.device)
     require(facts["frame_skip"] == ppo.sim.frame_skip, f"frame skip became {facts['frame_skip']}", _PROGRAM)

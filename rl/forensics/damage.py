@@ -131,7 +131,8 @@ def in_hdf5(data: bytes, rng: np.random.Generator) -> bytes:
         datasets = [name for name in names if isinstance(file[name], h5py.Dataset)]
         for _ in range(rng.integers(1, 3)):
             name = datasets[rng.integers(len(datasets))]
-            if name in file and isinstance(file[name], h5py.Dataset):
+            here = name in file and isinstance(file.get(name, getlink=True), h5py.HardLink)
+            if here and isinstance(file[name], h5py.Dataset):
                 _change_dataset(file, name, names[rng.integers(len(names))], rng)
     damaged = image.getvalue()
     return damaged if rng.random() < 0.8 else in_bytes(damaged, rng)
