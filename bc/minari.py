@@ -31,7 +31,8 @@ from nppsim.env import ENV_ID, NppEnv
 from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.observe import layout
-from nppsim.replays.replay import Replay, to_inputs
+from nppsim.reading import inflate
+from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
 _VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
@@ -228,10 +229,10 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
         place = f"{name}, episode {episode.id}"
         options = about.get("options", {})
         try:
-            level = Level.from_bytes(zlib.decompress(base64.b64decode(options["level"], validate=True)), place)
+            level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), place)
             inputs = to_inputs(np.asarray(episode.actions), int(options["frame_skip"]), int(options["frames"]))
             original = str(options["name"])
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
         files.append(ReplayFile(place, original, matched["category"], Replay(level, inputs, True, place)))
     return tuple(files)

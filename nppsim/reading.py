@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) 
         return json.loads(data)
     except (ValueError, RecursionError) as problem:  # ValueError: no UTF-8 either, or a number of thousands of digits
         raise error(f"{place}: not JSON ({problem}); {remedy}") from problem
+
+
+def inflate(data: bytes, limit: int) -> bytes:
+    """The unpacked bytes of a zlib stream, ``limit`` at most.  ValueError for more, and for what is no such stream."""
+    stream = zlib.decompressobj()
+    try:
+        unpacked = stream.decompress(data, limit)
+    except zlib.error as error:
+        raise ValueError(f"the zlib stream is damaged: {error}") from error
+    if not stream.eof or stream.unused_data:
+        raise ValueError(f"the zlib stream is cut off, or has more than {limit:,} bytes")
+    return unpacked
 
 
 def mismatch(value: Any, shape: Any, place: str = "") -> str:

@@ -5,7 +5,6 @@ config = overridden(stored, ("total-timesteps=20000000",))
 check_same(config, asked)             # ConfigError with every setting that differs, its stored and its given value
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from nppsim.errors import REDACTED, ConfigError, did_you_mean
 from nppsim.plain import PlainError, from_plain
+from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
 from rl.config import ExperimentConfig
 
@@ -30,12 +30,9 @@ def stored_facts(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise ConfigError("holds no config.json; give the folder of a run", "--resume-from", folder)
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise ValueError("no JSON object")
-    except ValueError as error:
-        raise ConfigError(f"config.json cannot be read ({error}); bring it back", "--resume-from", folder) from error
+    facts = read_json(path, ConfigError, "bring it back")
+    if not isinstance(facts, dict):
+        raise ConfigError("config.json holds no JSON object; bring it back", "--resume-from", folder)
     return facts
 
 

@@ -6,7 +6,6 @@ run.json                     everything that results and report need of a run th
 """
 
 import base64
-import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -23,6 +22,8 @@ from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.plain import PlainError, from_plain
+from nppsim.reading import inflate, read_json
+from nppsim.replays.replay import MAX_BYTES
 from rl.experiment.record import RunRecord
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import Film
@@ -138,7 +139,7 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
                 "films": _decoded(list[Film], plain["films"], path),
             },
         )
-    except (KeyError, TypeError, ValueError, IndexError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise _unreadable(path, error) from error
 
 
@@ -148,15 +149,14 @@ def _episode(episode: EpisodeRecord) -> dict[str, Any]:
 
 
 def _played_again(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
-    inputs = np.frombuffer(zlib.decompress(base64.b64decode(plain["inputs"])), np.uint8)
+    inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
     return EpisodeRecord(**{**plain, "inputs": inputs}, level=levels[plain["level_index"]])
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _unreadable(path, error) from error
+    found: dict[str, Any] = read_json(
+        path, ResumeError, "bring it back, or remove it, and what it stands for is done again"
+    )
     return found
 
 

@@ -1,7 +1,7 @@
 """Every reader of files, with valid files to damage: what ``rl.forensics.fuzzing`` goes through."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ import numpy as np
 import nppsim
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import find_replays
-from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.generate import generate
 from nppsim.levels.level import Level
@@ -20,13 +19,12 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.measure.throughput import benchmark_report, load_result
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.reading import read_json
 from nppsim.replays.inputs import load_inputs, save_inputs
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.shadow.report import judge
 from nppsim.simulate import Run
-from rl.config import ExperimentConfig, config_from_dict
+from rl.config import ExperimentConfig
 from rl.forensics import damage
 from rl.forensics.damage import Damage
 from rl.forensics.digests import read_trail
@@ -37,6 +35,7 @@ from rl.judge.history import DevHistory, read_history
 from rl.judge.results import EpisodeRecord, LevelWins, aggregate, load_results
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.stored import stored_config
 
 RIGHT = 2  # the input byte
 _OBSERVED = ("game_state",)  # in the dataset
@@ -297,10 +296,7 @@ def _read_demonstration_index(path: Path) -> object:
 
 
 def _read_configuration(path: Path) -> ExperimentConfig:
-    data = read_json(path, ConfigError, "give the config.json of a run")
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: no configuration; give the config.json of a run")
-    return config_from_dict(data, str(path))
+    return stored_config(path.parent)
 
 
 def _read_benchmark(path: Path) -> str:

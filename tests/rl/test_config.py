@@ -350,7 +350,7 @@ def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read"),
+        ("{", "not JSON"),
         ("[]", "no JSON object"),
         ("{}", "missing or unknown"),
         (None, "does not tell s3-bucket"),
