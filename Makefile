@@ -1,6 +1,7 @@
 # make train   set up .venv, then pretrain, fine-tune, evaluate and film an agent on the shipped data
 # make test    set up .venv, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
+# make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
 # All work on a fresh machine with Python 3.11 and a C compiler; the set-up runs again only when pyproject.toml or
 # constraints.txt change.  Other settings for the main job: make train ARGS="--architectures vision_free ..."
@@ -8,7 +9,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-bounds coverage lint format bench clean
+.PHONY: help setup train test test-bounds test-generic coverage lint format bench clean
 
 PYTHON := .venv/bin/python
 INSTALLED := .venv/installed
@@ -27,7 +28,7 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -6
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -7
 
 setup: $(INSTALLED)
 
@@ -40,6 +41,9 @@ test: lint
 test-bounds: $(INSTALLED)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m pytest $(KERNEL_TESTS) $(PYTEST_ARGS)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m nppsim fuzz --count 5000
+
+test-generic: $(INSTALLED)
+	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py $(PYTEST_ARGS)
 
 coverage: $(INSTALLED)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)

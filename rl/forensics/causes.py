@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from nppsim.files import table
 from rl.forensics.digests import Divergence
-from rl.forensics.runs import PARTS, Fact
+from rl.forensics.runs import PARTS, PLACES, Fact
 
 ABSENT = Fact("–")  # where a training does not tell: another version of the project
 COLUMNS = {2: ("old", "new"), 3: ("old", "broken", "fixed")}
 _LONGEST = 60  # characters of a value that are shown
-_DATA = ("data.", "settings.train_dataset", "settings.dev_dataset", "settings.single_level", "settings.replay_data_dir")
+_DATA = ("data.train",)
 _SIZES = (
     "settings.plan.num_envs",
     "settings.hardware.num_envs",
@@ -28,7 +28,7 @@ _ARITHMETIC = (
     "settings.plan.torch_threads",
 )
 _IMITATION = (
-    "settings.bc.", "settings.replay_data_dir", "settings.pretraining", "settings.test_pretraining",
+    "settings.bc.", "data.demonstrations", "settings.pretraining", "settings.test_pretraining",
     "settings.mirror_demonstrations", "settings.max_demonstrations_per_category",
 )  # fmt: skip
 _START = ("settings.architecture", "settings.seed")
@@ -92,7 +92,7 @@ def _short(text: str) -> str:
 
 def explained(divergence: Divergence, found: Sequence[Difference]) -> str:
     """Why trails part, as far as what is recorded explains it, beginning with "because" or "and"."""
-    known = [row for row in found if ABSENT not in row.values]
+    known = [row for row in found if ABSENT not in row.values and row.name not in PLACES]
     for cause in CAUSES.get(divergence.part, ()):
         chosen = [row for row in known if f"{row.part}.{row.name}".startswith(cause)]
         if chosen:

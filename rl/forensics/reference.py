@@ -19,7 +19,7 @@ from nppsim.files import table
 from nppsim.reading import mismatch, read_json
 from rl.events import Scalars
 from rl.forensics.compare import seconds_per_decision
-from rl.forensics.runs import Run
+from rl.forensics.runs import PLACES, Run
 from rl.judge.results import ResultsError
 
 FORMAT, VERSION = "npp-reference", 1
@@ -118,13 +118,12 @@ def make_reference(runs: Sequence[Run]) -> dict[str, Any]:
     speed = {}
     if len(machines) == 1 and costs:
         speed = {machines.pop(): {"mean": float(np.mean(costs)), "low": min(costs), "high": max(costs)}}
-    settings = {name: fact.value for name, fact in runs[0].facts["settings"].items() if name != "seed"}
     return {
         "format": FORMAT,
         "version": VERSION,
         "label": runs[0].label,
         "seeds": [run.seed for run in runs],
-        "settings": settings,
+        "settings": _settings(runs[0]),
         "metrics": metrics,
         "seconds_per_million_decisions": speed,
     }
@@ -200,10 +199,14 @@ def _held(run: Run, tag: str, at: int, low: float, high: float) -> Held:
     return Held(tag, at, value, low, high, "worse" if side == worse or math.isnan(value) else "better")
 
 
+def _settings(run: Run) -> dict[str, str]:
+    """What a reference is made with, but for the seed, and where files are."""
+    return {name: fact.value for name, fact in run.facts["settings"].items() if name not in (*PLACES, "seed")}
+
+
 def _other_settings(run: Run, reference: Mapping[str, Any]) -> list[str]:
     """What the reference was made with, and the run was not; a default that has changed shows here."""
-    theirs = reference.get("settings", {})
-    mine = {name: fact.value for name, fact in run.facts["settings"].items() if name != "seed"}
+    theirs, mine = reference.get("settings", {}), _settings(run)
     return [
         f"setting {name}: {theirs.get(name, 'not known')} in the reference, {mine.get(name, 'not known')} here"
         for name in dict.fromkeys((*theirs, *mine))

@@ -26,6 +26,13 @@ DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
 _OTHERS = ("machine", "command")  # further keys of config.json that are no settings
 NAMES = ("experiment_name", "output_dir", "resume_from", "seeds", "debug")  # settings that name or repeat a run
+PLACES = (
+    "train_dataset",
+    "dev_dataset",
+    "test_dataset",
+    "single_level",
+    "replay_data_dir",
+)  # "data" knows what is there
 _SEED = re.compile(r"seed_(\d+)")
 
 
