@@ -67,6 +67,19 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
+def append_text(path: str | os.PathLike, text: str) -> None:
+    """Add UTF-8 text to the end of a file: all of it or, where the disk is full, nothing.  An OSError names the file."""
+    rest = memoryview(text.encode("utf-8", "backslashreplace"))
+    with naming(path), open(path, "ab", buffering=0) as file:
+        whole = file.tell()
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            file.truncate(whole)
+            raise
+
+
 def write_json(path: str | os.PathLike, data: object) -> None:
     """Write JSON atomically (a reader sees the old file or the new one).
 

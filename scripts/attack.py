@@ -35,24 +35,32 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--doors", nargs="+", choices=list(faults.DOORS), help="commands to attack; default: all")
     names = [faults.name_of(fault) for fault in faults.PLAN]
     parser.add_argument("--faults", nargs="+", choices=names, help="what hits them; default: all")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="write what came of each run")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE.json",
+        help="what came of each run; those of earlier calls stay, or are replaced",
+    )
     parser.add_flag(Setting("of moments and sizes", flag="seed", kind=int, default=0, low=0, aliases=("seeds",)))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
+    earlier, results = [], []
     if arguments.out is not None:
         check_output_file(arguments.out, "--out", ".json")
-    seed = getattr(arguments, "seed", 0)
+        earlier = faults.known_results(arguments.out)
     with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:
-        results = faults.campaign(
+        for result in faults.campaign(
             Path(work),
             lambda line: print(line, flush=True),
             doors=arguments.doors,
             faults=arguments.faults,
-            seed=seed,
-        )
-    print(faults.counts(results))
-    if arguments.out is not None:
-        write_json(arguments.out, faults.facts(results))
+            seed=getattr(arguments, "seed", 0),
+        ):
+            earlier = [one for one in earlier if (one.door, one.fault) != (result.door, result.fault)]
+            results.append(result)
+            if arguments.out is not None:
+                write_json(arguments.out, faults.facts(earlier + results))
+    print(faults.counts(earlier + results))
     return int(any(result.outcome in faults.BAD for result in results))
 
 

@@ -1,11 +1,13 @@
 """The text log of an experiment: what is told to people, kept in its folder."""
 
 import traceback
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
 from nppsim.errors import redact
+from nppsim.files import append_text
 from rl.experiment.data import Log
 
 LOG_FILE = "log.txt"
@@ -44,8 +46,7 @@ class LogFile:
         if self._path is None:
             self._waiting.append(text)
             return
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(text + "\n")
+        append_text(self._path, text + "\n")
 
     def __enter__(self) -> "LogFile":
         return self
@@ -54,4 +55,5 @@ class LogFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self._path is not None and self._path.parent.is_dir():
-            self._keep(redact("".join(traceback.format_exception(error)).rstrip()))
+            with suppress(OSError):  # that error is told in any case, and this one would take its place
+                self._keep(redact("".join(traceback.format_exception(error)).rstrip()))

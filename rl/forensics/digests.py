@@ -20,7 +20,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import UserError
-from nppsim.files import write_text
+from nppsim.files import append_text, write_text
 from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes
 from rl.train.ppo import BatchPPO
 from rl.train.rollout import TensorRolloutBuffer
@@ -86,8 +86,7 @@ class DigestTrail(BaseCallback):
     def _append(self, digests: Mapping[str, str], steps: Mapping[str, str]) -> None:
         ppo = self.model
         row = {"update": ppo.updates, "decisions": ppo.num_timesteps, "schedule": schedule(ppo)}
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(_line(row | {"digests": digests, "steps": steps}))
+        append_text(self.path, _line(row | {"digests": digests, "steps": steps}))
 
 
 def _line(row: Row) -> str:

@@ -1,12 +1,12 @@
 """Faults of the machine, tried out: real commands at tiny size, each hit by a fault while it runs.
 
-    results = campaign(Path("attack"), print)
-    print(counts(results))
+    print(counts(campaign(Path("attack"), print)))
 
 What is promised is in docs/reliability.md: nothing is lost but the work in progress, one line says what is wrong, the
 interpreter does not crash.  A door is a command that writes (or only reads), a fault is something that the machine does.
 """
 
+import json
 import os
 import random
 import resource
@@ -98,10 +98,9 @@ DOORS = {
         "--test-dataset {world}/test --replay-data-dir {world}/demonstrations --bc-epochs 1 --total-timesteps 4000 "
         "--num-envs 16 --eval-freq 0 --save-freq 1000 --num-eval-episodes 4 --output-dir {out}"
     ),
-    "evaluation": Door(f"scripts/evaluate.py {AGENT} --levels {{world}}/test --output-dir {{out}}"),
-    "films": Door(
+    "evaluation": Door(
         f"scripts/evaluate.py {AGENT} --levels {{world}}/test --output-dir {{out}} --record-eval-videos "
-        "--max-videos-per-category 2"
+        "--max-videos-per-category 1 --video-fps 10"
     ),
     "search": Door(
         f"scripts/solve.py {{world}}/test --agent {AGENT} --workers 1 --polish 0 --films 0 --out {{out}}/solved "
@@ -113,7 +112,7 @@ DOORS = {
 
 def make_world(folder: Path) -> Path:
     """Input of the commands: a few shipped levels of one category, and demonstrations."""
-    for name, shipped, count in (("levels", "train", 8), ("test", "test", 4)):
+    for name, shipped, count in (("levels", "train", 8), ("test", "test", 2)):
         levels = LevelSet.open(ROOT / "datasets" / shipped)
         chosen = levels.indices("simplest")[:count]
         LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
@@ -311,14 +310,16 @@ def terminate(case: Case) -> Iterator[None]:
 
 
 def disk_full(case: Case) -> Iterator[None]:
-    """A disk on which there is room at first; from some moment on, for no more than a share of the output."""
+    """A disk on which there is room at first; from some moment on, for no more than a share of what is still to come."""
     usual = _usual(case)
-    size, moment = int(usual.bytes * case.rng.uniform(0.1, 0.9)), usual.first_s * case.rng.uniform(0.8, 1.0)
+    moment, share = case.rng.uniform(0.8 * usual.first_s, 0.95 * usual.seconds), case.rng.uniform(0.0, 0.7)
 
     def during(process: subprocess.Popen) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(moment)
-        room = max(size, shutil.disk_usage(case.out).used) // 4096 * 4096 + 4096
+        used = shutil.disk_usage(case.out).used
+        room = used + int(share * max(usual.bytes - used, 0))
+        room = room // 4096 * 4096 + 4096
         subprocess.run(["mount", "-o", f"remount,size={room}", str(case.out)], check=True)
 
     case.during = during
@@ -452,8 +453,8 @@ PLAN: dict[Fault, tuple[str, ...]] = {
     terminate: ("levels", "demonstrations", "imitation", "training", "search"),
     disk_full: _WRITERS,
     file_size: _WRITERS,
-    read_only: ("levels", "imitation", "films"),
-    vanish: ("levels", "demonstrations", "imitation", "training", "films", "search"),
+    read_only: ("levels", "imitation", "evaluation"),
+    vanish: ("levels", "demonstrations", "imitation", "training", "evaluation", "search"),
     open_files: ("load", "imitation", "evaluation"),
     memory: ("demonstrations", "imitation", "evaluation"),
     two_processes: ("levels", "demonstrations", "search"),
@@ -461,7 +462,7 @@ PLAN: dict[Fault, tuple[str, ...]] = {
     home_not_there: ("load", "evaluation"),
     cache_not_there: ("levels",),
     cache_full: ("load",),
-    locale: ("levels", "imitation", "films", "report"),
+    locale: ("levels", "imitation", "evaluation", "report"),
     closed_output: ("load", "levels", "training"),
     full_output: ("load", "demonstrations"),
 }
@@ -534,8 +535,8 @@ def campaign(
     doors: Sequence[str] | None = None,
     faults: Sequence[str] | None = None,
     seed: int = 0,
-) -> list[Result]:
-    """Attack each door with each fault that PLAN has for it.
+) -> Iterator[Result]:
+    """Attack each door with each fault that PLAN has for it; gives the results as they come.
 
     work: a new folder for input and output.
     tell: receives a line per run.
@@ -548,7 +549,7 @@ def campaign(
         if unknown := set(given or ()) - set(names):
             raise AttackError(f"no {what} {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     chosen = [known[name] for name in faults or known]
-    world, rng, results = make_world(work / "world"), random.Random(seed), list[Result]()
+    world, rng = make_world(work / "world"), random.Random(seed)
     for name in doors or DOORS:
         mine = [fault for fault in chosen if name in PLAN[fault]]
         if not mine:
@@ -560,8 +561,7 @@ def campaign(
                 tell(
                     f"{name}, {result.fault}: {result.outcome} ({result.status}) {result.told} {'; '.join(result.amiss)}"
                 )
-                results.append(result)
-    return results
+                yield result
 
 
 def counts(results: Iterable[Result]) -> str:
@@ -582,7 +582,17 @@ def _cell(found: Counter) -> str:
     return ", ".join(outcome if count == 1 else f"{count} {outcome}" for outcome, count in found.items())
 
 
-def facts(results: Iterable[Result]) -> dict:
+def facts(results: Sequence[Result]) -> dict:
     """The results for a JSON file."""
-    results = list(results)
     return {"counts": Counter(result.outcome for result in results), "runs": [asdict(result) for result in results]}
+
+
+def known_results(path: Path) -> list[Result]:
+    """The results in a JSON file of ``facts``; none where there is no file.  AttackError if it is another one."""
+    if not path.exists():
+        return []
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        return [Result(**run | {"amiss": tuple(run["amiss"])}) for run in runs]
+    except (ValueError, LookupError, TypeError) as error:
+        raise AttackError(f"{path}: holds no results of attacks ({error}); give another name") from error

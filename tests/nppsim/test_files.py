@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_file, check_output_folder, naming, replacing, table, write_bytes, write_json
+from nppsim.files import (
+    append_text,
+    check_output_file,
+    check_output_folder,
+    naming,
+    replacing,
+    table,
+    write_bytes,
+    write_json,
+)
 
 
 def test_a_file_is_replaced_at_once_or_stays_as_it_was(tmp_path):
@@ -46,6 +55,17 @@ def test_what_cannot_be_written_is_named(tmp_path):
     with pytest.raises(OSError, match="^damaged$"), naming("x"):
         raise OSError("damaged")
     assert os.listdir(tmp_path) == []
+
+
+def test_text_is_appended_whole_or_not_at_all(tmp_path, largest_file):
+    path = tmp_path / "log.txt"
+    append_text(path, "one\n")
+    largest_file(10)
+    with pytest.raises(OSError, match="File too large") as caught:
+        append_text(path, "two, which is too long\n")
+    assert caught.value.filename == str(path)
+    append_text(path, "three\n")
+    assert path.read_text() == "one\nthree\n"
 
 
 def test_names_that_are_not_utf8_come_back_from_json(tmp_path):
