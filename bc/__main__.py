@@ -5,14 +5,13 @@ The report needs the extra ``train``, Minari datasets the extra ``minari``.
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bc.analysis import analyse
-from bc.dataset import DatasetConfig, with_bank
+from bc.dataset import DatasetConfig
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
-from bc.minari import About, export_minari, import_minari, observation_keys
+from bc.minari import About, export_folder, import_minari, observation_keys
 from bc.report import render_report, summary
 from nppsim import errors
 from nppsim.errors import needed
@@ -110,15 +109,8 @@ def _export(arguments: argparse.Namespace) -> int:
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
     with worker_pool(1, _died) as pool:  # HDF5 crashes, at its process's end, where a disk is full
-        print("\n".join(pool.submit(_play_and_export, arguments.folder, arguments.frame_skip, about, keys).result()))
+        print("\n".join(pool.submit(export_folder, arguments.folder, arguments.frame_skip, about, keys).result()))
     return 0
-
-
-def _play_and_export(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
-    """Lines that tell what was kept, and the names of the datasets."""
-    played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
-    found, bank, _places = with_bank(played)
-    return [found.table(), *export_minari(found, about, bank=bank, observations=keys, progress=progress_bar)]
 
 
 def _died(_: str) -> DemonstrationError:

@@ -24,13 +24,21 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
-from bc.dataset import check_memory
-from bc.demonstrations import Demonstration, DemonstrationError, DemonstrationSet, ReplayFile
+from bc.dataset import check_memory, with_bank
+from bc.demonstrations import (
+    Demonstration,
+    DemonstrationError,
+    DemonstrationSet,
+    ReplayFile,
+    find_replays,
+    load_demonstrations,
+)
 from nppsim.bank import LevelBank
 from nppsim.env import ENV_ID, NppEnv
 from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.observe import layout
+from nppsim.progress import progress_bar
 from nppsim.reading import inflate
 from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
@@ -62,6 +70,19 @@ class About:
 
     def __post_init__(self):
         dataset_id("any", self.source)
+
+
+def export_folder(folder: str, frame_skip: int, about: About, keys: Sequence[str]) -> list[str]:
+    """Play a folder of replays back and export it; lines that tell what was kept, and the names of the datasets.
+
+    For a process of its own: once a write has failed, HDF5 complains of every object on stderr and may crash in the end.
+    While it writes, stderr is closed.
+    """
+    played = load_demonstrations(find_replays(folder), frame_skip, folder=folder, progress=progress_bar)
+    found, bank, _places = with_bank(played)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    return [found.table(), *export_minari(found, about, bank=bank, observations=keys)]
 
 
 def export_minari(
