@@ -47,18 +47,16 @@ def cases(path: str | Path) -> Iterator[tuple[str, str, dict[str, np.ndarray]]]:
     try:
         for theme in file:
             for case in file[theme]:
-                try:
-                    datasets = dict(file[theme][case].items())
-                    if sum(data.nbytes for data in datasets.values()) > _MAX_CASE_BYTES:
-                        raise TraceError(
-                            f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is no trace"
-                        )
-                    trace = {name: data[()] for name, data in datasets.items()}
-                except TraceError:
-                    raise
-                except hdf5.DAMAGE as error:
-                    raise _no_traces(path, error) from error
-                yield theme, case, trace
+                datasets = dict(file[theme][case].items())
+                if sum(data.nbytes for data in datasets.values()) > _MAX_CASE_BYTES:
+                    raise TraceError(
+                        f"{path}: {theme}/{case} has more than {_MAX_CASE_BYTES:,} bytes; this is no trace"
+                    )
+                yield theme, case, {name: np.asarray(data[()]) for name, data in datasets.items()}
+    except TraceError:
+        raise
+    except hdf5.DAMAGE as error:
+        raise _no_traces(path, error) from error
     finally:
         hdf5.close(file)
 
@@ -128,31 +126,29 @@ def verify(traces_path: str | Path) -> dict[str, ThemeResult]:
 
 
 def _check(trace: dict[str, np.ndarray], place: str) -> None:
-    needed = _DATASETS | {
-        more for given, more in (("entities", "entity_state"), ("movers", "mover_pos")) if len(trace.get(given, ()))
-    }
+    rows = {name: values.shape[0] if values.ndim else 0 for name, values in trace.items()}
+    more = (("entities", "entity_state"), ("movers", "mover_pos"))
+    needed = _DATASETS | {named for given, named in more if rows.get(given)}
     if missing := needed - trace.keys():
         raise TraceError(f"{place} lacks {', '.join(sorted(missing))}: this is no trace file")
-    frames, entities = len(trace["frames"]), len(trace["entities"])
-    movers = len(trace.get("movers", ()))
     shapes: dict[str, tuple[str, tuple[int | None, ...]]] = {  # kinds of dtype; None: any length
         "map": ("u", (None,)),
         "inputs": ("u", (None,)),
         "frames": ("f", (None, len(FRAME_COLUMNS))),
         "entities": ("iu", (None, 2)),
-        "entity_state": ("u", (frames, entities)),
         "movers": ("iu", (None, 2)),
-        "mover_pos": ("f", (frames, 2 * movers)),
+        "entity_state": ("u", (rows["frames"], rows["entities"])),
+        "mover_pos": ("f", (rows["frames"], 2 * rows.get("movers", 0))),
     }
     for name, (kinds, expected) in shapes.items():
-        found = trace.get(name, np.zeros([n or 0 for n in expected], "u1" if "u" in kinds else "f8"))
-        fits = len(found.shape) == len(expected) and all(
-            n in (None, m) for n, m in zip(expected, found.shape, strict=True)
-        )
+        found = trace.get(name)
+        if found is None or (name not in needed and not found.size):
+            continue
+        fits = found.ndim == len(expected) and all(n in (None, m) for n, m in zip(expected, found.shape, strict=True))
         if not fits or found.dtype.kind not in kinds:
             form = ", ".join("any" if n is None else str(n) for n in expected)
             raise TraceError(f"{place}: {name} is {found.dtype}{list(found.shape)}, should be numbers [{form}]")
-    if len(trace["inputs"]) > frames + _MORE_INPUTS:
-        raise TraceError(f"{place}: {len(trace['inputs'])} inputs for {frames} frames")
-    if movers and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
+    if rows["inputs"] > rows["frames"] + _MORE_INPUTS:
+        raise TraceError(f"{place}: {rows['inputs']} inputs for {rows['frames']} frames")
+    if rows.get("movers") and not {*map(tuple, trace["movers"].tolist())} <= {*map(tuple, trace["entities"].tolist())}:
         raise TraceError(f"{place}: movers that are no entities")
