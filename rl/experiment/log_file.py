@@ -1,5 +1,6 @@
 """The text log of an experiment: what is told to people, kept in its folder."""
 
+import errno
 import traceback
 from contextlib import suppress
 from datetime import datetime
@@ -30,7 +31,11 @@ class LogFile:
 
     def __call__(self, line: str) -> None:
         text = redact(line)
-        self._log(text)
+        try:
+            self._log(text)
+        except OSError as error:
+            if error.errno != errno.EIO:  # the terminal has closed: SIGHUP says what to do then, not the next line
+                raise
         self._keep(text)
 
     def open(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
 
 from nppsim.errors import needed
-from nppsim.files import naming, write_bytes
+from nppsim.files import append_text, naming, write_bytes
 from rl.events import EventsError, EventWriter, event_files
 
 TABLE = "progress.csv"
@@ -106,8 +106,7 @@ class GrowingTable(KVWriter):
             self._columns += fresh
             self._rewrite(kept)
         row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
-        with naming(self.path), open(self.path, "a", encoding="utf-8", newline="") as file:
-            file.write(_lines([row]))
+        append_text(self.path, _lines([row]))
         self.rows += 1
 
     def close(self) -> None:
