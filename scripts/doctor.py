@@ -4,12 +4,15 @@ python scripts/doctor.py                                     # the main job's de
 python scripts/doctor.py --run-config experiments/x/config.json
 python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
+python scripts/doctor.py --self-test                         # plants faults: does the product notice them?
 
-What is checked: docs/doctor.md.
+What is checked: docs/doctor.md.  What can go wrong, and what came of planting it: docs/failures.md.
 """
 
 import json
 import sys
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from nppsim import errors
@@ -29,8 +32,14 @@ def main(argv: list[str]) -> int:
         what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of the run to rehearse")
         what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
         what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
+        what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
+        parser.add_argument("--clean", type=int, default=20, metavar="N", help="sound runs of the self-test")
+        parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes of the self-test")
+        parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/failures.md")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-        parser.add_argument("--only", nargs="+", metavar="CHECK", help="make only these checks")
+        parser.add_argument(
+            "--only", nargs="+", metavar="CHECK", help="make only these checks; plant only these faults"
+        )
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)
         only = tuple(arguments.only) if arguments.only else None
@@ -38,6 +47,8 @@ def main(argv: list[str]) -> int:
         def log(line: str) -> None:
             print(line, file=sys.stderr)
 
+        if arguments.self_test:
+            return self_test(arguments, log)
         if arguments.checkpoint:
             doctor = examine_checkpoint(arguments.checkpoint, log, only)
         elif arguments.run:
@@ -48,6 +59,19 @@ def main(argv: list[str]) -> int:
         return int(doctor.failed)
 
     return errors.run(job, debug="--debug" in argv)
+
+
+def self_test(arguments: Namespace, log: Callable[[str], None]) -> int:
+    """Plant faults and run sound configurations; 1 if a fault was missed, or a sound run set off an alarm."""
+    from rl.experiment import selftest
+    from rl.forensics import failures
+    from rl.forensics.faults import all_faults
+
+    result = selftest.self_test(arguments.only, arguments.clean, arguments.jobs, log)
+    print(json.dumps(result, indent=1) if arguments.json else selftest.self_test_table(result))
+    if arguments.write:
+        failures.update(all_faults(), result["faults"])
+    return int(bool(result["missed"] or result["false_alarms"]))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,11 @@ CATEGORIES = ("simplest", "simpler")
 LEVELS = {"train": 12, "dev": 3, "test": 3}  # of each category
 DEMONSTRATIONS = 12  # of each category
 LONGEST_S = 300.0  # that a fault may take until it counts as not noticed
-ABOUT_SIZE = ("the_plan_is_sensible", "few episodes")  # warnings that say, rightly, that these runs are tiny
+ABOUT_SIZE = (
+    "the_plan_is_sensible",
+    "updates_fit_the_budget",
+    "few episodes",
+)  # warnings that say, rightly, that these runs are tiny
 NOT_NOTICED = "not noticed"
 
 
@@ -109,7 +113,7 @@ def run_faults(
 
 def _warm_up(world: Path) -> frozenset[str]:
     """A sound run in this process, so that its children find all imported, compiled and cached; the warnings it gives."""
-    _one_core()
+    torch.set_num_threads(1)
     stage = Stage(world, Path(tempfile.mkdtemp(dir=world.parent)), (), None)
     STAGES["job"](stage, lambda: None)
     shutil.rmtree(stage.folder)
@@ -132,14 +136,6 @@ def run_clean(count: int, jobs: int, log: Callable[[str], None], shipped: Path =
 
 # ---------------------------------------------------------------------------------------------------------------------
 # One fault, in a process of its own
-
-
-def _one_core() -> None:
-    """Threads that hand work to each other cost more than they gain in a run this small."""
-    torch.set_num_threads(1)
-    if hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
 
 
 def _planted(one: Fault, world: Path, expected: frozenset[str]) -> Outcome:
@@ -214,7 +210,7 @@ def _result(
 
 
 def _child(connection: Connection, function: Callable[..., Outcome], arguments: tuple) -> None:
-    _one_core()
+    torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)

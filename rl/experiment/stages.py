@@ -23,6 +23,7 @@ from rl.config import ExperimentConfig
 from rl.curriculum import UniformSampler
 from rl.experiment.data import audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
+from rl.experiment.run import run
 from rl.forensics.doctor import MARKS, WARNING, DoctorError
 from rl.train.alarms import AlarmError
 from rl.train.vec_env import BatchVecEnv
@@ -31,7 +32,7 @@ from rl.train.vec_env import BatchVecEnv
 TINY = (
     *("--experiment-name", "self-test", "--architectures", "vision_free", "--num-gpus", "0", "--no-mixed-precision"),
     *("--num-envs", "16", "--rollout-length", "32", "--minibatch-size", "128", "--n-epochs", "2"),
-    *("--total-timesteps", "13312", "--bc-epochs", "8", "--bc-batch-size", "64", "--eval-freq", "6656"),
+    *("--total-timesteps", "12288", "--bc-epochs", "5", "--bc-batch-size", "64", "--eval-freq", "12288"),
     *("--num-eval-episodes", "4", "--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
 )
 FIRST_UPDATE, ACTOR_CHECKED = "first update checked", "the actor's first, checked"
@@ -95,7 +96,11 @@ class Stage:
         places = [part for name, flag in data.items() for part in (flag, str(self.world / name))]
         places += ["--replay-data-dir", str(self.world / "demonstrations"), "--output-dir", str(self.folder)]
         config = resolve([*_merged([*TINY, *places], [*self.flags, *flags])])
-        return replace(config, evaluation=replace(config.evaluation, periodic_episodes_per_category=3))
+        return replace(
+            config,
+            bc=replace(config.bc, learning_rate=1e-3),  # so few demonstrations make few steps
+            evaluation=replace(config.evaluation, periodic_episodes_per_category=3),
+        )
 
 
 def _merged(flags: list[str], others: list[str]) -> list[str]:
@@ -115,7 +120,9 @@ def job_of(stage: Stage, *flags: str) -> Job:
     config = stage.config(*flags)
     data = load_data(config, stage.log)
     audit_rewards(config, data, stage.log)
-    (job,) = make_jobs(config, data, hardware.detect(), stage.folder / "run", None, stage.log)
+    # threads that hand work to each other cost more than they gain in a run this small
+    machine = replace(hardware.detect(), cores=1)
+    (job,) = make_jobs(config, data, machine, stage.folder / "run", None, stage.log)
     return job
 
 
@@ -194,9 +201,26 @@ def run_secrets(stage: Stage, plant: Plant) -> None:
 def run_plan(stage: Stage, plant: Plant) -> None:
     """A plan of hardware, whose warnings are printed before training."""
     plant()
-    made = hardware.plan(("state",), hardware.Wishes(total_timesteps=1_000_000, num_envs=1024, rollout_length=256))
+    config = stage.config()
+    made = hardware.plan(("state",), config.hardware.wishes(config.ppo.total_timesteps))
     for warning in made.warnings:
         raise Noticed("the plan's warnings", warning)
+
+
+def run_compare(stage: Stage, plant: Plant) -> None:
+    """Two runs, the second with the fault, and scripts/compare_runs.py; status 1 has noticed something."""
+    short = ("--total-timesteps", "1024", "--eval-freq", "0", "--no-pretraining", "--skip-final-eval")
+    folders: list[str] = []
+    for _ in range(2):
+        folders.append(str(run(stage.config(*short, "--experiment-name", f"run{len(folders)}"), stage.log)))
+        plant()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = _script("compare_runs").main([*folders, "--exact"])
+    stage.moment = "after"
+    if status:
+        told = [line for line in printed.getvalue().splitlines() if line.strip() and not line.startswith("|-")]
+        raise Noticed(f"compare_runs.py, exit status {status}", " ".join(told[:6]))
 
 
 def _benchmark(stage: Stage, plant: Plant, *flags: str) -> None:
@@ -237,6 +261,7 @@ STAGES: dict[str, Callable[[Stage, Plant], None]] = {
     "defaults": run_defaults,
     "secrets": run_secrets,
     "plan": run_plan,
+    "compare": run_compare,
     "benchmark": lambda stage, plant: _benchmark(stage, plant),
     "benchmark_baseline": run_baseline,
     "benchmark_validation": lambda stage, plant: _benchmark(stage, plant, "--shadow"),

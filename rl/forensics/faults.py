@@ -11,7 +11,7 @@ A plant is no part of any guard: guards know nothing of it, and were not written
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +27,10 @@ class Plants(ExitStack):
 
     def set(self, owner: Any, name: str, value: object) -> None:
         """An attribute of a module, class or object, or an entry of a dictionary."""
-        patch = (
-            mock.patch.dict(owner, {name: value}) if isinstance(owner, dict) else mock.patch.object(owner, name, value)
-        )
-        self.enter_context(patch)
+        if isinstance(owner, MutableMapping):
+            self.enter_context(mock.patch.dict(owner, {name: value}))
+        else:
+            self.enter_context(mock.patch.object(owner, name, value))
 
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         """A function of a class or module: ``around(original, *arguments)`` is called in its stead."""

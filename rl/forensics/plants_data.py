@@ -1,14 +1,19 @@
 """Faults of demonstrations, imitation, the way from the clone to PPO, and what agents are judged on."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 import bc.train as imitation
 from bc import dataset as demonstrations
 from bc.dataset import BCDataset, content_key, record, split_by_level
-from nppsim.levels.level import mirror
+from bc.demonstrations import find_replays
+from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
+from rl.config import PPOConfig
 from rl.experiment import data as experiment_data
 from rl.experiment.data import Suites
 from rl.experiment.job import hand_over, imitate
@@ -65,17 +70,15 @@ def _(plant: Plants) -> None:
 
 @fault("mirrored demonstrations keep their actions", "H24", flags=("--mirror-demonstrations",))
 def _(plant: Plants) -> None:
-    from bc.demonstrations import DemonstrationSet
-
     mirrored = np.array([0, 2, 1, 3, 5, 4])
 
-    def changed(original, found):
-        for one in found.demonstrations:
+    def changed(original, bank, levels, wave, config):
+        for one in wave:
             if one.mirrored:
                 one.actions[:] = mirrored[one.actions]
-        return original(found)
+        return original(bank, levels, wave, config)
 
-    plant.wrap(DemonstrationSet, "require_some", changed)
+    plant.around(record, changed)
 
 
 @fault("the recorded observations have another scale", "H5", "F113", "F72")
@@ -122,6 +125,7 @@ def _(plant: Plants) -> None:
         return original(path, found, config, "of an older version", **named)
 
     plant.around(demonstrations.write_dataset, changed)
+    plant.around(demonstrations.load_or_build, lambda original, *a, **k: (original(*a, **k), original(*a, **k))[1])
 
 
 @fault("validation is split by frame", "H29")
@@ -275,8 +279,50 @@ def _(plant: Plants) -> None:
     plant.around(imitate, changed)
 
 
+@fault("demonstrations of one category only", "F113", "F115")
+def _(plant: Plants) -> None:
+    def changed(original, folder, *arguments, **named):
+        files = original(folder, *arguments, **named)
+        return [file for file in files if file.category == files[0].category][:4]
+
+    plant.around(find_replays, changed)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Levels that are judged on
+
+
+def _thinned(plant: Plants, keep: Callable[[Level], Level]) -> None:
+    """Change every level as it is read."""
+
+    def changed(original, levels):
+        return [(keep(level), category) for level, category in original(levels)]
+
+    plant.wrap(experiment_data, "_pairs", changed)
+
+
+@fault("levels have lost half of their walls", "F8", stage="compare")
+def _(plant: Plants) -> None:
+    def keep(level: Level) -> Level:
+        tiles = level.tiles.copy()
+        tiles[1:-1:2, 1:-1] = 0
+        return replace(level, tiles=tiles)
+
+    _thinned(plant, keep)
+
+
+@fault("levels have entities that they should not have", "F7", "F9", stage="compare")
+def _(plant: Plants) -> None:
+    def keep(level: Level) -> Level:
+        gold = np.array([[2, 40, 40, 0, 0]], np.uint8)
+        return replace(level, records=np.concatenate([level.records[:1], gold, level.records[1:]]))
+
+    _thinned(plant, keep)
+
+
+@fault("a default of the losses differs between two versions", "F156", "F71", stage="compare")
+def _(plant: Plants) -> None:
+    plant.wrap(PPOConfig, "settled", lambda original, config, plan: replace(original(config, plan), gae_lambda=0.9))
 
 
 @fault("evaluation plays training levels", "H21")
@@ -343,8 +389,6 @@ def _(plant: Plants) -> None:
 
 @fault("evaluation counts time-outs as wins", "F94", "H22")
 def _(plant: Plants) -> None:
-    from dataclasses import replace
-
     def changed(original, suite, policy, **named):
         return [replace(one, outcome="won") for one in original(suite, policy, **named)]
 

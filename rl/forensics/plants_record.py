@@ -197,7 +197,16 @@ def _(plant: Plants) -> None:
     plant.set(MemoryNeeds, "rows", changed)
 
 
-@fault("few updates in the whole run", "F81", stage="plan")
+LARGE = ("--num-envs", "1024", "--rollout-length", "256", "--minibatch-size", "8192", "--total-timesteps", "1000000")
+ONLY_FEW = ("--num-envs", "8", "--rollout-length", "256", "--total-timesteps", "10000000")
+
+
+@fault("few environments", "F79", stage="plan", flags=ONLY_FEW)
+def _(plant: Plants) -> None:
+    pass
+
+
+@fault("few updates in the whole run", "F81", stage="plan", flags=LARGE)
 def _(plant: Plants) -> None:
     pass
 

@@ -1,0 +1,52 @@
+"""Judged episodes are played again: what is recorded otherwise than it was, or decided by somebody else, is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rl.judge.evaluation import EvaluationSuite
+from rl.judge.results import ResultsError
+from rl.judge.verify import verify
+from rl.policy.policy import build_policy
+
+from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
+
+HOW = {"frame_skip": 4, "observations": OBSERVATIONS}
+
+
+def policy(seed):
+    torch.manual_seed(seed)
+    made = build_policy("vision_free", statistics())
+    with torch.no_grad():
+        made.action_net.weight.mul_(200)  # a fresh policy is nearly uniform: every one would be as good
+    return made
+
+
+@pytest.fixture(scope="module")
+def suite():
+    pairs = list(zip(LEVELS, CATEGORIES, strict=True))
+    return EvaluationSuite(pairs, episodes_per_category=2, seed=0, threads=1, **HOW)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_what_was_judged_is_believed(suite, deterministic):
+    judged = policy(0)
+    episodes = suite.run(judged, deterministic=deterministic)
+    verify(episodes, judged, planned=len(suite), deterministic=deterministic, **HOW)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_another_policys_decisions_are_refused(suite, deterministic):
+    episodes = suite.run(policy(0), deterministic=deterministic)
+    with pytest.raises(ResultsError, match="polic"):
+        verify(episodes, policy(1), planned=len(suite), deterministic=deterministic, **HOW)
+
+
+def test_an_outcome_that_was_not_is_refused(suite):
+    episodes = suite.run(policy(0), deterministic=False)
+    other = "won" if episodes[0].outcome != "won" else "died"
+    with pytest.raises(ResultsError, match="played again"):
+        verify([replace(episodes[0], outcome=other)], None, planned=1, deterministic=False, **HOW)
+    with pytest.raises(ResultsError, match="left out"):
+        verify(episodes[1:], None, planned=len(suite), deterministic=False, **HOW)
