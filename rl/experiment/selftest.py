@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
@@ -152,6 +153,8 @@ def _planted(one: Fault, world: Path, expected: frozenset[str]) -> Outcome:
         guard, message = stage.guard_of(error), str(error)
     except Exception as error:  # noqa: BLE001  # a crash ends the run, with a traceback: that is noticed
         guard, message = type(error).__name__, str(error)
+        if "plants_" in traceback.extract_tb(error.__traceback__)[-1].filename:
+            guard, message = NOT_NOTICED, f"the plant itself is broken: {guard}: {message}"
     shutil.rmtree(stage.folder, ignore_errors=True)
     moment = stage.moment if guard != NOT_NOTICED else ""
     return Outcome(one.name, guard, moment, time.perf_counter() - begin, " ".join(message.split()))

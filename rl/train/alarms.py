@@ -267,7 +267,7 @@ def direction(ppo: BatchPPO, kept: Kept, log_probs: torch.Tensor) -> float:
 
 def wrong_direction(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     """The update makes good actions rarer, or values worse."""
-    away = alarms._recent("away")[-2 * IN_A_ROW :]
+    away = alarms._recent("away")
     together = float(away.sum()) / math.sqrt(max(len(away), 1))
     if len(away) >= IN_A_ROW and together < -SURE:
         yield Fault(
