@@ -131,9 +131,7 @@ def train_one(job: Job) -> RunRecord:
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
     facts = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
-    write_json(
-        job.folder / RUN_FILE, facts | {"settings": resolved(job.config, settings, plan), "plan": plan.to_dict()}
-    )
+    write_json(job.folder / RUN_FILE, facts | {"settings": resolved(job.config, settings, plan)})
     env = make_env(job, settings, plan)
     introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None

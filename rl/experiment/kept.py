@@ -2,7 +2,7 @@
 
 plan.json                    sizes, threads and precision: measured once, since another plan would be another run
 pretrain/clone.safetensors   the cloned policy, its statistics, how it was made, observations to compare others with it on
-run.json                     everything that results and report need of a run that is over
+finished.json                everything that results and report need of a run that is over
 """
 
 import base64
