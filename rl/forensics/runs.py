@@ -130,10 +130,8 @@ def _read(root: Path, folder: Path, config: dict) -> Run:
     facts = {part: _facts(config.get(key, {})) for part, key in PARTS.items() if key}
     cloned = folder / "pretrain" / DEMONSTRATIONS_FILE
     facts["data"] |= _facts({"demonstrations": _read_json(cloned)} if cloned.is_file() else {})
-    facts["settings"] = _settings(config, own) | {
-        "seed": Fact(str(seed)),
-        "architecture": Fact(names[0] if names else ""),
-    }
+    named = {"seed": Fact(str(seed)), "architecture": Fact(label.partition(",")[0])}
+    facts["settings"] = _settings(config, own) | named
     return Run(folder, label, seed, facts, config.get("machine", ""), entry.get("speed"))
 
 
