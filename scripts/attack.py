@@ -1,6 +1,7 @@
 """Attack the commands of this project with faults of the machine, and tell how they ended (docs/reliability.md).
 
 python scripts/attack.py [--doors NAME ...] [--faults "NAME" ...] [--out RESULTS.json]
+python scripts/attack.py --kill-and-resume 20     # a training is killed so often, gone on with, and compared
 
 Some 60 runs at tiny size, about half an hour.  A full disk is a small one of its own, which only root may mount: for others
 those runs are skipped, and limits on the size of files stand for it.
@@ -9,6 +10,7 @@ those runs are skipped, and limits on the size of files stand for it.
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from nppsim import errors
@@ -42,12 +44,17 @@ def run(argv: Sequence[str]) -> int:
         help="what came of each run; those of earlier calls stay, or are replaced",
     )
     parser.add_flag(Setting("of moments and sizes", flag="seed", kind=int, default=0, low=0, aliases=("seeds",)))
+    parser.add_argument(
+        "--kill-and-resume", type=int, metavar="N", help="instead: kill a training N times and go on each time"
+    )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     earlier, results = [], []
     if arguments.out is not None:
         check_output_file(arguments.out, "--out", ".json")
         earlier = faults.known_results(arguments.out)
+    if arguments.kill_and_resume is not None:
+        return kill_and_resume(arguments.kill_and_resume, getattr(arguments, "seed", 0), arguments.out)
     with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:
         for result in faults.campaign(
             Path(work),
@@ -62,6 +69,18 @@ def run(argv: Sequence[str]) -> int:
                 write_json(arguments.out, faults.facts(earlier + results))
     print(faults.counts(earlier + results))
     return int(any(result.outcome in faults.BAD for result in results))
+
+
+def kill_and_resume(count: int, seed: int, out: Path | None) -> int:
+    """Kill a training so often; 1 if it then ended differently."""
+    from rl.experiment import kill_and_resume as campaign
+
+    with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:
+        found = campaign.kill_and_resume(Path(work), lambda line: print(line, flush=True), count, seed)
+    print(found)
+    if out is not None:
+        write_json(out, asdict(found))
+    return int(bool(found.different))
 
 
 if __name__ == "__main__":

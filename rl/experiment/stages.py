@@ -26,6 +26,7 @@ from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run
 from rl.forensics.doctor import MARKS, WARNING, DoctorError
 from rl.train.alarms import AlarmError
+from rl.train.checkpoints import FINAL
 from rl.train.vec_env import BatchVecEnv
 
 # Of every tiny run; later flags win.
@@ -162,12 +163,12 @@ def run_vec_env(stage: Stage, plant: Plant) -> None:
 
 
 def run_resume(stage: Stage, plant: Plant) -> None:
-    """Half a run, the fault, and the other half from its checkpoint."""
+    """A run, of which the end is taken away; the fault; and the rest, and as much again, from its newest checkpoint."""
     first = job_of(stage, "--total-timesteps", "4096", "--eval-freq", "0", "--no-pretraining")
     train_one(first)
+    (first.folder / "checkpoints" / FINAL).unlink()
     plant()
-    job = job_of(stage, "--total-timesteps", "8192", "--eval-freq", "0", "--no-pretraining")
-    train_one(replace(job, config=replace(job.config, resume_from=job.root)))
+    train_one(job_of(stage, "--total-timesteps", "8192", "--eval-freq", "0", "--no-pretraining"))
     stage.moment = "after"
 
 

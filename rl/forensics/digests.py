@@ -47,7 +47,8 @@ class DigestTrail(BaseCallback):
     """Writes the trail of one training; give it to ``learn`` before callbacks that change the policy.
 
     folder: of the run.
-    A run that goes on continues its trail: lines of updates that are done again are dropped first.
+    A run that goes on continues its trail: lines of updates that are done again are dropped first.  Raises TrailError where
+    it does not go on with the state that its last line was made of.
     """
 
     model: BatchPPO
@@ -62,6 +63,13 @@ class DigestTrail(BaseCallback):
         kept = (
             [row for row in read_trail(self.path.parent) if row["update"] <= self._recorded] if self._recorded else []
         )
+        if kept and kept[-1]["update"] == self._recorded:
+            restored = state_digests(self.model)
+            if lost := [part for part, digest in restored.items() if kept[-1]["digests"].get(part, digest) != digest]:
+                raise TrailError(
+                    f"{self.path}: {', '.join(lost)} are not restored as they were after update {self._recorded}, so the "
+                    "run would be another one: go on from another checkpoint (--previous-checkpoint), or begin a new run"
+                )
         write_text(self.path, "".join(map(_line, kept)))
         if not self._recorded:
             self._append(state_digests(self.model), {})

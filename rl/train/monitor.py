@@ -394,22 +394,33 @@ class TrainingMonitor(BaseCallback):
         """
         self.model = ppo
         found = self.checkpoints.newest(previous_checkpoint, self.log)
-        training = found[1]["training"] if found else {}
-        if found and "monitor" not in training:
-            raise checkpoint.CheckpointError(
-                f"{found[0]}: training cannot go on from it: use the version of the project that wrote it, or train again"
-            )
-        is_over = found is not None and found[0] == self.checkpoints.final
         ppo.set_logger(Logger(str(self.folder), []))
-        if not is_over:
-            self.scalars = ScalarLog(self.folder, **(training["monitor"]["written"] if found else {}))
-            ppo.logger.output_formats = self.scalars.outputs
-        if found is not None:
-            ppo.load_training_state(found[1]["policy"], training)
+        if found is None:
+            self._open_scalars({})
+            return False
+        path, data = found
+        is_over = path == self.checkpoints.final
+        try:
+            training = data["training"] or {}
+            if not is_over:
+                self._open_scalars(training["monitor"]["written"])
+            ppo.load_training_state(data["policy"], training)
             self.load(training["monitor"])
-            self._saved_after = ppo.updates
-            self.log(f"resuming from {found[0]} at {ppo.num_timesteps:,} decisions")
+            absent = sorted(ppo.training_state().keys() - training.keys())
+        except KeyError as error:
+            absent = [str(error)]
+        if absent:
+            raise checkpoint.CheckpointError(
+                f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "
+                "that wrote it, or train again"
+            )
+        self._saved_after = ppo.updates
+        self.log(f"resuming from {path} at {ppo.num_timesteps:,} decisions")
         return is_over
+
+    def _open_scalars(self, written: dict[str, int]) -> None:
+        self.scalars = ScalarLog(self.folder, **written)
+        self.model.logger.output_formats = self.scalars.outputs
 
 
 def check_gradients(policy: NppPolicy) -> None:

@@ -1,0 +1,170 @@
+"""Kill -9 at random moments of a training, go on each time, and compare the end with a training that nobody killed.
+
+    found = kill_and_resume(Path("work"), print, count=20)
+    print(found)
+
+All of the main job is in it, at tiny size: imitation, warm-up of the critic, PPO, evaluations, films, writing.  The processes
+are forks of this one, so that each begins its work at once; it should have done nothing with torch before.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.batch import BatchSimulator
+from nppsim.files import table
+from nppsim.levels.level_set import LevelSet
+from rl.command_line import resolve
+from rl.experiment.run import run
+from rl.forensics.machine_faults import AttackError, make_world
+from rl.forensics.same_run import differences
+from rl.policy.architectures import get_architecture
+
+ARCHITECTURE = "vision_free"
+FLAGS = (
+    f"--experiment-name tiny --architectures {ARCHITECTURE} --train-dataset {{world}}/levels --test-dataset {{world}}/test "
+    "--replay-data-dir {world}/demonstrations --bc-epochs 4 --total-timesteps 8192 --num-envs 32 --rollout-length 32 "
+    "--minibatch-size 256 --eval-freq 3000 --num-eval-episodes 8 --critic-warmup-max-updates 3 --device cpu "
+    "--no-mixed-precision --record-eval-videos --max-videos-per-category 2"
+)
+BEGUN = "experiment folder:"  # the line after which a kill may come
+# How a line begins, and the phase of the run that it begins.
+PHASES = (
+    (BEGUN, "before training"),
+    ("doctor, imitation", "imitation"),
+    ("imitation", "imitation"),
+    ("weights:", "evaluation of the clone"),
+    ("evaluation at", "PPO and its evaluations"),
+    ("resuming from", "PPO and its evaluations"),
+    ("evaluations took", "final evaluation, films, report"),
+)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill: the training it belongs to, in which phase it came, and seconds after the process had begun its work."""
+
+    training: int
+    phase: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """kills: all of them.  trainings: number that was gone on with to the end.  different: places at which an end differs
+    from that of the training that nobody killed."""
+
+    kills: tuple[Kill, ...]
+    trainings: int
+    different: tuple[str, ...]
+
+    def __str__(self) -> str:
+        phases = Counter(kill.phase for kill in self.kills)
+        rows = [(phase, phases[phase]) for phase in dict.fromkeys(phase for _, phase in PHASES) if phases[phase]]
+        verdict = "; ".join(self.different) or "every one ended the same, bit for bit"
+        told = f"{len(self.kills)} kills in {self.trainings} trainings: {verdict}"
+        return f"{table(('killed in', 'times'), rows)}\n{told}"
+
+
+class _Process:
+    """A training in a fork of this process; what it says is in ``output``."""
+
+    def __init__(self, arguments: Sequence[str], output: Path):
+        self.output = output
+        output.write_text("")
+        self.id = os.fork()
+        if self.id == 0:
+            _become(arguments, output)
+
+    @property
+    def phase(self) -> str:
+        """That of the run, as far as its lines tell; "" before it has begun its work."""
+        found = ""
+        for line in self.output.read_text().splitlines():
+            found = next((phase for begin, phase in PHASES if line.startswith(begin)), found)
+        return found
+
+    def killed_after(self, seconds: float) -> bool:
+        """Kill -9 after so many seconds of work; False if it has ended before.  AttackError if it has failed."""
+        end = None
+        while True:
+            done, status = os.waitpid(self.id, os.WNOHANG)
+            if done:
+                break
+            end = time.monotonic() + seconds if end is None and self.phase else end
+            if end is not None and time.monotonic() > end:
+                os.kill(self.id, signal.SIGKILL)
+                _, status = os.waitpid(self.id, 0)
+                break
+            time.sleep(0.02)
+        if status not in (0, signal.SIGKILL):
+            raise AttackError(f"a training failed (status {status}): {self.output.read_text()[-1000:]}")
+        return status == signal.SIGKILL
+
+
+def _become(arguments: Sequence[str], output: Path) -> None:
+    """Be the training; never returns."""
+    status = 1
+    try:
+        with open(output, "w", buffering=1, encoding="utf-8") as sys.stdout:
+            sys.stderr = sys.stdout
+            run(resolve(arguments))
+            status = 0
+    except BaseException:  # noqa: BLE001  # whatever it was, the parent is told, and does not go on twice
+        output.write_text(traceback.format_exc())
+    finally:
+        os._exit(status)
+
+
+def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, seed: int = 0) -> Campaign:
+    """Kill ``count`` times, in as many trainings as that takes; each is gone on with until it ends.
+
+    work: a new folder.
+    tell: receives a line per kill.
+    Raises AttackError for a training that fails.
+    """
+    world = make_world(work / "world")
+    flags = FLAGS.format(world=world).split()
+    _load_kernels(world)
+    begin = time.monotonic()
+    _Process([*flags, "--output-dir", str(work / "usual")], work / "usual.txt").killed_after(float("inf"))
+    seconds = time.monotonic() - begin
+    tell(f"undisturbed: {seconds:.0f} s")
+    rng, kills, different, training = random.Random(seed), list[Kill](), list[str](), 0
+    while len(kills) < count:
+        training += 1
+        out = work / f"training_{training}"
+        arguments = [*flags, "--output-dir", str(out)]
+        while True:
+            moment = rng.uniform(0, seconds) if len(kills) < count else float("inf")
+            process = _Process(arguments, work / f"training_{training}.txt")
+            if not process.killed_after(moment):
+                break
+            kills.append(Kill(training, process.phase, moment))
+            tell(f"kill {len(kills)}: training {training}, {process.phase}, after {moment:.1f} s")
+            arguments = ["--resume-from", str(_only(out))]
+        found = differences(_only(work / "usual"), _only(out))
+        tell(f"training {training} has ended: {'; '.join(found) or 'the same, bit for bit'}")
+        different += [f"training {training}: {place}" for place in found]
+    return Campaign(tuple(kills), training, tuple(different))
+
+
+def _load_kernels(world: Path) -> None:
+    levels = LevelSet.open(world / "levels")
+    sim = BatchSimulator([levels[0]], 2, observations=get_architecture(ARCHITECTURE).observations, threads=1)
+    sim.reset()
+    sim.step(np.zeros(2, np.int64))
+
+
+def _only(out: Path) -> Path:
+    (folder,) = out.glob("tiny_*")
+    return folder
