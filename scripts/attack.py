@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
     earlier, results = [], []
     if arguments.out is not None:
         check_output_file(arguments.out, "--out", ".json")
-        earlier = faults.known_results(arguments.out)
+        earlier = faults.known_results(arguments.out) if arguments.kill_and_resume is None else []
     if arguments.kill_and_resume is not None:
         return kill_and_resume(arguments.kill_and_resume, getattr(arguments, "seed", 0), arguments.out)
     with tempfile.TemporaryDirectory(prefix="attack_", ignore_cleanup_errors=True) as work:

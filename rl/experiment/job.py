@@ -22,7 +22,7 @@ from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
-from rl.experiment.kept import CLONE, Clone, read_clone, read_plan, save_clone, save_plan, save_run
+from rl.experiment.kept import CLONE, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.forensics.digests import DigestTrail
@@ -102,9 +102,8 @@ def make_jobs(
         for condition in config.conditions:
             several = len(config.conditions) > 1
             label = f"{name}, {condition}" if several else name
-            place = root / name / condition if several else root / name
             for seed in config.seeds:
-                folder = place / f"seed_{seed}" if len(config.seeds) > 1 else place
+                folder = folder_of(config, root, name, condition, seed)
                 yield Job(
                     config=config,
                     data=data,
@@ -122,6 +121,15 @@ def make_jobs(
                     doctor=Doctor(log, folder / "doctor.json"),
                     previous_checkpoint=previous_checkpoint,
                 )
+
+
+def folder_of(config: ExperimentConfig, root: Path, name: str, condition: str, seed: int) -> Path:
+    """Where a run is that has begun, or will be: an experiment may have had fewer seeds or conditions when it began."""
+    place = root / name / condition if len(config.conditions) > 1 else root / name
+    usual = place / f"seed_{seed}" if len(config.seeds) > 1 else place
+    places = [folder / last for folder in (root / name, root / name / condition) for last in ("", f"seed_{seed}")]
+    begun = {"seed": seed, "pretrained": condition == "with_pretrain"}
+    return next((place for place in places if begun.items() <= read_facts(place / RUN_FILE).items()), usual)
 
 
 def train_one(job: Job) -> RunRecord:

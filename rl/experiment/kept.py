@@ -66,9 +66,9 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     ResumeError if something else was asked for then, or the run needs a GPU and there is none.
     """
     path = folder / PLAN
-    if not path.is_file():
+    stored = read_facts(path)
+    if not stored:
         return None
-    stored = _read(path)
     asked = {name for name, value in asdict(wishes).items() if stored["wishes"][name] != value} - {"total_timesteps"}
     if asked:
         raise ResumeError(
@@ -120,9 +120,9 @@ def save_run(record: RunRecord) -> None:
 def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     """The record of a run that is over; None where it is not.  levels: of the final evaluation."""
     path = folder / RUN
-    if not path.is_file():
+    plain = read_facts(path)
+    if not plain:
         return None
-    plain = _read(path)
     try:
         played = {
             method: [_played_again(episode, levels) for episode in episodes]
@@ -153,7 +153,10 @@ def _played_again(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecor
     return EpisodeRecord(**{**plain, "inputs": inputs}, level=levels[plain["level_index"]])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_facts(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; empty where there is none.  ResumeError for a damaged one."""
+    if not path.is_file():
+        return {}
     found: dict[str, Any] = read_json(
         path, ResumeError, "bring it back, or remove it, and what it stands for is done again"
     )

@@ -51,14 +51,16 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
     record = begin_record(config, now, machine, data, log)
     uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
     with locked(folder):
+        (folder / SUMMARY).unlink(missing_ok=True)
         write(record, folder)
         log.open(folder)
         log(f"experiment folder: {folder}")
         try:
             for job in make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint):
                 done = read_run(job.folder, [level for level, _ in data.test])
-                if done:
+                if done is not None:
                     log(f"{job.title}: is finished")
+                    done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                 record = record.with_run(done or train_one(job))
                 write(record, folder)
         except KeyboardInterrupt as interruption:

@@ -146,7 +146,7 @@ def test_pretraining_alone(data, tmp_path, capsys):
     assert list(tmp_path.rglob("bc_best.safetensors"))
 
 
-def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
+def test_a_signal_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
     flags = [
         "--experiment-name", "stopped", "--architectures", "vision_free", "--train-dataset", data / "train",
         "--test-dataset", data / "test", "--num-envs", "16", "--eval-freq", "0", "--num-eval-episodes", "3",
@@ -156,19 +156,20 @@ def test_ctrl_c_leaves_a_checkpoint_that_training_goes_on_from(data, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-u", script, *map(str, flags), "--total-timesteps", "100000000"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL),  # whoever runs the tests may ignore it
     )  # fmt: skip
     for line in process.stdout:
         if "first update checked" in line:
             break
     time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     rest = process.communicate(timeout=60)[0]
     assert process.returncode == 130, rest
-    (found,) = tmp_path.rglob("interrupted.safetensors")
-    assert str(found) in rest
+    found = max(tmp_path.rglob("checkpoint_*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    assert f"by SIGTERM: checkpoint: {found}: go on with --resume-from {found.parents[2]}" in rest
     done = checkpoint.load(found)["training"]["num_timesteps"]
-    again = command("train_and_compare.py", *flags, "--total-timesteps", done + 2000, "--resume-from", found.parents[2])
+    override = ["--resume-override", f"total-timesteps={done + 2000}"]
+    again = command("train_and_compare.py", "--resume-from", found.parents[2], *override)
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"at {done:,} decisions" in again.stdout
 

@@ -1,13 +1,19 @@
 """An interrupted run that is gone on with ends as one that was never interrupted, bit for bit."""
 
+import json
+
 import pytest
 
 from bc.demonstrations import find_replays
+from nppsim.errors import ConfigError
 from nppsim.levels.level_set import LevelSet
+from nppsim.lock import FolderError, locked
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
 from rl.experiment.run import run
+from rl.forensics.digests import first_divergence, read_trail
 from rl.forensics.same_run import differences
+from rl.policy.checkpoint import CheckpointError
 
 from places import ROOT
 
@@ -19,8 +25,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A few shipped levels, with demonstrations."""
+def flags(tmp_path_factory):
+    """A tiny experiment on a few shipped levels, with demonstrations."""
     folder = tmp_path_factory.mktemp("data")
     for name, count in (("train", 6), ("dev", 3), ("test", 2)):
         levels = LevelSet.open(ROOT / "datasets" / name)
@@ -29,58 +35,94 @@ def data(tmp_path_factory):
     with ReplayWriter(folder / "replays.h5") as writer:
         for file in files:
             writer.append(file.replay, category=CATEGORY)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def flags(data):
     return [
-        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", data / "replays.h5",
-        "--train-dataset", data / "train", "--dev-dataset", data / "dev", "--test-dataset", data / "test",
+        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "replays.h5",
+        "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
         "--bc-epochs", "2", "--total-timesteps", "2048", "--num-envs", "16", "--rollout-length", "32",
         "--minibatch-size", "128", "--eval-freq", "1000", "--num-eval-episodes", "2", "--device", "cpu",
-        "--no-mixed-precision", "--critic-warmup-max-updates", "2",
+        "--no-mixed-precision", "--critic-warmup-max-updates", "2", "--use-curriculum",
     ]  # fmt: skip
 
 
-def begin(flags, out, *more):
-    """(the configuration, the folder that a run of it makes)"""
+def configuration(flags, out, *more):
     return resolve([*map(str, flags), "--output-dir", str(out), *more])
 
 
-def folder_in(out):
-    (folder,) = out.glob("tiny_*")
-    return folder
-
-
 @pytest.fixture(scope="module")
-def uninterrupted(flags, tmp_path_factory):
-    out = tmp_path_factory.mktemp("uninterrupted")
+def finished(flags, tmp_path_factory):
+    """The folder of an experiment that nobody interrupted."""
+    return run(configuration(flags, tmp_path_factory.mktemp("finished")), lambda line: None)
+
+
+def run_until(config, moment):
+    """Run until a line says this; the lines so far."""
     lines = []
-    return run(begin(flags, out), lines.append), lines
+
+    def log(line):
+        lines.append(line)
+        if moment in line:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(config, log)
+    return lines
 
 
-def killed_at(config, moments):
-    """Run, and end where a line says one of these; then go on, and so on."""
+def contents(folder):
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_ends_the_same(finished, flags, tmp_path):
+    """Killed in imitation, in the clone's evaluation, in PPO, with a checkpoint that is torn, and before the end."""
+    run_until(configuration(flags, tmp_path), "imitation, epoch 1")
+    (folder,) = tmp_path.glob("tiny_*")
+    again = ["--resume-from", str(folder)]
+    run_until(resolve(again), "imitation, epoch 2")
+    assert "imitation goes on after epoch 1" in run_until(resolve(again), "evaluation at 0")
+    assert any("imitation is done" in line for line in run_until(resolve(again), "evaluation at 1,024"))
+    newest = folder / "vision_free" / "checkpoints" / "checkpoint_1024.safetensors"
+    with open(newest, "r+b") as file:
+        file.truncate(newest.stat().st_size - 100)
+    with pytest.raises(CheckpointError, match=r"checkpoint_1024.safetensors: .* with --previous-checkpoint .*_512"):
+        run(resolve(again), lambda line: None)
+    lines = run_until(resolve([*again, "--previous-checkpoint"]), "evaluations took")
+    assert any(line.endswith("checkpoint_512.safetensors at 512 decisions") for line in lines)
+    run(resolve(again), lines.append)
+    assert differences(finished, folder) == []
+
+
+def test_a_finished_experiment_says_so_and_changes_nothing(finished):
+    before, lines = contents(finished), []
+    assert run(resolve(["--resume-from", str(finished)]), lines.append) == finished
+    assert lines[0] == f"{finished}: is finished; nothing was changed" and "after PPO" in lines[1]
+    assert contents(finished) == before
+
+
+def test_what_is_watched_changes_nothing(finished, flags, tmp_path):
+    """Neither evaluations, their number, checkpoints nor films."""
+    more = ["--no-retention-guard", "--eval-freq", "0", "--keep-checkpoints", "1", "--record-eval-videos"]
+    other = run(configuration(flags, tmp_path, *more), lambda line: None)
+    trails = [read_trail(folder / "vision_free") for folder in (finished, other)]
+    assert len(trails[0]) == len(trails[1]) == 5 and first_divergence(*trails) is None
+    assert len(list((other / "vision_free" / "checkpoints").glob("checkpoint_*"))) == 1
+
+
+def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, tmp_path):
+    before = contents(finished / "vision_free")
+    override = ["--resume-override", "seeds=0,3", "bc-epochs=1", "total-timesteps=512", "eval-freq=0"]
     lines = []
-    for moment in moments:
-
-        def log(line, moment=moment):
-            lines.append(line)
-            if moment in line:
-                raise Killed
-
-        with pytest.raises(Killed):
-            run(config, log)
-        folder = folder_in(config.output_dir)
-        config = resolve(["--resume-from", str(folder)])
-    run(config, lines.append)
-    return folder, lines
-
-
-def test_it_ends_the_same(uninterrupted, flags, tmp_path):
-    moments = ("imitation, epoch 1", "evaluation at 0", "evaluation at 1,024", "resuming from", "after PPO")
-    folder, lines = killed_at(begin(flags, tmp_path), moments[:4])
-    print("\n".join(uninterrupted[1]))
-    print("\n".join(lines))
-    assert differences(uninterrupted[0], folder) == []
+    with locked(finished), pytest.raises(FolderError, match="process .* is writing to it"):
+        run(resolve(["--resume-from", str(finished), *override]), lines.append)
+    run(resolve(["--resume-from", str(finished), *override]), lines.append)
+    assert "vision_free, seed 0: is finished" in lines
+    now = contents(finished / "vision_free")
+    unchanged = [path for path in before if path.name not in ("eval_results.json", "test_levels.csv")]
+    assert all(now[path] == before[path] for path in unchanged)
+    results = json.loads((finished / "results.json").read_text())
+    assert set(results["architectures"]["vision_free"]["seeds"]) == {"0", "3"}
+    config = json.loads((finished / "config.json").read_text())
+    assert config["resumed"][-1]["overrides"]["total-timesteps"] == [2048, 512]
+    levels = LevelSet.open(ROOT / "datasets" / "test")
+    LevelSet.write(tmp_path / "other", [(levels[i], levels.entries[i]) for i in levels.indices(CATEGORY)[5:7]])
+    with pytest.raises(ConfigError, match="the test levels are not those"):
+        run(resolve(["--resume-from", str(finished), "--resume-override", f"test-dataset={tmp_path / 'other'}"]))
