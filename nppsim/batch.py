@@ -127,7 +127,8 @@ class BatchSimulator:
             for spec in layout.SPECS.values()
         }
         gaps = np.empty((2 * self.num_envs, layout.NUM_HAZARDS))
-        room = make_room(self.num_envs, self.bank.max_entities, self.bank.max_movers)
+        looking = self.num_envs if "foresight" in made else 0
+        room = make_room(looking, self.bank.max_entities, self.bank.max_movers)
         self._views = Views._make([*rows.values(), gaps, room])
         self.obs = {key: rows[key][: self.num_envs] for key in self.keys}
         self.final_obs = {key: rows[key][self.num_envs :] for key in self.keys}

@@ -3,6 +3,9 @@
 A copy of the environment plays every action for one decision, then goes on in each of the CONTINUATIONS, for HORIZON frames
 in all.  The agent thus consults an exact model of the game; ``docs/observations.md`` says what that means.  Sources of the
 idea: Tesauro & Galperin 1996 (rollouts), Weber et al. 2017 (imagination-augmented agents).
+
+No frame is played whose outcome is known: branches that cannot differ are played once, also those that differ by a press of
+jump where there is nothing to jump from, and what the last decision's branches have shown of this one's is kept.
 """
 
 from collections import namedtuple
@@ -25,16 +28,23 @@ ONWARD_INPUT = np.stack([ACTION_INPUT, 0 * ACTION_INPUT, ACTION_INPUT ^ JUMP, AC
 # The first continuation with the same input byte.
 SAME_AS = np.argmax(ONWARD_INPUT[:, None] == ONWARD_INPUT, axis=1)
 WITHOUT_JUMP = INPUT_ACTION[ACTION_INPUT & (LEFT | RIGHT)]  # the action with the same direction, which comes first
+JUMP_BUFFER = 5  # frames in which a press of jump can begin one: its own and those that it is remembered for
 PROGRESS_LIMIT = 300.0  # px: so short a time covers no longer way, unless the ninja loses its way altogether
 
-# Room to play in, two rows for each environment: its state after the first decision, and the one that goes on from there.
-Room = namedtuple("Room", "ninja entities movers")
+# Room to play in, ROWS rows for each environment: its state now, its states after each action, the ends of all branches.
+# They are kept until its next decision.  words: uint64[rows, size / 8], a row's bytes.  frames: int64[rows], played until
+# then, 0: none, the row is out of date.  quiet: int64[rows], see ``_play``.
+Room = namedtuple("Room", "words ninja entities movers frames quiet")
+AFTER, END = 1, 1 + NUM_ACTIONS  # where they begin among an environment's rows; the state now is the first
+ROWS = END + NUM_ACTIONS * NUM_CONTINUATIONS
+NINJA_WORDS, MOVER_WORDS = NINJA_DTYPE.itemsize // 8, MOVER_DTYPE.itemsize // 8
 
 
 def make_room(count: int, max_entities: int, max_movers: int) -> Room:
     """Room for ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
-    return Room(*allocate(2 * count, parts)[1])
+    rows, views = allocate(ROWS * count, parts)
+    return Room(rows.view(np.uint64), *views, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
 
 
 @kernel
@@ -49,25 +59,109 @@ def foresight(i, ninja, entities, movers, world, distance, frame_skip, room, out
         return
     record = world.level[ninja["level"]]
     way = paths.nearest_node(distance[1 if ninja["switch_taken"] else 0], ninja["x"], ninja["y"])[0]
-    after, onward = 2 * i, 2 * i + 1
-    jump_is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0
+    first = ROWS * i
+    _enter(record, ninja, entities, movers, room, first)
+    _go_on(record, world, frame_skip, room, first)
+    is_over = ninja["jump_held"] and ninja["state"] != JUMPING and ninja["jump_buffer"] < 0  # a new press would jump
+    in_vain = 0  # bit ``action``: adding jump to it, from the first frame on, changes nothing
     for action in range(NUM_ACTIONS):
-        if jump_is_over and ACTION_INPUT[action] & JUMP:  # only a new press would jump
+        if ACTION_INPUT[action] & JUMP and in_vain >> WITHOUT_JUMP[action] & 1:
             for way_on in range(NUM_CONTINUATIONS):
                 without = HOLD if way_on == OTHER_JUMP else way_on
                 _repeat(out[WITHOUT_JUMP[action], without], out[action, way_on])
             continue
-        _copy(record, ninja, entities, movers, room, after)
-        frames = _play(room, after, world, ACTION_INPUT[action], frame_skip)
+        after = first + AFTER + action
+        frames, quiet = _play(record, room, first, after, world, ACTION_INPUT[action], frame_skip)
+        room.frames[after] = frames
+        useless = is_over or (ninja["state"] != JUMPING and quiet >= min(frames, JUMP_BUFFER))
+        press_in_vain = False
         for way_on in range(NUM_CONTINUATIONS):
             if SAME_AS[way_on, action] != way_on:
                 _repeat(out[action, SAME_AS[way_on, action]], out[action, way_on])
-            elif _settled(room.ninja[after]):
-                _report(ninja, entities, room, after, world, distance, way, frames, out[action, way_on])
-            else:
-                _copy(record, room.ninja[after], room.entities[after], room.movers[after], room, onward)
-                more = _play(room, onward, world, ONWARD_INPUT[way_on, action], HORIZON - frame_skip)
-                _report(ninja, entities, room, onward, world, distance, way, frames + more, out[action, way_on])
+                continue
+            if way_on == OTHER_JUMP and press_in_vain:
+                _repeat(out[action, HOLD], out[action, way_on])
+                continue
+            end = first + END + NUM_CONTINUATIONS * action + way_on
+            if room.frames[end] == 0:
+                more, room.quiet[end] = _play(
+                    record, room, after, end, world, ONWARD_INPUT[way_on, action], HORIZON - frame_skip
+                )
+                room.frames[end] = frames + more
+            _report(ninja, entities, room, end, world, distance, way, room.frames[end], out[action, way_on])
+            more, quiet = room.frames[end] - frames, room.quiet[end]
+            useless = is_over or (useless and quiet >= min(more, JUMP_BUFFER - frames))
+            if way_on == HOLD:
+                press_in_vain = room.ninja[after]["state"] != JUMPING and quiet >= min(more, JUMP_BUFFER)
+        if useless:
+            in_vain |= 1 << action
+
+
+@inlined
+def _enter(record, ninja, entities, movers, room, row):
+    """Put a state into a row of ``room``: as many entities and movers as its level has."""
+    room.ninja[row] = ninja
+    for k in range(record["entity_end"] - record["entity_first"]):
+        room.entities[row, k] = entities[k]
+    for m in range(record["mover_end"] - record["mover_first"]):
+        room.movers[row, m] = movers[m]
+
+
+@inlined
+def _used(record, room):
+    """The words of a row that a level uses, (first, end): those of ninja and entities, and those of movers."""
+    movers = NINJA_WORDS + room.entities.shape[1]
+    return (
+        (0, NINJA_WORDS + record["entity_end"] - record["entity_first"]),
+        (movers, movers + MOVER_WORDS * (record["mover_end"] - record["mover_first"])),
+    )
+
+
+@kernel
+def _copy(record, room, source, row):
+    for first, end in _used(record, room):
+        for word in range(first, end):
+            room.words[row, word] = room.words[source, word]
+
+
+@kernel
+def _equal(record, room, one, other):
+    """Whether two rows hold the same state."""
+    for first, end in _used(record, room):
+        for word in range(first, end):
+            if room.words[one, word] != room.words[other, word]:
+                return False
+    return True
+
+
+@inlined
+def _go_on(record, world, frame_skip, room, first):
+    """Play on the branches of the action that led here from the last decision: they are what holding its keys leads to.
+
+    All others are marked as not played.
+    """
+    taken = -1
+    for action in range(NUM_ACTIONS):
+        after = first + AFTER + action
+        if frame_skip <= HORIZON and room.frames[after] > 0 and _equal(record, room, first, after):
+            taken = action
+        room.frames[after] = 0
+    held = 0
+    for way_on in range(NUM_CONTINUATIONS - 1, -1, -1):  # HOLD last: its row may be one of those that are filled
+        source = first + END + NUM_CONTINUATIONS * taken + way_on
+        if taken < 0 or room.frames[source] == 0:
+            continue
+        onward = ONWARD_INPUT[way_on, taken]
+        action = INPUT_ACTION[onward]
+        end = first + END + NUM_CONTINUATIONS * action + HOLD
+        played, quiet = room.frames[source] - frame_skip, room.quiet[source]
+        room.frames[end] = played + _play(record, room, source, end, world, onward, frame_skip)[0]
+        room.quiet[end] = max(quiet - frame_skip, 0)
+        held |= 1 << action
+    for action in range(NUM_ACTIONS):
+        for way_on in range(NUM_CONTINUATIONS):
+            if way_on != HOLD or not held >> action & 1:
+                room.frames[first + END + NUM_CONTINUATIONS * action + way_on] = 0
 
 
 @inlined
@@ -82,25 +176,33 @@ def _settled(ninja):
     return ninja["state"] == DEAD or ninja["state"] == CELEBRATING
 
 
-@inlined
-def _copy(record, ninja, entities, movers, room, row):
-    """Put a state into a row of ``room``: as many entities and movers as its level has."""
-    room.ninja[row] = ninja
-    for k in range(record["entity_end"] - record["entity_first"]):
-        room.entities[row, k] = entities[k]
-    for m in range(record["mover_end"] - record["mover_first"]):
-        room.movers[row, m] = movers[m]
-
-
 @kernel
-def _play(room, row, world, input_byte, frames):
-    """Play on in a row of ``room`` until the episode ends, or all the frames are played; returns their number."""
-    ninja = room.ninja[row]
-    for frame in range(frames):
+def _play(record, room, source, row, world, input_byte, frames):
+    """Copy a state to a row of ``room``, and play on there until the episode ends or all the frames are played.
+
+    Returns their number, and how many of them came before the first in which a jump might have begun.
+    """
+    _copy(record, room, source, row)
+    ninja, played, quiet = room.ninja[row], 0, 0
+    while played < frames and not _settled(ninja):
         tick(ninja, room.entities[row], room.movers[row], world, input_byte)
-        if _settled(ninja):
-            return frame + 1
-    return max(frames, 0)
+        if quiet == played and not _may_jump(ninja):
+            quiet += 1
+        played += 1
+    return played, quiet
+
+
+@inlined
+def _may_jump(ninja):
+    """Whether pressing jump in the frame just played might have begun a jump, or did begin one."""
+    return (
+        not ninja["airborne"]
+        or ninja["walled"]
+        or ninja["state"] == JUMPING
+        or ninja["floor_buffer"] >= 0
+        or ninja["wall_buffer"] >= 0
+        or ninja["pad_buffer"] >= 0
+    )
 
 
 @inlined

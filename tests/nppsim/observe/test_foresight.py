@@ -120,6 +120,24 @@ def test_looking_ahead_changes_nothing():
         assert looking.snapshot(0).tobytes() == plain.snapshot(0).tobytes()
 
 
+@pytest.mark.parametrize(("seed", "frame_skip"), [(0, 4), (1, 4), (2, 1), (3, 7), (4, HORIZON), (5, HORIZON + 1)])
+def test_what_it_says_does_not_depend_on_what_it_looked_at_before(seed, frame_skip):
+    """One simulator keeps what the last decision's branches have shown; the other has always looked at another state."""
+    level = mixed_level(seed) if seed % 2 else random_level(seed, 0.2, num_entities=30)
+    going_on, afresh = (simulator(level, frame_skip=frame_skip) for _ in range(2))
+    begin, rng = afresh.snapshot(0), np.random.default_rng(seed)
+    action = NO_OP
+    for _ in range(60):
+        if rng.random() < 0.5:
+            action = rng.integers(NUM_ACTIONS)
+        going_on.step(np.array([action]))
+        afresh.restore(0, begin)
+        afresh.observe()
+        afresh.restore(0, going_on.snapshot(0))
+        afresh.observe()
+        assert seen(going_on).tobytes() == seen(afresh).tobytes()
+
+
 def test_a_finished_episode_has_nothing_ahead():
     sim = simulator(room((80, 46), entities=[(1, 92, 46)]))
     while not sim.terminated[0]:
