@@ -113,18 +113,18 @@ class CheckInfo:
     proves: str
     function: Check
 
-    def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
+    def examine(self, moment: str, parts: dict[str, Any], absent: Mapping[str, str]) -> Finding:
         """Make the check.  absent: why a part does not exist."""
         begin = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
         return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - begin)
 
-    def _outcome(self, parts: Mapping[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
-        missing = [name for name in self.parts if name not in parts]
+    def _outcome(self, parts: dict[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
+        missing = [name for name in _ingredients(self.parts) if name not in parts]
         if missing:
             return SKIPPED, absent.get(missing[0], f"no {missing[0]} here"), ""
         try:
-            return OK, self.function(**{name: parts[name] for name in self.parts}), ""
+            return OK, self.function(**{name: _part(name, parts) for name in self.parts}), ""
         except CheckWarned as warning:
             return WARNING, warning.found, warning.remedy
         except CheckFailed as failure:
@@ -145,6 +145,28 @@ def _where(crash: BaseException) -> str:
 
 
 _CHECKS: dict[str, CheckInfo] = {}
+_DERIVED: dict[str, Callable[..., Any]] = {}
+
+
+def derived(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a part that is made of others when a check first asks for it; dropped after the moment's last check."""
+    _DERIVED[function.__name__] = function
+    return function
+
+
+def _ingredients(names: Iterable[str]) -> list[str]:
+    """The parts that must exist for these to be there."""
+    found: list[str] = []
+    for name in names:
+        found += _ingredients(inspect.signature(_DERIVED[name]).parameters) if name in _DERIVED else [name]
+    return found
+
+
+def _part(name: str, parts: dict[str, Any]) -> Any:
+    if name not in parts:
+        make = _DERIVED[name]
+        parts[name] = make(**{needed: _part(needed, parts) for needed in inspect.signature(make).parameters})
+    return parts[name]
 
 
 def check(*moments: str) -> Callable[[Check], Check]:
