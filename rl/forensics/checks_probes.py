@@ -25,7 +25,7 @@ from rl.train.ppo import BatchPPO
 from rl.train.vec_env import BatchVecEnv
 
 ARCHITECTURE = "vision_free"
-NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, UPDATES = 32, 16, 128, 3, 24
+NUM_ENVS, ROLLOUT, MINIBATCH, EPOCHS, UPDATES = 32, 16, 128, 3, 30
 RATE = 3e-3
 GAMMA = 0.8  # far enough from 1 to show
 _LEARNS = "the way from rewards to weights is broken: look at advantages, losses, signs and the optimiser"
@@ -92,7 +92,14 @@ def train(probe: Probe) -> BatchPPO:
     )
     plan = hardware.plan(probe.keys, wishes)
     total = UPDATES * NUM_ENVS * ROLLOUT
-    config = PPOConfig(total_timesteps=total, gamma=probe.gamma, n_epochs=EPOCHS, learning_rate=RATE, target_kl=None)
+    config = PPOConfig(
+        total_timesteps=total,
+        gamma=probe.gamma,
+        n_epochs=EPOCHS,
+        learning_rate=RATE,
+        anneal_learning_rate=False,
+        target_kl=None,
+    )
     torch.manual_seed(0)
     env = BatchVecEnv(probe, make_sampler(["probe"], CurriculumConfig(), 0))
     ppo = BatchPPO(env, ARCHITECTURE, config.settled(plan), plan, statistics=statistics)
