@@ -15,6 +15,7 @@ them all.
 
 import importlib
 import inspect
+import json
 import pkgutil
 import time
 from collections import Counter
@@ -213,6 +214,7 @@ class Doctor:
         self.log, self.path, self.strict = log, path, strict
         self.only = None if only is None else frozenset(only)
         self.findings: list[Finding] = []
+        self._earlier = read_findings(path) if path else []  # of a run that goes on
         self._parts: dict[str, Any] = {}
         self._absent: dict[str, str] = {}
 
@@ -268,7 +270,9 @@ class Doctor:
 
     def _tell(self, moment: str, new: list[Finding]) -> None:
         if self.path:
-            write_json(self.path, to_dict(self.findings))
+            examined = {finding.moment for finding in self.findings}
+            earlier = [finding for finding in self._earlier if finding.moment not in examined]
+            write_json(self.path, to_dict([*earlier, *self.findings]))
         seconds = sum(finding.seconds for finding in new)
         self.log(f"doctor, {moment}: {summary(new)}, in {seconds:.1f} s")
         for finding in new:
@@ -291,6 +295,24 @@ def findings_table(findings: Iterable[Finding]) -> str:
     lines = [table(("", "group", "check", "found", "s"), rows, "llllr"), "", summary(findings)]
     lines += [f"{MARKS[one.status]} {one.check}: {one.remedy}" for one in findings if one.remedy]
     return "\n".join(lines)
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """The findings in a doctor.json; none if there is no such file.  DoctorError for a file that is something else."""
+    if not path.is_file():
+        return []
+    try:
+        return [Finding(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))["findings"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DoctorError(
+            f"{path}: no findings of the doctor ({error}); delete the file, it is written anew"
+        ) from error
+
+
+def told(findings: Iterable[Finding]) -> dict[str, Any] | None:
+    """What a report shows of findings; None if there are none."""
+    rows = [{"check": one.check, "": MARKS[one.status], "found": one.found, "to do": one.remedy} for one in findings]
+    return {"summary": summary(findings), "findings": rows} if rows else None
 
 
 def to_dict(findings: Iterable[Finding]) -> dict[str, Any]:
