@@ -193,6 +193,12 @@ def all_checks() -> list[CheckInfo]:
     return sorted(_CHECKS.values(), key=lambda info: MOMENTS.index(info.moments[0]))
 
 
+def checks_document() -> str:
+    """The table of all checks in docs/doctor.md."""
+    rows = [(one.name, one.group, ", ".join(one.moments), one.proves) for one in all_checks()]
+    return table(("check", "group", "moment", "proves that"), rows, "llll")
+
+
 class Doctor:
     """Examines one run, moment by moment.
 
