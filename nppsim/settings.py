@@ -86,7 +86,7 @@ class Setting:
         if self.kind is bool:
             return "on" if self.switch and self.default else "off"
         if isinstance(self.default, tuple):
-            return " ".join(map(str, self.default))
+            return " ".join(map(str, self.default)) or "–"
         return f"{self.default:,}" if self.kind is int else str(self.default)
 
     def problem(self, value: object) -> str:

@@ -26,7 +26,8 @@ from nppsim.settings import check_settings, same_setting, setting
 from rl.policy.architectures import ArchitectureError, get_architecture
 
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
-RUN_BYTES = 100 << 20  # of one training run on disk: checkpoints, curves, results; generous
+RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
+CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
 LARGEST_SEED = 2**31 - 1
 
@@ -490,7 +491,7 @@ class ExperimentConfig:
     def expected_bytes(self) -> int:
         """Disk space that the run may take."""
         runs = len(self.architectures) * len(self.conditions) * len(self.seeds)
-        return runs * (RUN_BYTES + self.video.expected_bytes())
+        return runs * (RUN_BYTES + self.keep_checkpoints * CHECKPOINT_BYTES + self.video.expected_bytes())
 
 
 def _plain(value: object) -> object:

@@ -35,6 +35,8 @@ class EventWriter:
         self._event = needed("tensorboard.compat.proto.event_pb2", "train").Event
         self._summary = needed("tensorboard.compat.proto.summary_pb2", "train").Summary
         record_writer = needed("tensorboard.summary.writer.record_writer", "train")
+        if os.fsdecode(folder).encode(errors="replace").decode() != os.fsdecode(folder):
+            raise EventsError(f"{folder}: TensorBoard reads no folder whose name is not UTF-8; choose another name")
         Path(folder).mkdir(parents=True, exist_ok=True)
         name = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
         self.path = Path(folder) / f"{_EVENT_FILES[:-1]}.{name}"

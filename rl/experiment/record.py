@@ -26,6 +26,8 @@ from nppsim.files import write_json
 from nppsim.measure.machine import environment, git_state, machine
 from rl.config import ExperimentConfig
 from rl.experiment.report import METHODS, write_report
+from rl.forensics.checklist import Item, checklist, checklist_table
+from rl.forensics.doctor import read_findings, told
 from rl.judge.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
 from rl.judge.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
 from rl.judge.video import Film
@@ -81,6 +83,11 @@ class RunRecord:
     def wins(self) -> dict[str, LevelWins]:
         """Method -> how often each test level was won, for the methods that were run."""
         return {method: LevelWins.count(episodes) for method, episodes in self.played.items() if episodes}
+
+    @cached_property
+    def checklist(self) -> list[Item]:
+        """Whether it learned as a sound run does, from its curves."""
+        return checklist(self.folder)
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
@@ -222,7 +229,9 @@ def results_view(record: ExperimentRecord) -> dict:
 
 def _results_entry(run: RunRecord) -> dict:
     comparisons = [comparison.to_dict() for comparison in run.comparisons]
-    return _suites(run.results) | {"speed": run.speed, "wall_time_s": run.wall_time_s, "comparisons": comparisons}
+    items = [item.to_dict() for item in run.checklist]
+    times = {"speed": run.speed, "wall_time_s": run.wall_time_s}
+    return _suites(run.results) | times | {"comparisons": comparisons, "checklist": items}
 
 
 def _suites(results: Mapping[str, dict[str, Stats] | None]) -> dict:
@@ -249,6 +258,8 @@ def _report_entry(run: RunRecord) -> dict:
     return {
         "results": run.results,
         "delivered": run.delivered,
+        "checklist": [item.to_dict() for item in run.checklist],
+        "doctor": told(read_findings(run.folder / "doctor.json")),
         "comparisons": [comparison.to_dict() for comparison in run.comparisons],
         "bc": run.cloning and run.cloning.as_dict(),
         "transfer": run.transfer and asdict(run.transfer),
@@ -276,6 +287,7 @@ def summary(record: ExperimentRecord, folder: Path) -> str:
         claims += f"delivered: {run.delivered}\n" if run.delivered else ""
         films = f"films: {len(run.films)} below {run.folder / 'videos'}"
         parts.append(f"\n{run.title}, test levels\n{_table(run.results)}\n{claims}{films}")
+        parts.append(f"\nchecklist\n{checklist_table(run.checklist)}")
     parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]
     if record.comparisons:
         parts.append(f"\ncomparisons on the same test levels\n{comparison_table(record.comparisons)}")

@@ -13,6 +13,7 @@ its data says "not run":
         results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``rl.judge.results.aggregate``
                           (None: not run)
         comparisons       PPO against what came before it, as below
+        checklist         list of dicts with criterion, verdict and figure: ``rl.forensics.checklist``
         delivered         text: which policy of the run was delivered, and why
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more
@@ -95,7 +96,7 @@ def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
         "bc": _cloning(entry.get("bc") or {}),
         "films": _films(entry.get("paths") or {}, folder),
         "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
-        **{key: entry.get(key) for key in ("events", "audit", "transfer", "plan")},
+        **{key: entry.get(key) for key in ("checklist", "doctor", "events", "audit", "transfer", "plan")},
     }
 
 

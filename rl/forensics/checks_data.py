@@ -9,6 +9,7 @@ import numpy as np
 from bc.baselines import predictors, transition_counts
 from bc.dataset import BCDataset
 from bc.demonstrations import find_replays
+from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level, mirror
@@ -17,13 +18,15 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import NAMES, WON
 from nppsim.simulate import simulate
 from rl.config import ExperimentConfig
-from rl.forensics.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, require
+from rl.forensics.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, derived, require
 from rl.forensics.samples import bytes_differ
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy.architectures import Architecture
 from rl.train.vec_env import BatchVecEnv
 
 Levels = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> (level, category) pairs
+Demonstrated = tuple[list[int], LevelBank]  # numbers of some demonstrations, and a bank with the level of each
+IDLE = 1500  # decisions of doing nothing: as long as an episode can last
 REPLAYS_PLAYED = 20  # at most, spread over the folder
 PLAYED_BACK = 12  # demonstrations of the dataset, at most
 PROBE_ROWS = 4000  # decisions that the probe of the labels learns from
@@ -155,10 +158,57 @@ def demonstrations_cover_what_is_trained(dataset: BCDataset, levels: Levels) -> 
     return told + (f"; none of {', '.join(missing)}" if missing else "")
 
 
+@derived
+def demonstrated(dataset: BCDataset, replays: Path) -> Demonstrated:
+    """Some demonstrations of the dataset, with their levels."""
+    return _some_demonstrations(dataset, replays)
+
+
 @check(IMITATION)
-def observations_are_the_environments(dataset: BCDataset, replays: Path, env: BatchVecEnv) -> str:
+def experts_earn_every_reward(dataset: BCDataset, demonstrated: Demonstrated, env: BatchVecEnv) -> str:
+    """Demonstrations earn every reward that has a weight, penalties for dying aside, and more than doing nothing does."""
+    chosen, bank = demonstrated
+    sim = BatchSimulator(
+        bank,
+        len(chosen),
+        frame_skip=env.sim.frame_skip,
+        observations=("state",),
+        reward=env.sim.reward_config,
+        gamma=env.sim.gamma,
+    )
+    rows = [np.flatnonzero(dataset.demonstration == i) for i in chosen]
+    earned, terms = _discounted(sim, [dataset.actions[of] for of in rows])
+    idle, _ = _discounted(sim, [np.zeros(IDLE, np.int64)] * len(chosen))
+    config = env.sim.reward_config
+    wanted = [name for name in rewards.TERMS if name != "death" and getattr(config, name)]
+    silent = [name for name in wanted if not terms[rewards.TERMS.index(name)]]
+    told = f"return {earned.mean():+.2f} (nothing done: {idle.mean():+.2f}); {', '.join(wanted)}"
+    require(not silent, f"never earned: {', '.join(silent)}; {told}", "this reward does not fire: see nppsim/reward.py")
+    require(bool((earned > idle).mean() > 0.5), told, "winning must pay: choose --reward-preset default")
+    return told
+
+
+def _discounted(sim: BatchSimulator, actions: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(discounted return float64[N] of each environment's first episode, how often each term was earned int64[8])."""
+    count = len(actions)
+    sim.reset(np.arange(count))
+    returns, running, terms = np.zeros(count), np.ones(count, bool), np.zeros(rewards.NUM_TERMS, np.int64)
+    for t in range(max(map(len, actions))):
+        playing = running & np.array([t < len(some) for some in actions])
+        if not playing.any():
+            break
+        sim.step(np.array([some[t] if t < len(some) else 0 for some in actions]))
+        returns[playing] += sim.gamma**t * sim.rewards[playing]
+        ended = [i for i in sim.finished if playing[i]]
+        terms += (sim.episode["terms"][ended] != 0).sum(axis=0)
+        running[sim.finished] = False
+    return returns, terms
+
+
+@check(IMITATION)
+def observations_are_the_environments(dataset: BCDataset, demonstrated: Demonstrated, env: BatchVecEnv) -> str:
     """The dataset's actions, played in the training environments, show its observations byte for byte, and win."""
-    chosen, bank = _some_demonstrations(dataset, replays)
+    chosen, bank = demonstrated
     sim = BatchSimulator(
         bank, len(chosen), frame_skip=env.sim.frame_skip, observations=env.sim.keys, reward=env.sim.reward_config
     )
@@ -198,7 +248,7 @@ def _goes_on(name: str, sim: BatchSimulator, i: int, decisions: int, recorded: i
     return not ended
 
 
-def _some_demonstrations(dataset: BCDataset, replays: Path) -> tuple[list[int], LevelBank]:
+def _some_demonstrations(dataset: BCDataset, replays: Path) -> Demonstrated:
     """Numbers of some demonstrations of a dataset, and a bank with the level of each."""
     wanted = {name: i for i, name in enumerate(dataset.names)}
     step = max(1, len(wanted) // PLAYED_BACK)

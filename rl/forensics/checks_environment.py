@@ -7,24 +7,40 @@ from gymnasium import spaces
 
 from nppsim import reward as rewards
 from nppsim.actions import NUM_ACTIONS
+from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from rl.config import ExperimentConfig, PPOConfig
 from rl.forensics.checks_data import Levels
-from rl.forensics.doctor import BEFORE, CheckWarned, check, require
+from rl.forensics.doctor import BEFORE, CheckWarned, check, derived, require
 from rl.forensics.samples import bytes_differ
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy.architectures import Architecture
 from rl.train.vec_env import BatchVecEnv
 
-DECISIONS = 150  # of random play
+DECISIONS = 150  # of random play, in each of 32 environments
+LEVELS = 32  # that are played on, spread over the training levels
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 
 
-def twin(sim: BatchSimulator, num_envs: int, threads: int | None = 1) -> BatchSimulator:
-    """A simulator with the same levels and rules, to play with."""
+@derived
+def some_levels(env: BatchVecEnv) -> LevelBank:
+    """A bank of a few training levels of all categories: pictures of all of them would take seconds."""
+    bank = env.sim.bank
+    chosen = np.unique(np.linspace(0, len(bank) - 1, LEVELS).astype(int)).tolist()
+    return LevelBank([bank.levels[i] for i in chosen], known=dict(zip(bank.levels, bank.compiled, strict=True)))
+
+
+@derived
+def ledger(env: BatchVecEnv, some_levels: LevelBank) -> "Ledger":
+    """Random play by the rules of training, at least 1,000 decisions."""
+    return Ledger(twin(env.sim, some_levels, 32), DECISIONS)
+
+
+def twin(sim: BatchSimulator, bank: LevelBank, num_envs: int, threads: int | None = 1) -> BatchSimulator:
+    """A simulator with the same rules, to play with."""
     return BatchSimulator(
-        sim.bank,
+        bank,
         num_envs,
         frame_skip=sim.frame_skip,
         observations=sim.keys,
@@ -117,9 +133,8 @@ class Ledger:
 
 
 @check(BEFORE)
-def rewards_add_up(env: BatchVecEnv) -> str:
+def rewards_add_up(ledger: "Ledger") -> str:
     """The rewards of an episode's decisions sum to its return, and its terms do; no term is counted twice or lost."""
-    ledger = Ledger(twin(env.sim, 32), DECISIONS)
     gap = np.abs(ledger.terms.sum(axis=2) - ledger.rewards).max()
     require(gap < 1e-5, f"a decision's terms sum to {gap:.3g} more or less than its reward", _PROGRAM)
     for episode, (i, end) in zip(ledger.episodes, ledger.where, strict=True):
@@ -141,10 +156,9 @@ def rewards_add_up(env: BatchVecEnv) -> str:
 
 
 @check(BEFORE)
-def shaping_telescopes(env: BatchVecEnv, settings: PPOConfig) -> str:
+def shaping_telescopes(env: BatchVecEnv, ledger: "Ledger", settings: PPOConfig) -> str:
     """The shaping of a decision is gamma times the potential after it minus that before, with PPO's gamma; an end has
     none: so it cannot change which policy is best."""
-    ledger = Ledger(twin(env.sim, 32), DECISIONS)
     shaping = ledger.terms[..., rewards.TERMS.index("shaping")]
     if not shaping.any():
         weight = env.sim.reward_config.shaping
@@ -162,9 +176,8 @@ def shaping_telescopes(env: BatchVecEnv, settings: PPOConfig) -> str:
 
 
 @check(BEFORE)
-def dense_rewards_fire(env: BatchVecEnv) -> str:
+def dense_rewards_fire(env: BatchVecEnv, ledger: "Ledger") -> str:
     """Every term with a weight that should show within 1,000 decisions of random play does."""
-    ledger = Ledger(twin(env.sim, 32), max(DECISIONS, 1000 // 32 + 1))
     config = env.sim.reward_config
     counts = {name: int((ledger.terms[..., i] != 0).sum()) for i, name in enumerate(rewards.TERMS)}
     dense = [name for name in ("time", "shaping", "closest", "exploration") if getattr(config, name)]
@@ -176,9 +189,9 @@ def dense_rewards_fire(env: BatchVecEnv) -> str:
 
 
 @check(BEFORE)
-def decisions_last_frame_skip_frames(env: BatchVecEnv, config: ExperimentConfig) -> str:
+def decisions_last_frame_skip_frames(env: BatchVecEnv, some_levels: LevelBank, config: ExperimentConfig) -> str:
     """An action is held for exactly ``frame_skip`` frames, unless the episode ends in them."""
-    sim = twin(env.sim, 16)
+    sim = twin(env.sim, some_levels, 16)
     sim.reset(np.arange(16) % len(sim.bank))
     rng = np.random.default_rng(0)
     compared = 0
@@ -197,13 +210,13 @@ def decisions_last_frame_skip_frames(env: BatchVecEnv, config: ExperimentConfig)
 
 
 @check(BEFORE)
-def many_play_like_one(env: BatchVecEnv) -> str:
+def many_play_like_one(env: BatchVecEnv, some_levels: LevelBank) -> str:
     """A batch of environments, with one thread or several, and a single Gymnasium environment play the same: rewards,
     ends, observations and action masks byte for byte."""
-    levels = np.arange(64) % len(env.sim.bank)
-    batch, threads = twin(env.sim, 64), twin(env.sim, 64, threads=3)
+    levels = np.arange(64) % len(some_levels)
+    batch, threads = twin(env.sim, some_levels, 64), twin(env.sim, some_levels, 64, threads=3)
     alone = NppEnv(
-        levels=env.sim.bank,
+        levels=some_levels,
         frame_skip=env.sim.frame_skip,
         observations=env.sim.keys,
         reward=env.sim.reward_config,

@@ -3,14 +3,17 @@
 import hashlib
 from collections import Counter
 
+import numpy as np
 import torch
 from torch import nn
 
 from nppsim.observe import layout
 from rl.forensics.doctor import CHECKPOINT, UPDATE, CheckFailed, check, require
 from rl.forensics.samples import Observed, in_float32
+from rl.policy.networks import CLAMP, ByteLinear
 from rl.policy.policy import NppPolicy, build_policy
 
+_ONCE = "observations are raw everywhere, and scaled by the first layer only: see rl/policy/networks.py"
 _BUILD = "every layer must exist before the optimiser is made from policy.parameters(): see rl/policy/networks.py"
 
 
@@ -117,6 +120,42 @@ def _inverted_parts(image: torch.Tensor) -> torch.Tensor:
         masks = masks.view(-1, *image.shape)
     masks = masks.to(image.device)
     return torch.where(masks, (1 if flags else 255) - image, image)
+
+
+@check(UPDATE, CHECKPOINT)
+@torch.no_grad()
+def inputs_are_scaled_once(policy: NppPolicy, sample: Observed) -> str:
+    """Vectors reach the network as (raw - mean) / divisor, cut off, and bytes as byte / 255: computed a second time."""
+    normalize = policy.features_extractor.normalize
+    wanted = np.concatenate(
+        [
+            (sample[key].cpu().numpy().reshape(len(sample[key]), -1).astype(np.float64) - mean) / divisor
+            for key, columns in normalize.columns.items()
+            for mean, divisor in [(normalize.mean[columns].cpu().numpy(), normalize.divisor[columns].cpu().numpy())]
+        ],
+        axis=1,
+    ).clip(-CLAMP, CLAMP)
+    gap = float(np.abs(normalize(sample).cpu().numpy() - wanted).max())
+    require(gap < 1e-3, f"normalised vectors are off by up to {gap:.3g}", _ONCE)
+    images = [module for module in policy.modules() if isinstance(module, ByteLinear)]
+    worst = 0.0
+
+    def compare(module: nn.Module, inputs: tuple, output: torch.Tensor) -> None:
+        nonlocal worst
+        (pixels,) = inputs
+        require(pixels.dtype == torch.uint8, f"an image reaches its first layer as {pixels.dtype}", _ONCE)
+        plain = pixels.double() / 255 @ module.weight.double().T + module.bias.double()
+        worst = max(worst, float((output.double() - plain).abs().max()))
+
+    handles = [module.register_forward_hook(compare) for module in images]
+    try:
+        with in_float32(policy):
+            policy.features(sample)
+    finally:
+        for handle in handles:
+            handle.remove()
+    require(worst < 1e-3, f"the first layer of an image is off by up to {worst:.3g}", _ONCE)
+    return f"{wanted.shape[1]} components off by {gap:.0e}, {len(images)} layers of bytes off by {worst:.0e}"
 
 
 @check(UPDATE, CHECKPOINT)

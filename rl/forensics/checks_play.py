@@ -1,6 +1,7 @@
 """Play with a learner that nobody needs any more: what follows from ends, time-outs and draws of levels."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -34,6 +35,16 @@ def roll_out(ppo: BatchPPO, decisions: int) -> None:
         ppo.n_steps = length
 
 
+@contextlib.contextmanager
+def instead(owner: object, name: str, method: Callable) -> Iterator[None]:
+    """Calls of a method of one object reach another one meanwhile."""
+    setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+
+
 @check(REHEARSAL)
 def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
     """Every episode is played on the level that the curriculum drew, from that level's start, and counted once, for it."""
@@ -65,18 +76,13 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
         return obs
 
     before = sum(sampler._episodes)
-    for owner, name, watched in (
-        (sampler, "draw", watched_draw),
-        (sampler, "record", watched_record),
-        (sim, "step", watched_step),
+    with (
+        instead(sampler, "draw", watched_draw),
+        instead(sampler, "record", watched_record),
+        instead(sim, "step", watched_step),
     ):
-        setattr(owner, name, watched)
-    try:
         for _ in range(8):
             roll_out(ppo, ppo.rollout_buffer.shape[0])
-    finally:
-        for owner, name, _ in watched:
-            delattr(owner, name)
     counted = sum(sampler._episodes) - before
     require(counted == len(credited), f"{len(credited)} episodes ended, {counted} were counted", _PROGRAM)
     require(bool((sim.level == playing).all()), "environments play other levels than were drawn", _PROGRAM)
@@ -89,7 +95,7 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
 def a_time_out_is_worth_what_comes_after(ppo: BatchPPO) -> str:
     """Where time runs out, the reward includes gamma times the value of the last state; where the game ends, nothing."""
     sim = ppo.sim
-    waiting = twin(sim, sim.num_envs)
+    waiting = twin(sim, sim.bank, sim.num_envs)
     level = int(np.argmin(sim.bank.time_limit))
     waiting.reset(np.full(sim.num_envs, level))
     limit = int(sim.bank.time_limit[level])

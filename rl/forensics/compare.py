@@ -238,6 +238,9 @@ def _learning(pairs: Sequence[tuple[Run, Run]], notes: list[str]) -> dict[str, C
     except ResultsError as error:
         notes.append(f"success is not compared: {error}")
         return {}
+    counts = [len(history.decisions) for history in everything]
+    if len(set(counts)) > 1:
+        notes.append(f"evaluations: {', '.join(map(str, counts))}; the best of more of them is flattered more")
     delivered, over = (
         [level_wins(side, shares) for side, shares in zip(sides, of_sides, strict=True)]
         for of_sides in (

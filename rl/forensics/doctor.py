@@ -15,6 +15,7 @@ them all.
 
 import importlib
 import inspect
+import json
 import pkgutil
 import time
 from collections import Counter
@@ -113,18 +114,18 @@ class CheckInfo:
     proves: str
     function: Check
 
-    def examine(self, moment: str, parts: Mapping[str, Any], absent: Mapping[str, str]) -> Finding:
+    def examine(self, moment: str, parts: dict[str, Any], absent: Mapping[str, str]) -> Finding:
         """Make the check.  absent: why a part does not exist."""
         begin = time.perf_counter()
         status, found, remedy = self._outcome(parts, absent)
         return Finding(self.name, self.group, moment, status, redact(found), remedy, time.perf_counter() - begin)
 
-    def _outcome(self, parts: Mapping[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
-        missing = [name for name in self.parts if name not in parts]
+    def _outcome(self, parts: dict[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
+        missing = [name for name in _ingredients(self.parts) if name not in parts]
         if missing:
             return SKIPPED, absent.get(missing[0], f"no {missing[0]} here"), ""
         try:
-            return OK, self.function(**{name: parts[name] for name in self.parts}), ""
+            return OK, self.function(**{name: _part(name, parts) for name in self.parts}), ""
         except CheckWarned as warning:
             return WARNING, warning.found, warning.remedy
         except CheckFailed as failure:
@@ -145,6 +146,28 @@ def _where(crash: BaseException) -> str:
 
 
 _CHECKS: dict[str, CheckInfo] = {}
+_DERIVED: dict[str, Callable[..., Any]] = {}
+
+
+def derived(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a part that is made of others when a check first asks for it; dropped after the moment's last check."""
+    _DERIVED[function.__name__] = function
+    return function
+
+
+def _ingredients(names: Iterable[str]) -> list[str]:
+    """The parts that must exist for these to be there."""
+    found: list[str] = []
+    for name in names:
+        found += _ingredients(inspect.signature(_DERIVED[name]).parameters) if name in _DERIVED else [name]
+    return found
+
+
+def _part(name: str, parts: dict[str, Any]) -> Any:
+    if name not in parts:
+        make = _DERIVED[name]
+        parts[name] = make(**{needed: _part(needed, parts) for needed in inspect.signature(make).parameters})
+    return parts[name]
 
 
 def check(*moments: str) -> Callable[[Check], Check]:
@@ -170,6 +193,12 @@ def all_checks() -> list[CheckInfo]:
     return sorted(_CHECKS.values(), key=lambda info: MOMENTS.index(info.moments[0]))
 
 
+def checks_document() -> str:
+    """The table of all checks in docs/doctor.md."""
+    rows = [(one.name, one.group, ", ".join(one.moments), one.proves) for one in all_checks()]
+    return table(("check", "group", "moment", "proves that"), rows, "llll")
+
+
 class Doctor:
     """Examines one run, moment by moment.
 
@@ -191,6 +220,7 @@ class Doctor:
         self.log, self.path, self.strict = log, path, strict
         self.only = None if only is None else frozenset(only)
         self.findings: list[Finding] = []
+        self._earlier = read_findings(path) if path else []  # of a run that goes on
         self._parts: dict[str, Any] = {}
         self._absent: dict[str, str] = {}
 
@@ -246,7 +276,9 @@ class Doctor:
 
     def _tell(self, moment: str, new: list[Finding]) -> None:
         if self.path:
-            write_json(self.path, to_dict(self.findings))
+            examined = {finding.moment for finding in self.findings}
+            earlier = [finding for finding in self._earlier if finding.moment not in examined]
+            write_json(self.path, to_dict([*earlier, *self.findings]))
         seconds = sum(finding.seconds for finding in new)
         self.log(f"doctor, {moment}: {summary(new)}, in {seconds:.1f} s")
         for finding in new:
@@ -269,6 +301,24 @@ def findings_table(findings: Iterable[Finding]) -> str:
     lines = [table(("", "group", "check", "found", "s"), rows, "llllr"), "", summary(findings)]
     lines += [f"{MARKS[one.status]} {one.check}: {one.remedy}" for one in findings if one.remedy]
     return "\n".join(lines)
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """The findings in a doctor.json; none if there is no such file.  DoctorError for a file that is something else."""
+    if not path.is_file():
+        return []
+    try:
+        return [Finding(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))["findings"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DoctorError(
+            f"{path}: no findings of the doctor ({error}); delete the file, it is written anew"
+        ) from error
+
+
+def told(findings: Iterable[Finding]) -> dict[str, Any] | None:
+    """What a report shows of findings; None if there are none."""
+    rows = [{"check": one.check, "": MARKS[one.status], "found": one.found, "to do": one.remedy} for one in findings]
+    return {"summary": summary(findings), "findings": rows} if rows else None
 
 
 def to_dict(findings: Iterable[Finding]) -> dict[str, Any]:

@@ -401,7 +401,7 @@ def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):
 
 def test_a_full_disk_is_told_before_training(folder, monkeypatch):
     usage = shutil.disk_usage(folder)
-    monkeypatch.setattr("nppsim.files.shutil.disk_usage", lambda path: usage._replace(free=150 << 20))
+    monkeypatch.setattr("nppsim.files.shutil.disk_usage", lambda path: usage._replace(free=200 << 20))
     resolve(REQUIRED)
     for more in (["--seeds", "1", "2"], ["--record-eval-videos"]):
         with pytest.raises(ConfigError, match="--output-dir experiments: the disk is too full: .* GB may be needed"):

@@ -1,5 +1,7 @@
 """Event files: what was written is read back, and what cannot be written is told at once."""
 
+import os
+
 import numpy as np
 import pytest
 from stable_baselines3.common.logger import Logger
@@ -35,6 +37,13 @@ def test_what_does_not_fit_is_an_error_that_names_the_file_and_leaves_it_whole(t
     largest_file(10_000)
     writer.close()
     assert read_scalars(tmp_path)["loss"].steps.tolist() == list(range(1, 100))
+
+
+def test_a_folder_that_tensorboard_cannot_read_is_refused(tmp_path):
+    with pytest.raises(EventsError, match="reads no folder whose name is not UTF-8"):
+        EventWriter(tmp_path / os.fsdecode(b"caf\xe9"))
+    EventWriter(tmp_path / "café").close()
+    assert read_scalars(tmp_path) == {}
 
 
 def test_a_file_that_is_removed_meanwhile_is_an_error(tmp_path):

@@ -15,6 +15,7 @@ from nppsim.generate import generate
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
+from rl.events import event_folders
 from rl.experiment.data import load_data
 from rl.judge.results import load_results
 from rl.policy import checkpoint
@@ -97,6 +98,23 @@ def test_the_run_folder_describes_itself(experiment):
     assert config["curriculum"]["threshold"] == 0.6
     assert config["hardware"]["num_envs"] == 16
     assert {"machine", "versions", "data"} <= set(config)
+    assert {"cpu", "cores", "system"} <= set(config["host"]) and "--experiment-name" in config["command"]
+    assert config["versions"]["commit"] and config["environment"]["NUMBA_CACHE_DIR"]
+    assert "after PPO" in (experiment[0] / "log.txt").read_text()
+    for name in ("mlp_baseline", "vision_free"):
+        settings = json.loads((experiment[0] / name / "run.json").read_text())["settings"]
+        assert settings["curriculum.threshold"] == {"value": 0.6, "source": "command line"}
+        assert settings["ppo.gae_lambda"]["source"] == "default"
+        assert settings["plan.num_envs"] == {"value": 16, "source": "command line"}
+        assert settings["ppo.n_epochs"]["source"] == settings["plan.rollout_length"]["source"] == "hardware plan"
+        assert len(event_folders(experiment[0] / name)) == 1
+
+
+def test_a_run_is_compared_with_itself(experiment, capsys):
+    compare_runs = load_script("compare_runs")
+    assert compare_runs.main([str(experiment[0]), str(experiment[0]), "--exact"]) == 0
+    told = capsys.readouterr().out
+    assert "the same in all 3 records of both" in told
 
 
 def test_the_final_model_loads_in_plain_stable_baselines3_and_acts_the_same(experiment):

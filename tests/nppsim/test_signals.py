@@ -1,0 +1,37 @@
+"""Signals in a block that must not be cut short."""
+
+import os
+import signal
+
+import pytest
+
+from nppsim.signals import postponed
+
+
+@pytest.fixture(autouse=True)
+def usual(monkeypatch):
+    """Whoever runs the tests may ignore signals."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
+    told = []
+    with postponed(told.append) as asked:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert (asked.by, told) == ("SIGTERM", ["SIGTERM"])
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_one_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with postponed(print) as asked:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert asked.by == ""
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
