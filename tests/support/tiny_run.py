@@ -29,10 +29,11 @@ UPDATES = 8
 SETTINGS = {"num_envs": 32, "rollout_length": 32, "minibatch_size": 256, "n_epochs": 3, "learning_rate": 2e-3}
 
 
-def train(folder, seed, **changes) -> Run:
-    """Train for UPDATES updates; the run as its folder tells it."""
-    decisions = UPDATES * SETTINGS["num_envs"] * SETTINGS["rollout_length"]
-    ppo, _ = make_ppo(seed=seed, total_timesteps=decisions, **(SETTINGS | changes))
+def train(folder, seed, updates=UPDATES, **changes) -> Run:
+    """Train for some updates; the run as its folder tells it."""
+    sizes = SETTINGS | changes
+    decisions = updates * sizes["num_envs"] * sizes["rollout_length"]
+    ppo, _ = make_ppo(seed=seed, total_timesteps=decisions, **sizes)
     place = folder / f"seed_{seed}"
     write_json(folder / "config.json", {"experiment_name": "tiny"})
     settings = {f"ppo.{name}": {"value": value, "source": "default"} for name, value in asdict(ppo.config).items()}
