@@ -310,6 +310,29 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     return score(np.concatenate(predictions), actions, previous, sum(losses) / len(rows))
 
 
+def check_result(
+    policy: Policy, dataset: BCDataset, result: BCResult, first: Mapping[str, torch.Tensor], share: float = 0.02
+) -> None:
+    """TrainingError unless the policy has learned, and is the one that the result was measured on: that of the best epoch.
+
+    first: name -> weights before training.
+    share: that losses may differ by.
+    """
+    now = policy.state_dict()
+    still = [name for name, weights in first.items() if "value_net" not in name and torch.equal(now[name], weights)]
+    if still:
+        raise TrainingError(
+            f"imitation has not moved {', '.join(still)}: no step was made, or its result was thrown away"
+        )
+    told, again = result.validation.loss or math.nan, evaluate(policy, dataset, dataset.rows(validation=True)).loss
+    best = min(epoch["validation_loss"] for epoch in result.history)
+    for name, loss in (("the policy's", again or math.nan), ("the best epoch's", best)):
+        if not abs(loss - told) <= share * abs(told):
+            raise TrainingError(
+                f"{name} validation loss is {loss:.4f}, reported is {told:.4f}: the policy is not the one that was measured"
+            )
+
+
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
     """Metrics on ``rows`` of repeating the previous action, and of always taking training's most frequent one."""
     training = dataset.rows(validation=False)

@@ -276,8 +276,10 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     job.doctor.forget("dataset")
     torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
+    first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
+    imitation.check_result(policy, dataset, result, first)
     clone = Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
     save_clone(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
     (job.folder / UNFINISHED).unlink(missing_ok=True)
@@ -352,6 +354,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
                 left = job.config.ppo.total_timesteps - ppo.num_timesteps
                 ppo.learn(left, callback=[DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates)
                 stop_if(asked)
+                monitor.check_attended()
                 ppo.logger.close()
                 monitor.save_final()
         except KeyboardInterrupt as interruption:

@@ -16,7 +16,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.experiment import data as experiment_data
 from rl.experiment.data import Suites
-from rl.experiment.job import hand_over, imitate
+from rl.experiment.job import clone_behaviour, hand_over
 from rl.forensics.faults import Plants, fault
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import weight_map
@@ -137,7 +137,7 @@ def _(plant: Plants) -> None:
     plant.wrap(BCDataset, "rows", changed)
 
 
-@fault("demonstrations of one level on both sides of the split", "H29")
+@fault("a level and its mirror image on the two sides of the split", "H29", flags=("--mirror-demonstrations",))
 def _(plant: Plants) -> None:
     def changed(original, found, share, seed):
         return np.random.default_rng(seed).random(len(found)) < 0.5
@@ -267,16 +267,16 @@ def _(plant: Plants) -> None:
     plant.around(hand_over, lambda original, job, clone, ppo: transfer(ppo.policy.state_dict(), ppo.policy))
 
 
-@fault("the best weights of imitation are not kept: the policy is another one", "F118")
+@fault("the best weights of imitation are not kept", "F118")
 def _(plant: Plants) -> None:
-    def changed(original, job, plan):
-        clone = original(job, plan)
+    def changed(original, job, policy, *arguments):
+        result = original(job, policy, *arguments)
         with torch.no_grad():
-            for parameter in clone.policy.parameters():
-                parameter.normal_(0, 0.05)
-        return clone
+            for parameter in policy.parameters():
+                parameter += 0.05 * torch.randn_like(parameter)
+        return result
 
-    plant.around(imitate, changed)
+    plant.around(clone_behaviour, changed)
 
 
 @fault("demonstrations of one category only", "F113", "F115")

@@ -247,7 +247,7 @@ def _(plant: Plants) -> None:
 
 @fault("a secret in the configuration that is stored", "F121", stage="secrets")
 def _(plant: Plants) -> None:
-    plant.set(os.environ, "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+    plant.set(os.environ, "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY")
     plant.around(settings.redact, lambda original, text: text)
 
 

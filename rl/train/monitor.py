@@ -386,6 +386,13 @@ class TrainingMonitor(BaseCallback):
         self.model.logger.name_to_value.update(values)
         self.model.logger.name_to_excluded.update(excluded)
 
+    def check_attended(self) -> None:
+        """DivergedError if there have been updates and nobody has looked at them."""
+        if self.model.updates and not self._checked:
+            raise DivergedError(
+                "no update was checked: the monitor was not called back; nothing is known of this training"
+            )
+
     def begin(self, ppo: BatchPPO, previous_checkpoint: bool = False) -> bool:
         """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
 
