@@ -73,7 +73,7 @@ def mismatch(value: Any, shape: Any, place: str = "") -> str:
     if shape is None:
         return "" if value is None else f"{place} should be null"
     if shape is float:
-        fits = type(value) is int or (type(value) is float and math.isfinite(value))
+        fits = (type(value) is int and abs(value) < 1 << 1023) or (type(value) is float and math.isfinite(value))
     else:
         fits = type(value) is shape
     return "" if fits else f"{place or 'the whole'} should be {_NAMES[shape]}"

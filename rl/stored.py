@@ -55,6 +55,8 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
     known = {one.name for one in fields(ExperimentConfig)}
     try:
         config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
     except PlainError as error:
         raise ConfigError(
             f"{place}: settings that are missing or unknown here ({error}): it was written by another version of the "

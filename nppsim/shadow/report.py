@@ -7,9 +7,24 @@ from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import write_json
-from nppsim.reading import read_json
+from nppsim.reading import mismatch, read_json
 
 VARIABLE = "NPPSIM_SHADOW_REPORT"  # path of the file; read when a Shadow is made
+_SUMMARY = {
+    "comparisons": int,
+    "mismatches": int,
+    "simulators": [
+        {
+            "comparisons": int,
+            "mismatches": int,
+            "environments": int,
+            "mismatches_of_kind": {...: int},
+            "comparisons_of_environment": [int],
+            "ms_per_comparison": (float, None),
+            "slow_to_fast": (float, None),
+        }
+    ],
+}
 _summaries: list[Callable[[], dict]] = []
 
 
@@ -42,22 +57,23 @@ def judge(path: Path, environments: int, comparisons: int) -> str:
     if not path.exists():
         raise ReportError(f"{path}: there is no summary; the run did not come to its end")
     summary = read_json(path, ReportError, "give the right file")
-    try:
-        mismatches, simulators = summary["mismatches"], summary["simulators"]
-    except (ValueError, KeyError, TypeError) as error:  # ValueError: not JSON, or no text at all
-        raise ReportError(f"{path}: this is no summary of shadow validation ({error}); give the right file") from error
+    if wrong := mismatch(summary, _SUMMARY):
+        raise ReportError(f"{path}: this is no summary of shadow validation ({wrong}); give the right file")
+    mismatches, simulators = summary["mismatches"], summary["simulators"]
+    if any(not part["comparisons_of_environment"] for part in simulators):
+        raise ReportError(f"{path}: a simulator without environments; give the right file")
     if mismatches:
         kinds = [part["mismatches_of_kind"] for part in simulators if part["mismatches"]]
-        raise ReportError(f"{mismatches:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")
+        raise ReportError(f"{path}: {mismatches:,} mismatches in {summary['comparisons']:,} comparisons: {kinds}")
     enough = [part for part in simulators if part["environments"] >= environments]
     least = max((min(part["comparisons_of_environment"]) for part in enough), default=0)
     if least < comparisons:
         raise ReportError(
-            f"{least:,} comparisons in the environment with the fewest, of {environments} environments; {comparisons:,} were "
-            "promised: run longer"
+            f"{path}: {least:,} comparisons in the environment with the fewest, of {environments} environments; "
+            f"{comparisons:,} were promised: run longer"
         )
-    cost = max(enough, key=lambda part: part["comparisons"])
-    return (
-        f"{summary['comparisons']:,} comparisons, at least {least:,} in each of {environments} environments, no mismatch; "
-        f"{cost['ms_per_comparison']:.2f} ms each, {cost['slow_to_fast']:.0f} times the simulator's own time"
-    )
+    cost = max(enough, key=lambda part: part["comparisons"], default=None)
+    done = f"{summary['comparisons']:,} comparisons, at least {least:,} in each of {environments} environments, no mismatch"
+    if cost is None or None in (cost["ms_per_comparison"], cost["slow_to_fast"]):
+        return done
+    return f"{done}; {cost['ms_per_comparison']:.2f} ms each, {cost['slow_to_fast']:.0f} times the simulator's own time"

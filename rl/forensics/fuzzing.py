@@ -149,8 +149,9 @@ def _child(news: Connection, name: str, valid: list[bytes], seed: int, first: in
             path.write_bytes(data)
             if wrong := attempt(reader, path)[1]:
                 raise RuntimeError(f"{name}: a valid file is not read: {wrong}")
-        before, peak_before = _address_space(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        resource.setrlimit(resource.RLIMIT_AS, (before + MEMORY_BYTES,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + MEMORY_BYTES,) * 2)
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        before = _status("VmRSS")
         for index in range(first, end):
             for leftover in Path(folder).iterdir():
                 leftover.unlink()
@@ -158,16 +159,16 @@ def _child(news: Connection, name: str, valid: list[bytes], seed: int, first: in
             began = time.process_time()
             refused, failure = attempt(reader, path)
             seconds = time.process_time() - began
-            peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_before) * 1024
             if not failure and seconds > SECONDS:
                 failure = f"takes {seconds:.1f} s of processor time"
-            news.send(_Outcome(refused, failure, seconds, peak))
+            news.send(_Outcome(refused, failure, seconds, _status("VmHWM") - before))
     news.send(None)
 
 
-def _address_space() -> int:
-    """Bytes of this process's address space."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def _status(name: str) -> int:
+    """Bytes of this process: VmSize, its address space; VmRSS, what it holds; VmHWM, the most that it has held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, stop: bool = True) -> int:

@@ -95,7 +95,7 @@ def test_wins_by_level_are_written_and_read_back(tmp_path):
 
 def test_files_that_hold_no_wins_are_named(tmp_path):
     path, other = tmp_path / "a.csv", tmp_path / "b.csv"
-    with pytest.raises(ResultsError, match=r"a\.csv: No such file"):
+    with pytest.raises(ResultsError, match=r"a\.csv: cannot be read \(No such file"):
         read_levels([path], "ppo")
     write_levels(path, {"random": LevelWins.count(episodes(1))})
     with pytest.raises(ResultsError, match=r"a\.csv: no table of wins per level of 'ppo'"):
