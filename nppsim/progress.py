@@ -20,6 +20,7 @@ def progress_bar(
     Raises MissingPackageError without tqdm.
     """
     tqdm = needed("tqdm", "train").tqdm
+    tqdm.monitor_interval = 0  # no thread of its own beside the bar, shown or not
     large = total is not None and total >= MANY
     silent = sys.stderr is None or not sys.stderr.isatty()
     return tqdm(items, title, total, leave=False, unit=unit, unit_scale=large, disable=silent)
