@@ -103,8 +103,8 @@ DOORS = {
         "--max-videos-per-category 1 --video-fps 10"
     ),
     "search": Door(
-        f"scripts/solve.py {{world}}/test --agent {AGENT} --workers 1 --polish 0 --films 0 --out {{out}}/solved "
-        "--demonstrations {out}/runs",
+        f"scripts/solve.py {{world}}/test --agent {AGENT} --workers 1 --budget 20000 --polish 0 --films 0 "
+        "--out {out}/solved --demonstrations {out}/runs",
         statuses=(0, 1),
     ),
 }
