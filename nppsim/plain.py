@@ -42,7 +42,7 @@ def from_plain(kind: Any, data: object, place: str = "") -> Any:
         return {name: from_plain(parts[1] if parts else Any, item, f"{place}.{name}") for name, item in data.items()}
     if kind is Path and isinstance(data, str):
         return Path(data)
-    if kind is float and type(data) is int:
+    if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger ones have no float
         return float(data)
     if isinstance(kind, type) and isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
         return data
