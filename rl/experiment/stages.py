@@ -32,9 +32,10 @@ from rl.train.vec_env import BatchVecEnv
 TINY = (
     *("--experiment-name", "self-test", "--architectures", "vision_free", "--num-gpus", "0", "--no-mixed-precision"),
     *("--num-envs", "16", "--rollout-length", "32", "--minibatch-size", "128", "--n-epochs", "2"),
-    *("--total-timesteps", "12288", "--bc-epochs", "8", "--bc-batch-size", "64", "--eval-freq", "12288"),
+    *("--total-timesteps", "12288", "--eval-freq", "12288"),
     *("--num-eval-episodes", "4", "--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
 )
+IMITATION = ("--bc-epochs", "8", "--bc-batch-size", "64")
 FIRST_UPDATE, ACTOR_CHECKED = "first update checked", "the actor's first, checked"
 _WARNINGS = (re.compile(r"decisions: warning: ([^:]+): (.*)"), re.compile(rf"^{re.escape(MARKS[WARNING])} (\w+): (.*)"))
 
@@ -95,8 +96,10 @@ class Stage:
         """The tiny run's configuration."""
         data = {"train": "--train-dataset", "dev": "--dev-dataset", "test": "--test-dataset"}
         places = [part for name, flag in data.items() for part in (flag, str(self.world / name))]
-        places += ["--replay-data-dir", str(self.world / "demonstrations"), "--output-dir", str(self.folder)]
-        config = resolve([*_merged([*TINY, *places], [*self.flags, *flags])])
+        places += ["--output-dir", str(self.folder)]
+        if "--no-pretraining" not in (*self.flags, *flags):
+            places += [*IMITATION, "--replay-data-dir", str(self.world / "demonstrations")]
+        config = resolve(_merged([*TINY, *places], [*self.flags, *flags]))
         return replace(
             config,
             bc=replace(config.bc, learning_rate=1e-3),  # so few demonstrations make few steps

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from rl.train.ppo import BatchPPO
 # Labels and observations
 
 
-def _labels(plant: Plants, change) -> None:
+def _labels(plant: Plants, change: Callable[[BCDataset], np.ndarray]) -> None:
     """Change the actions of a dataset as it is read."""
 
     def changed(original, *arguments, **named):
@@ -341,10 +342,10 @@ def _(plant: Plants) -> None:
     plant.wrap(experiment_data, "_pairs", lambda original, levels: _shared(original, levels))
 
 
-_seen: list = []
+_seen: list[Any] = []
 
 
-def _shared(original, levels) -> list:
+def _shared(original: Callable[..., list], levels: Any) -> list:
     """The pairs of a set, the first of which is always the same level."""
     pairs = original(levels)
     _seen.append(pairs[0])

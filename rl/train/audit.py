@@ -35,7 +35,15 @@ TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns",
 
 ALWAYS_LOGGED = tuple(
     f"train/{name}"
-    for name in ("explained_variance", "learning_rate", "last_kl", "ent_coef", "bc_kl_coef", "clip_range")
+    for name in (
+        "explained_variance",
+        "learning_rate",
+        "last_kl",
+        "ent_coef",
+        "bc_kl_coef",
+        "clip_range",
+        "stopped_early",
+    )
 )
 
 
@@ -53,10 +61,12 @@ class Kept:
 
     progress, hold, actor_updates, critic_only: of training.
     rows: int64[R], decisions on which networks are asked again.
-    log_probs: float32[R, 6]; values: float32[R]; by the policy before the update.
+    log_probs: float32[R, 6], by the policy before the update.
+    values: float32[R], likewise.
     error: mean squared error of those values against the returns.
     sums: field of the rollout -> checksum.
     weights: name -> copy of the parameter.
+    steps: that the optimiser has made.
     """
 
     progress: float
@@ -69,6 +79,7 @@ class Kept:
     error: float
     sums: dict[str, int]
     weights: dict[str, torch.Tensor]
+    steps: int
 
     @classmethod
     def of(cls, ppo: BatchPPO) -> "Kept":
@@ -87,6 +98,7 @@ class Kept:
             error=error_of(values, ppo, rows),
             sums=checksums(ppo),
             weights={name: parameter.detach().clone() for name, parameter in ppo.policy.named_parameters()},
+            steps=steps_of(ppo),
         )
 
 
@@ -100,6 +112,11 @@ def asked(policy: NppPolicy, ppo: BatchPPO, rows: torch.Tensor) -> tuple[torch.T
 def closeness(ppo: BatchPPO) -> float:
     """How closely two passes through the network agree."""
     return CLOSE if ppo.policy.precision == "float32" and ppo.device.type == "cpu" else CLOSE_COARSE
+
+
+def steps_of(ppo: BatchPPO) -> int:
+    """Steps that the optimiser has made with the parameter that has had most."""
+    return max((int(state["step"]) for state in ppo.policy.optimizer.state.values()), default=0)
 
 
 def error_of(values: torch.Tensor, ppo: BatchPPO, rows: torch.Tensor) -> float:
@@ -297,7 +314,8 @@ class Start:
 
     episodes: counted by the sampler, by stage.
     level: int32[N], that each environment plays.
-    obs: what each environment observes; arrays: where that lies in memory.
+    obs: what each environment observes.
+    arrays: where that lies in memory.
     """
 
     def __init__(self, ppo: BatchPPO):
@@ -370,6 +388,9 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
         return
     yield from rate_is_as_configured(ppo, kept, logged)
     yield from rollout_is_untouched(ppo, kept)
+    steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * (len(ppo.rollout_buffer) // ppo.batch_size)
+    if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
+        yield Fault("steps", f"the optimiser made {steps} steps, {wanted} minibatches were to be learned from")
     yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
     if "train/loss" in logged:
         yield from losses_add_up(ppo, kept, logged)
