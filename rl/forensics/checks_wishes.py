@@ -1,0 +1,38 @@
+"""What somebody asked for is what is done: nothing wins over an explicit setting, and nothing is forgotten."""
+
+from dataclasses import fields
+
+from hardware import Plan, Wishes
+from rl.config import ExperimentConfig, PPOConfig
+from rl.curriculum import UniformSampler
+from rl.forensics.doctor import BEFORE, check, require
+from rl.train.vec_env import BatchVecEnv
+
+_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
+
+
+@check(BEFORE)
+def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig, plan: Plan, env: BatchVecEnv) -> str:
+    """Sizes, device and precision of the plan are those that were asked for; PPO's settings are the configured ones; there
+    is a curriculum exactly where one was asked for."""
+    wishes = config.hardware.wishes(config.ppo.total_timesteps)
+    asked = {
+        field.name: getattr(wishes, field.name)
+        for field in fields(Wishes)
+        if hasattr(plan, field.name) and getattr(wishes, field.name) is not None
+    }
+    for name, value in asked.items():
+        found = getattr(plan, name)
+        require(found == value, f"{name} is {found}, asked for was {value}", _PROGRAM)
+    require(env.num_envs == plan.num_envs, f"{env.num_envs} environments, planned were {plan.num_envs}", _PROGRAM)
+    configured = {field.name: getattr(config.ppo, field.name) for field in fields(PPOConfig)}
+    for name, value in configured.items():
+        found = getattr(settings, name)
+        require(value is None or found == value, f"{name} of PPO is {found}, configured is {value}", _PROGRAM)
+    staged = not isinstance(env.sampler, UniformSampler)
+    require(
+        staged == config.curriculum.use_curriculum,
+        f"levels are drawn {'by' if staged else 'without'} a curriculum, asked for was the opposite",
+        _PROGRAM,
+    )
+    return f"{len(asked)} wishes, {len(configured)} settings of PPO"
