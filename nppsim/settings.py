@@ -108,7 +108,10 @@ class Setting:
         wanted = numbers.Integral if self.kind is int else numbers.Real
         if isinstance(value, bool) or not isinstance(value, wanted):
             return False
-        number = float(value) if abs(value) < 1 << 1023 else math.inf  # larger ones have no float
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number beyond all floats
+            return False
         return (
             math.isfinite(number)
             and (self.low is None or number >= self.low)
