@@ -48,7 +48,10 @@ class PPOConfig:
         10_000_000, "decisions for each architecture, condition and seed", flag="total-timesteps", low=1
     )
     time_budget_minutes: float | None = setting(
-        None, "end PPO after this wall time at the latest", flag="time-budget-minutes", above=0
+        None,
+        "end PPO after this wall time, evaluations and all else included",
+        flag="time-budget-minutes",
+        above=0,
     )
     gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
     pbrs_gamma: float | None = setting(
