@@ -6,7 +6,7 @@ python scripts/compare_runs.py RUN --reference BAND.json              # within w
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
 Only stored files are read, so that runs may be of other versions of the project.  Exit status: 0 no difference beyond
-the tolerance; 1 a difference, or an alarm; 2 nothing that could be compared; 130 Ctrl-C.  See docs/compare.md.
+the tolerance; 1 a difference, or an alarm; 2 what decides could not be compared; 130 Ctrl-C.  See docs/compare.md.
 """
 
 import argparse
@@ -73,7 +73,9 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
             print(f"\n# A: {columns[0]}, B: {name}")
             for one in rows:
                 print(f"\n{one.text()}")
-    return DIFFERENT if any(one.different for one in comparisons[-1]) else 0
+    if any(one.different for one in comparisons[-1]):
+        return DIFFERENT
+    return 0 if all(one.decided for one in comparisons[-1]) else errors.REFUSED
 
 
 def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:

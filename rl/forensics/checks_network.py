@@ -87,7 +87,7 @@ def every_part_of_the_images_is_read(policy: NppPolicy, sample: Observed) -> str
     for key in images:
         changed = _inverted_parts(one[key][0])
         batch = {other: values.expand(len(changed), *values.shape[1:]) for other, values in one.items()}
-        before = torch.cat([part.flatten() for part in _outputs(policy, one)])
+        before = torch.cat(_outputs(policy, batch), dim=1)  # as many rows, so that each is rounded alike
         after = torch.cat(_outputs(policy, batch | {key: changed}), dim=1)
         unread = torch.nonzero((after == before).all(dim=1)).flatten().tolist()
         require(

@@ -119,6 +119,11 @@ class RunsComparison:
         return found
 
     @property
+    def decided(self) -> bool:
+        """Whether learning was compared, or need not be: where all digests are the same, it is."""
+        return DELIVERED in self.learning or all(trail.updates and not trail.divergence for trail in self.trails)
+
+    @property
     def different(self) -> bool:
         """Whether anything is, beyond the tolerance."""
         return bool(self.reasons)
@@ -140,7 +145,10 @@ class RunsComparison:
             rows = [(row.phase, f"{row.a:.1f}", f"{row.b:.1f}", str(row.ratio)) for row in self.speed]
             lines += ["", table(("s per million decisions", "A", "B", "B / A [95 %]"), rows, "lrrr")]
         lines += ["", *(f"note: {note}" for note in self.notes)] if self.notes else []
-        verdict = f"different: {'; '.join(self.reasons)}" if self.different else "no difference beyond the tolerance"
+        verdict = (
+            "no difference beyond the tolerance" if self.decided else "NOT DECIDED: learning could not be compared"
+        )
+        verdict = f"different: {'; '.join(self.reasons)}" if self.different else verdict
         return "\n".join([*lines, "", verdict])
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,6 +164,7 @@ class RunsComparison:
             "tolerance": asdict(self.tolerance),
             "reasons": self.reasons,
             "different": self.different,
+            "decided": self.decided,
         }
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 import rl.forensics
-from nppsim.errors import UserError, redact
+from nppsim.errors import UserError, did_you_mean, redact
 from nppsim.files import table, write_json
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
@@ -190,7 +190,7 @@ def all_checks() -> list[CheckInfo]:
     for module in sorted(found.name for found in pkgutil.iter_modules(rl.forensics.__path__)):
         if module.startswith("checks_"):
             importlib.import_module(f"rl.forensics.{module}")
-    return sorted(_CHECKS.values(), key=lambda info: MOMENTS.index(info.moments[0]))
+    return sorted(_CHECKS.values(), key=lambda info: (MOMENTS.index(info.moments[0]), info.group))
 
 
 def checks_document() -> str:
@@ -219,6 +219,9 @@ class Doctor:
     ):
         self.log, self.path, self.strict = log, path, strict
         self.only = None if only is None else frozenset(only)
+        for name in sorted((self.only or frozenset()) - {info.name for info in all_checks()}):
+            near = did_you_mean(name, [info.name for info in all_checks()])
+            raise DoctorError(f"there is no check {name!r}{near or '; docs/doctor.md lists them'}")
         self.findings: list[Finding] = []
         self._earlier = read_findings(path) if path else []  # of a run that goes on
         self._parts: dict[str, Any] = {}

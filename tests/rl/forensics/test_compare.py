@@ -182,7 +182,8 @@ def test_runs_of_other_versions_are_compared_as_far_as_they_go(tmp_path, capsys)
     write_json(old / "config.json", {k: v for k, v in config.items() if k not in ("host", "environment")})
     new = stored(tmp_path / "new", config={"telepathy": {"strength": 3}})
     status, out, err = run(old, new, capsys=capsys)
-    assert (status, err) == (0, "")
+    assert (status, err) == (2, ""), "what was not compared has not passed"
+    assert "NOT DECIDED: learning could not be compared" in out
     (row,) = (line for line in out.splitlines() if "telepathy.strength" in line)
     assert [cell.strip() for cell in row.split("|")[3:5]] == ["–", "3"]
     assert "no digests to compare" in out and "learning is not compared" in out and "speed is not compared" in out
@@ -193,7 +194,9 @@ def test_other_dev_levels_are_not_compared(tmp_path, capsys):
     path = new / "vision_free" / HISTORY_FILE
     path.write_text(path.read_text().replace("level 7", "elsewhere"))
     status, out, _ = run(old, new, capsys=capsys)
-    assert status == 0 and "other dev levels" in out
+    assert status == 0 and "other dev levels" in out, "but their digests are the same"
+    (old / "vision_free" / TRAIL_FILE).unlink()
+    assert run(old, new, capsys=capsys)[0] == 2
 
 
 def test_json_holds_all_of_it(tmp_path, capsys):
