@@ -44,7 +44,7 @@ def make_room(count: int, max_entities: int, max_movers: int) -> Room:
     """Room for ``count`` environments."""
     parts = [(NINJA_DTYPE, ()), (ENTITY_DTYPE, (max_entities,)), (MOVER_DTYPE, (max_movers,))]
     rows, views = allocate(ROWS * count, parts)
-    return Room(rows.view(np.uint64), *views, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+    return Room._make([rows.view(np.uint64), *views, *np.zeros((2, len(rows)), np.int64)])
 
 
 @kernel
