@@ -79,7 +79,7 @@ def written(page: str, faults: Sequence[Fault], results: Mapping[str, Mapping[st
         number = match[1]
         mine = [one for one in faults if number in one.numbers]
         guards = dict.fromkeys(str(found[one.name]["guard"]) for one in mine if one.name in found)
-        told = "; ".join(guards) if mine else "–"
+        told = ("; ".join(guards) or "not run yet") if mine else "–"
         return f"| {number} | {match[2]} | {match[3]} | {match[4]} | {'yes' if mine else 'no'} | {told} |"
 
     return _ROW.sub(replaced, page)
