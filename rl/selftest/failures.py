@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import replacing
-from rl.forensics.faults import Fault
+from rl.selftest.faults import Fault
 
 PAGE = Path("docs/failures.md")
 MOMENTS = ("by construction", "before", "first update", "during", "after", "tests", "practice")
