@@ -56,7 +56,7 @@ def read(page: str) -> list[Failure]:
 def read_results(page: str) -> dict[str, Mapping[str, str]]:
     """Fault -> what the page says came of it: guard, moment, seconds, message."""
     begin, end = page.index(_BEGIN) + len(_BEGIN), page.index(_END)
-    rows = _RESULT.findall(page[begin:end])[2:]  # header and rule
+    rows = [row for row in _RESULT.findall(page[begin:end]) if row[0] != "fault"]  # that is the header
     return {
         name: {"guard": guard, "moment": moment, "seconds": seconds, "message": message}
         for name, _, guard, moment, seconds, message in rows

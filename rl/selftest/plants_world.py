@@ -435,7 +435,7 @@ def _(plant: Plants) -> None:
     def changed(original, sampler, levels, wins):
         original(sampler, levels, wins)
         slept["count"] += len(levels)
-        time.sleep(2e-5 * slept["count"])
+        time.sleep(5e-3 * slept["count"])
 
     plant.wrap(Sampler, "record", changed)
 
@@ -443,7 +443,7 @@ def _(plant: Plants) -> None:
 @fault("each update takes longer than the one before", "F142")
 def _(plant: Plants) -> None:
     def changed(original, ppo):
-        time.sleep(0.01 * ppo.updates)
+        time.sleep(0.05 * ppo.updates)
         return original(ppo)
 
     plant.wrap(BatchPPO, "_return_variance", changed)
