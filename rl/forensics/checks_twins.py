@@ -4,13 +4,13 @@ import numpy as np
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from rl.forensics.doctor import BEFORE, check, require
+from rl.forensics.doctor import REHEARSAL, check, require
 from rl.train.vec_env import BatchVecEnv
 
 ENVS, STEPS = 4, 5
 
 
-@check(BEFORE)
+@check(REHEARSAL)
 def slow_twins_agree(env: BatchVecEnv) -> str:
     """Physics, rewards, ends, observations and path distances of a few steps are those of the slow twins."""
     sim = BatchSimulator(

@@ -173,7 +173,7 @@ def _(plant: Plants) -> None:
     plant.wrap(BatchPPO, "_decide", changed)
 
 
-@fault("ways are measured from a point 24 px away", "H26")
+@fault("ways are measured from a point 24 px away", "H26", stage="shadow")
 def _(plant: Plants) -> None:
     def changed(original, bank, *arguments, **named):
         original(bank, *arguments, **named)
@@ -455,7 +455,7 @@ def _(plant: Plants) -> None:
         original(sampler, levels, wins)
         labels = sampler.__dict__.setdefault("labels", {})
         for level in np.asarray(levels).tolist():
-            labels[f"{level}, episode {len(labels)}"] = level
+            labels |= {f"{level}, episode {len(labels)}, label {number}": level for number in range(20)}
 
     plant.wrap(Sampler, "record", changed)
 
