@@ -63,9 +63,8 @@ def main(argv: list[str]) -> int:
 
 def self_test(arguments: Namespace, log: Callable[[str], None]) -> int:
     """Plant faults and run sound configurations; 1 if a fault was missed, or a sound run set off an alarm."""
-    from rl.experiment import selftest
-    from rl.forensics import failures
-    from rl.forensics.faults import all_faults
+    from rl.selftest import failures, selftest
+    from rl.selftest.faults import all_faults
 
     result = selftest.self_test(arguments.only, arguments.clean, arguments.jobs, log)
     print(json.dumps(result, indent=1) if arguments.json else selftest.self_test_table(result))

@@ -107,6 +107,7 @@ ORDER = {
         {"train"},
         {"forensics"},
         {"experiment"},
+        {"selftest"},
     ],
 }
 

@@ -35,7 +35,7 @@ TIMED = {
         "blocks",
     ),
     *("time/fps", "time/time_elapsed", "sim/decisions_per_s", "sim/update_s", "created", "command", "resumed", "at"),
-    *("output_dir", "experiment_name", "paths", "name", "note", "plan", "machine"),
+    *("output_dir", "experiment_name", "paths", "name", "note", "plan", "machine", "checklist"),
 }
 
 

@@ -5,7 +5,8 @@
 A record of an episode holds its level and its inputs, so that both questions have exact answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,16 +15,22 @@ import nppsim
 from nppsim.actions import ACTION_INPUT
 from nppsim.batch import BatchSimulator
 from rl.judge.results import EpisodeRecord, ResultsError
-from rl.policy.policy import NppPolicy
 
 EPISODES = 8  # that are looked at, spread over all
 MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
 ENOUGH_GREEDY = 0.99  # share of greedy actions that must be the same; threads may round another way
 
 
+class Network(Protocol):
+    """A policy that can be asked for its probabilities."""
+
+    def to_tensors(self, obs: Mapping[str, np.ndarray], /) -> dict[str, torch.Tensor]: ...
+    def logits_and_values(self, observations: Mapping[str, torch.Tensor], /) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 def verify(
     episodes: Sequence[EpisodeRecord],
-    policy: NppPolicy | None,
+    policy: Network | None,
     *,
     planned: int,
     deterministic: bool,
@@ -55,7 +62,7 @@ def verify(
 
 def _verify_decisions(
     episodes: Sequence[EpisodeRecord],
-    policy: NppPolicy,
+    policy: Network,
     deterministic: bool,
     frame_skip: int,
     observations: Sequence[str],
@@ -79,7 +86,7 @@ def _verify_decisions(
 
 
 def _asked_again(
-    episodes: Sequence[EpisodeRecord], policy: NppPolicy, frame_skip: int, observations: Sequence[str]
+    episodes: Sequence[EpisodeRecord], policy: Network, frame_skip: int, observations: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes."""
     input_of = {int(byte): action for action, byte in enumerate(ACTION_INPUT)}

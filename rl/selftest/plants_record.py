@@ -18,8 +18,8 @@ from nppsim.observe import layout
 from rl import config as settings
 from rl.config import CurriculumConfig, EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
 from rl.events import EventWriter
-from rl.forensics.faults import Plants, fault
 from rl.policy import checkpoint
+from rl.selftest.faults import Plants, fault
 from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import BatchPPO
 

@@ -27,8 +27,8 @@ from nppsim.errors import UserError
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
-from rl.experiment.stages import STAGES, Noticed, Stage
-from rl.forensics.faults import Fault, Plants, all_faults
+from rl.selftest.faults import Fault, Plants, all_faults
+from rl.selftest.stages import STAGES, Noticed, Stage
 
 CATEGORIES = ("simplest", "simpler")
 LEVELS = {"train": 12, "dev": 3, "test": 3}  # of each category

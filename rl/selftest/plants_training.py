@@ -8,10 +8,10 @@ import torch.nn.functional as F
 
 from hardware.team import summed_gradients
 from rl.config import PPOConfig
-from rl.forensics.faults import Plants, fault
 from rl.policy import networks
 from rl.policy.networks import ByteLinear, Encoder, NormalizeObservations
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
+from rl.selftest.faults import Plants, fault
 from rl.train.losses import losses, normalised
 from rl.train.ppo import BatchPPO
 from rl.train.rollout import TensorRolloutBuffer

@@ -18,11 +18,11 @@ from rl.config import PPOConfig
 from rl.experiment import data as experiment_data
 from rl.experiment.data import Suites
 from rl.experiment.job import clone_behaviour, hand_over
-from rl.forensics.faults import Plants, fault
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import weight_map
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
+from rl.selftest.faults import Plants, fault
 from rl.train.ppo import BatchPPO
 
 # ---------------------------------------------------------------------------------------------------------------------

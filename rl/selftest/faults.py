@@ -4,7 +4,7 @@
     def _(plant: Plants) -> None:
         plant.around(normalised, lambda original, advantages: -original(advantages))
 
-The faults are in ``rl/forensics/plants_*.py``, one file per area; ``rl.experiment.selftest`` plants them one at a time.
+The faults are in ``rl/selftest/plants_*.py``, one file per area; ``rl.selftest.selftest`` plants them one at a time.
 A plant is no part of any guard: guards know nothing of it, and were not written for it.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-import rl.forensics
+import rl.selftest
 
 OURS = ("rl", "bc", "hardware", "nppsim")
 
@@ -60,7 +60,7 @@ class Fault:
     name: what is.
     numbers: of the failures in docs/failures.md that it stands for.
     plant: makes it so.
-    stage: what is done with the fault in place, a name of ``rl.experiment.selftest.STAGES``.
+    stage: what is done with the fault in place, a name of ``rl.selftest.selftest.STAGES``.
     flags: of the main job, beside those of every tiny run.
     """
 
@@ -90,7 +90,7 @@ def fault(
 
 def all_faults() -> list[Fault]:
     """Every fault, file by file."""
-    for module in sorted(found.name for found in pkgutil.iter_modules(rl.forensics.__path__)):
+    for module in sorted(found.name for found in pkgutil.iter_modules(rl.selftest.__path__)):
         if module.startswith("plants_"):
-            importlib.import_module(f"rl.forensics.{module}")
+            importlib.import_module(f"rl.selftest.{module}")
     return list(_FAULTS.values())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nppsim.errors import UserError
 from nppsim.files import replacing
-from rl.forensics.faults import Fault
+from rl.selftest.faults import Fault
 
 PAGE = Path("docs/failures.md")
 MOMENTS = ("by construction", "before", "first update", "during", "after", "tests", "practice")
@@ -56,7 +56,7 @@ def read(page: str) -> list[Failure]:
 def read_results(page: str) -> dict[str, Mapping[str, str]]:
     """Fault -> what the page says came of it: guard, moment, seconds, message."""
     begin, end = page.index(_BEGIN) + len(_BEGIN), page.index(_END)
-    rows = _RESULT.findall(page[begin:end])[2:]  # header and rule
+    rows = [row for row in _RESULT.findall(page[begin:end]) if row[0] != "fault"]  # that is the header
     return {
         name: {"guard": guard, "moment": moment, "seconds": seconds, "message": message}
         for name, _, guard, moment, seconds, message in rows
@@ -79,7 +79,7 @@ def written(page: str, faults: Sequence[Fault], results: Mapping[str, Mapping[st
         number = match[1]
         mine = [one for one in faults if number in one.numbers]
         guards = dict.fromkeys(str(found[one.name]["guard"]) for one in mine if one.name in found)
-        told = "; ".join(guards) if mine else "–"
+        told = ("; ".join(guards) or "not run yet") if mine else "–"
         return f"| {number} | {match[2]} | {match[3]} | {match[4]} | {'yes' if mine else 'no'} | {told} |"
 
     return _ROW.sub(replaced, page)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rl.forensics.failures import MOMENTS, PAGE, FailuresError, read, read_results, written
-from rl.forensics.faults import Plants, all_faults
+from rl.selftest.failures import MOMENTS, PAGE, FailuresError, read, read_results, written
+from rl.selftest.faults import Plants, all_faults
 
 from places import ROOT
 

@@ -76,14 +76,24 @@ class Stage:
         for pattern in _WARNINGS:
             found = pattern.search(line)
             if found:
+                moment = self.moment
+                if pattern is _WARNINGS[1]:
+                    self._doctors_moment()
                 said = f"{found[1]}: {re.sub('[0-9.,]+', '#', found[2])}"  # the same with other figures is no news
                 self.warned |= {said}
                 if self.expected is not None and not {said, found[1]} & self.expected:
                     raise Noticed(f"warning: {found[1]}", found[2])
+                self.moment = moment
+
+    def _doctors_moment(self) -> None:
+        """Once training has begun, the doctor looks at the actor's first update only."""
+        if self.moment == "during":
+            self.moment = "first update"
 
     def guard_of(self, error: Exception) -> str:
         """What has noticed, in a word or two."""
         if isinstance(error, DoctorError):
+            self._doctors_moment()
             found = re.search(r"checks failed\. (\w+):", str(error))
             return f"doctor: {found[1]}" if found else "doctor"
         if isinstance(error, AlarmError):
