@@ -84,7 +84,7 @@ ORDER = {
         {"_cache"},
         {"observe/layout"},
         {"_phases", "files", "plain", "progress", "settings", "signals", "workers"},
-        {"lock", "reading"},
+        {"hdf5", "lock", "reading"},
         {"levels"},
         {"physics"},
         {"compile", "paths"},

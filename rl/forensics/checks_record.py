@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ def settings_that_were_changed(asked: ExperimentConfig) -> str:
     return ", ".join(changed) or "none"
 
 
-def _changed(name: str, value: object, field) -> list[tuple[str, object]]:
+def _changed(name: str, value: object, field: Field) -> list[tuple[str, object]]:
     """(name, value) of what is not at its default, of a field or of the fields of a section."""
     if hasattr(value, "__dataclass_fields__"):
         return [pair for one in fields(value) for pair in _changed(f"{name}.{one.name}", getattr(value, one.name), one)]  # type: ignore[arg-type]
