@@ -8,7 +8,7 @@ finished.json                everything that results and report need of a run th
 import base64
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     plan: hardware.Plan = _decoded(hardware.Plan, stored["plan"], path)
     if plan.device == "cuda" and not torch.cuda.is_available():
         raise ResumeError(f"{path}: the run computes on a GPU, and there is none here; go on where there is one")
-    return plan
+    return replace(plan, total_timesteps=wishes.total_timesteps)
 
 
 def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping) -> None:

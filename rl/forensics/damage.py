@@ -142,7 +142,7 @@ def _change_dataset(file: h5py.File, name: str, other: str, rng: np.random.Gener
     values = file[name][()] if file[name].nbytes < _BOMB else np.zeros(3, np.uint8)
     shape = tuple(int(n) for n in rng.choice([0, 1, 3, 1 << 20, 22 << 30, 1 << 40], int(rng.integers(1, 4))))
     kind = rng.integers(12)
-    if kind == 0 and values.size:  # other values, of the same type
+    if kind == 0 and values.size and values.shape == file[name].shape:  # other values, of the same type
         values.reshape(-1)[rng.integers(values.size)] = np.frombuffer(rng.bytes(values.itemsize), values.dtype)[0]
         file[name][...] = values
         return

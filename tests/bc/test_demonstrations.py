@@ -44,7 +44,7 @@ def test_categories_come_from_the_index_the_name_or_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        ("{", r"index\.json: JSONDecodeError"),
+        ("{", r"index\.json: not JSON"),
         ("[]", r"index\.json: TypeError"),
         ('{"format": "nppsim demonstrations"}', r"index\.json: KeyError: 'demonstrations'"),
         ('{"format": "nppsim demonstrations", "demonstrations": [{"file": "a.replay"}]}', "KeyError: 'category'"),

@@ -127,5 +127,5 @@ def test_without_boto3_the_extra_is_named(store, monkeypatch):
 
 def test_a_broken_manifest_says_what_to_do(store, run_folder):
     (run_folder / MANIFEST).write_text("{")
-    with pytest.raises(UploadError, match="is broken .* delete it"):
+    with pytest.raises(UploadError, match="not JSON .* delete it"):
         Uploader(CONFIG, run_folder.name).sync(run_folder)

@@ -512,7 +512,12 @@ def altered(thing, **changes):
 
 ALONE = ("probes", "play")  # their faults need training; planted by the self-test
 NO_FAULT = ("categories_are_covered", "demonstrations_cover_what_is_trained", "the_plan_is_sensible")  # they only warn
-BY_THE_SELF_TEST = ("ppo_goes_on_from_the_clone", "validation_has_levels_of_its_own")
+BY_THE_SELF_TEST = (
+    "ppo_goes_on_from_the_clone",
+    "validation_has_levels_of_its_own",
+    "slow_twins_agree",
+    "what_was_asked_for_is_in_force",
+)
 TOLD_ELSEWHERE = ("replays_finish", "updates_fit_the_budget", "a_runs_curves_are_whole", "a_run_did_not_slow_down")
 
 
