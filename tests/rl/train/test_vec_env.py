@@ -25,7 +25,7 @@ LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(kinds.MINE, 
 
 def make(num_envs=4, observations=("game_state", "reachability_features"), seed=0, curriculum=False):
     sim = BatchSimulator(LEVELS, num_envs, observations=observations, threads=1)
-    config = CurriculumConfig(use_curriculum=curriculum, min_episodes=2)
+    config = CurriculumConfig(use_curriculum=True, min_episodes=20) if curriculum else CurriculumConfig()
     return BatchVecEnv(sim, make_sampler(CATEGORIES, config, seed))
 
 
