@@ -449,4 +449,5 @@ def record_of(
         films=films,
         events=events,
         wall_time_s=time.monotonic() - begin + ppo.spent_before + (clone.spent_before if clone else 0.0),
+        curriculum=ppo.sampler.summary(),
     )

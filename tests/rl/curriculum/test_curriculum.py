@@ -216,7 +216,8 @@ def test_what_was_drawn_is_played_and_waiting_draws_are_made_anew_at_an_update()
 
 def test_a_draw_that_is_overwritten_stops_the_run():
     sampler, sim = started()
-    with pytest.raises(LevelMismatchError, match="something overwrites the curriculum's choice"):
+
+    def overwriting():
         for _ in range(200):
             wanted = sim.next_level.copy()
             sim.next_level[:] = (wanted + 1) % 3
@@ -224,6 +225,9 @@ def test_a_draw_that_is_overwritten_stops_the_run():
             sim.next_level[:] = wanted
             if sim.finished.size:
                 sampler.next_episodes(sim)
+
+    with pytest.raises(LevelMismatchError, match="something overwrites the curriculum's choice"):
+        overwriting()
 
 
 def test_a_level_that_was_not_drawn_stops_the_run():
