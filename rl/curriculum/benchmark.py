@@ -9,7 +9,7 @@ that other programs do not count; nothing here waits for anything.
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,7 +170,7 @@ class Section:
 
     title: str
     header: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+    rows: Sequence[Sequence[object]]
     verdict: str
     good: bool | None
 

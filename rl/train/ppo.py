@@ -546,7 +546,16 @@ class BatchPPO(PPO):
             self.reference.load_state_dict(training["reference"])
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "batch_env", "sim", "sampler", "reference", "_sampling", "_team"]
+        return [
+            *super()._excluded_save_params(),
+            "batch_env",
+            "sim",
+            "sampler",
+            "reference",
+            "_sampling",
+            "_team",
+            "_decided",
+        ]
 
 
 def desynchronise(sim: BatchSimulator, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of the curriculum: it runs, convicts the planted scan, and counts what the code does.  No times are judged."""
+"""The benchmark of the curriculum: it convicts the planted scan and counts what the code does.  No times are judged."""
 
 from rl.config import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
