@@ -9,6 +9,7 @@ import torch
 from rl.policy.policy import build_policy
 from rl.selftest.faults import Plants, all_faults
 from rl.train import growth
+from rl.curriculum import LevelMismatchError
 from rl.train.alarms import WINDOW, Alarms, Figures, bands, progress_is_made, resources_stay, rewards_arrive
 from rl.train.audit import Fault
 
@@ -72,11 +73,15 @@ PLANTED = {
     "only won episodes are recorded": "episodes",
     "an episode is counted three times": "curriculum",
     "all outcomes are recorded as lost": "curriculum",
-    "the level changes in the middle of an episode": "levels",
     "statistics of the curriculum are lost": "metrics",
     "sums are logged as means": "metrics",
     "decisions are counted by step, not by environment": "decisions",
 }
+
+
+def test_a_level_that_changes_in_the_middle_of_an_episode_stops_at_its_end():
+    with pytest.raises(LevelMismatchError, match="was to play level"):
+        watch(6, "the level changes in the middle of an episode", num_envs=8, frame_skip=12)
 
 
 @pytest.mark.parametrize("fault", [fault for fault, name in PLANTED.items() if name])
