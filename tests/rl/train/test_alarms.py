@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from rl.curriculum import LevelMismatchError
 from rl.policy.policy import build_policy
 from rl.selftest.faults import Plants, all_faults
 from rl.train import growth
-from rl.curriculum import LevelMismatchError
 from rl.train.alarms import WINDOW, Alarms, Figures, bands, progress_is_made, resources_stay, rewards_arrive
 from rl.train.audit import Fault
 
