@@ -37,7 +37,9 @@ def make_sampler(
 ) -> CurriculumManager:
     """The manager with the strategy that the configuration asks for.
 
-    categories: of each level.  difficulty: float[L], any scale, None: unknown.  fingerprints: of each level; None: whatever
+    categories: of each level.
+    difficulty: float[L], any scale, None: unknown.
+    fingerprints: of each level; None: whatever
     the simulator has.
     Raises ConfigError.
     """

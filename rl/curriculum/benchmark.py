@@ -46,7 +46,8 @@ class NaiveRescan(Strategy):
 class Costs:
     """Of one strategy with one number of levels.
 
-    episode_us: of a draw and a record, microseconds per episode.  update_ms: of ``learn``, milliseconds.
+    episode_us: of a draw and a record, microseconds per episode.
+    update_ms: of ``learn``, milliseconds.
     metrics_ms, state_ms: of statistics and of a checkpoint's state.
     rise: an episode's costs in the last third of the updates, over those in the first.
     scans: recalculations of the distribution per 1,000 episodes.
@@ -179,13 +180,15 @@ class Section:
 class Benchmark:
     """What to measure.
 
-    counts: numbers of levels.  updates, episodes: per strategy.  training_us: of a decision of training, microseconds; an
+    counts: numbers of levels.
+    updates, episodes: per strategy.
+    training_us: of a decision of training, microseconds; an
         episode of one step takes no less.
     """
 
     counts: tuple[int, ...] = (10, 1000, 100_000)
     updates: int = 100
-    episodes: int = 4096
+    episodes: int = 16_384
     training_us: float = 100.0
 
     def sections(self) -> Iterator[Section]:

@@ -21,7 +21,8 @@ PRIOR_EPISODES = 20.0  # outcomes of its own that weigh as much as what is known
 class Learnability(Strategy):
     """Beta posteriors with decaying counts.
 
-    cell_won, cell_played: float64[cells].  won, played: float64[L].
+    cell_won, cell_played: float64[cells].
+    won, played: float64[L].
     """
 
     kept: ClassVar[tuple[str, ...]] = ("cell_won", "cell_played", "won", "played")

@@ -32,12 +32,17 @@ BASIC_RATE = 0.2  # of the averages of success and of its square, in the basic v
 class Preset:
     """Numbers of a variant.
 
-    timescale: rate of the fast average, per episode.  slow: that of the slow one, times this.
-    exploration_bonus: floor of a score, in the original formulas.  smoothing: of their reweighting; 0: none.
+    timescale: rate of the fast average, per episode.
+    slow: that of the slow one, times this.
+    exploration_bonus: floor of a score, in the original formulas.
+    smoothing: of their reweighting; 0: none.
     early: of the mended reweighting, which counts progress near 0 more; 0.5: none.
     success_bonus: score for the success itself, times this.
-    amplification: of z-scores before the logistic function; temperature: above 0, of a softmax in their place.
-    uniform_share: of the draws, over all levels.  min_samples: episodes before a score counts.  pool: levels in it.
+    amplification: of z-scores before the logistic function.
+    temperature: above 0, of a softmax in their place.
+    uniform_share: of the draws, over all levels.
+    min_samples: episodes before a score counts.
+    pool: levels in it.
     """
 
     timescale: float = 0.1
@@ -70,9 +75,13 @@ class LearningProgress(Strategy):
     """Fast and slow averages of the levels of a pool.
 
     active: bool[L], whether a level is in the pool.  What follows is 0 for levels outside it:
-    played: int64[L], episodes since a level entered.  first: float64[L], its mean success in the first ``min_samples``.
-    fast, slow: float64[L], averages of success as the formulas have them.  mean, square: of the basic variant.
-    entered: int64[L], update.  evictions: int64[C], levels of each category that left.  draws: int64[C], episodes of each.
+    played: int64[L], episodes since a level entered.
+    first: float64[L], its mean success in the first ``min_samples``.
+    fast, slow: float64[L], averages of success as the formulas have them.
+    mean, square: of the basic variant.
+    entered: int64[L], update.
+    evictions: int64[C], levels of each category that left.
+    draws: int64[C], episodes of each.
     """
 
     kept: ClassVar[tuple[str, ...]] = (

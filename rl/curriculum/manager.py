@@ -31,10 +31,13 @@ class LevelMismatchError(UserError, RuntimeError):
 class CurriculumManager:
     """Draws by a strategy, records episodes, keeps counts.
 
-    levels: to draw from.  strategy: made for them.  rng: that the strategy draws with.
+    levels: to draw from.
+    strategy: made for them.
+    rng: that the strategy draws with.
     fingerprints: of the levels, where they are known; None: those of the simulator's bank.
 
-    stages: categories that occur, easiest first.  stage_of: int32[L], place of each level's category there.
+    stages: categories that occur, easiest first.
+    stage_of: int32[L], place of each level's category there.
     updates: of the policy, so far.
     """
 
@@ -77,9 +80,7 @@ class CurriculumManager:
 
     def adopt(self, sim: BatchSimulator) -> None:
         """Take what the environments play, and will play next, as drawn now: after they were put there by hand."""
-        self._bank_prints = _short([level.fingerprint for level in sim.bank.levels])
-        if self._drawn_prints is None:
-            self._drawn_prints = self._bank_prints
+        self._read_fingerprints(sim)
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
         self._drawn_at = np.full(sim.num_envs, self.updates)
@@ -99,10 +100,17 @@ class CurriculumManager:
         sim.next_level[finished] = self.draw(len(finished))
         return ended
 
+    def _read_fingerprints(self, sim: BatchSimulator) -> None:
+        self._bank_prints = _short([level.fingerprint for level in sim.bank.levels])
+        if self._drawn_prints is None:
+            self._drawn_prints = self._bank_prints
+
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
             raise RuntimeError("the environments were not begun by the curriculum: reset them, or call adopt() first")
+        if self._bank_prints is None:  # a run that goes on in other environments' stead
+            self._read_fingerprints(sim)
         assert self._drawn_prints is not None and self._bank_prints is not None
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
             raise LevelMismatchError(
@@ -154,7 +162,9 @@ class CurriculumManager:
     ) -> None:
         """Take note of episodes that ended.
 
-        levels: int[k], the levels played.  wins: bool[k].  returns: float[k], undiscounted; None: 1 for a win, else 0.
+        levels: int[k], the levels played.
+        wins: bool[k].
+        returns: float[k], undiscounted; None: 1 for a win, else 0.
         began: int[k], how many updates there had been when each began; None: as many as now.
         """
         levels, wins = np.asarray(levels, np.int64), np.asarray(wins, bool)

@@ -20,7 +20,8 @@ STALENESS_SHARE = 0.1  # rho: of the draws, in proportion to the updates since a
 class PrioritisedReplay(Strategy):
     """Rank prioritisation of scores, mixed with staleness.
 
-    score: float64[L], of the latest rollout that a level was played in.  last: int64[L], update of that; -1: never.
+    score: float64[L], of the latest rollout that a level was played in.
+    last: int64[L], update of that; -1: never.
     now: updates so far.
     """
 

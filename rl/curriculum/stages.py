@@ -29,9 +29,13 @@ class Stages(Strategy):
     A stage that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down
     to ``config.min_threshold``.  When the last stage has ended, all are drawn, the difficult ones more often.
 
-    place: number of the stage.  threshold: that its success has to reach, for sure.  began: update at which it did.
-    now: updates so far.  recent: uint8[n <= RECENT], outcomes since it began, of episodes that began then.
-    running: episodes of it that go on.  in_stage, since_change: its episodes since it began, and since its threshold changed.
+    place: number of the stage.
+    threshold: that its success has to reach, for sure.
+    began: update at which it did.
+    now: updates so far.
+    recent: uint8[n <= RECENT], outcomes since it began, of episodes that began then.
+    running: episodes of it that go on.
+    in_stage, since_change: its episodes since it began, and since its threshold changed.
     won, played: float64[C], decaying counts of each category.
     """
 

@@ -112,7 +112,9 @@ class Outcomes:
 class Strategy(ABC):
     """Draws levels by weights that ``update`` sets.
 
-    levels: to draw from.  config: of the curriculum.  rng: shared with the manager, which seeds and keeps it.
+    levels: to draw from.
+    config: of the curriculum.
+    rng: shared with the manager, which seeds and keeps it.
     kept: names of the attributes, arrays and plain values, that a checkpoint keeps.
     events: what happened, oldest first: a handful in a run.
     """

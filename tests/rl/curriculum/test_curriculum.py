@@ -181,12 +181,13 @@ def test_levels_and_wins_must_fit():
 # With a simulator
 
 
-def started(name="uniform", num_envs=4, levels=LEVELS, **more):
+def started(name="uniform", num_envs=4, levels=LEVELS, resumed=False):
     sim = BatchSimulator(LEVELS, num_envs, observations=("game_state",), threads=1)
     sampler = make_sampler(
         ["simplest", "simpler", "simple"], config_of(name), 0, fingerprints=[level.fingerprint for level in levels]
     )
-    sampler.start(sim)
+    if not resumed:
+        sampler.start(sim)
     return sampler, sim
 
 
@@ -248,7 +249,7 @@ def test_a_resumed_curriculum_knows_what_is_being_played():
     step(sampler, sim, 30)
     sampler.update(sim)
     state, rows, waiting = sampler.state_dict(), sim.snapshot(slice(None)), sim.next_level.copy()
-    other, again = started("learnability")
+    other, again = started("learnability", resumed=True)
     again.restore(slice(None), rows)
     again.next_level[:] = waiting
     other.load_state_dict(json.loads(json.dumps(state)))
