@@ -1,19 +1,47 @@
 """Curricula: which level to play next, learned from the episodes played so far.
 
-sampler = make_sampler(categories, config, seed)    # categories[i]: category of level i
+manager = make_sampler(categories, config, seed)    # categories[i]: category of level i
 """
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rl.config import CurriculumConfig
-from rl.curriculum.sampler import Sampler, UniformSampler
-from rl.curriculum.stages import StageCurriculum
+from rl.curriculum.learnability import Learnability
+from rl.curriculum.learning_progress import LearningProgress
+from rl.curriculum.manager import CurriculumManager, LevelMismatchError
+from rl.curriculum.replay import PrioritisedReplay
+from rl.curriculum.stages import Stages
+from rl.curriculum.strategy import Levels, Outcomes, Strategy
+from rl.curriculum.uniform import Uniform
 
-__all__ = ["Sampler", "StageCurriculum", "UniformSampler", "make_sampler"]
+__all__ = ["STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy", "make_sampler"]
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "uniform": Uniform,
+    "stages": Stages,
+    "learnability": Learnability,
+    "plr": PrioritisedReplay,
+    "learning_progress": LearningProgress,
+}
 
 
-def make_sampler(categories: Sequence[str], config: CurriculumConfig, seed: int) -> Sampler:
-    """The sampler that the configuration asks for.  categories: category of each level.  Raises ConfigError."""
-    if config.use_curriculum:
-        return StageCurriculum(categories, config, seed)
-    return UniformSampler(categories, config.window, seed)
+def make_sampler(
+    categories: Sequence[str],
+    config: CurriculumConfig,
+    seed: int,
+    *,
+    difficulty: np.ndarray | None = None,
+    fingerprints: Sequence[str] | None = None,
+) -> CurriculumManager:
+    """The manager with the strategy that the configuration asks for.
+
+    categories: of each level.
+    difficulty: float[L], any scale, None: unknown.
+    fingerprints: of each level; None: whatever
+    the simulator has.
+    Raises ConfigError.
+    """
+    levels, rng = Levels.of(categories, difficulty), np.random.default_rng(seed)
+    return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng, fingerprints)

@@ -1,168 +1,211 @@
-"""Stage curriculum: categories of levels in order of difficulty, the next one opened by success in the present one."""
+"""Strategy "stages": categories in order of difficulty, the next one opened by success in the present one.
 
-from collections.abc import Sequence
-from typing import Any
+A stage is judged once per update, on its episodes that began after it did; those that still run count as not won, as the
+first to end are the short ones.  What counts is not the share of wins but the lower end of its confidence interval: a test
+after each of thousands of episodes is passed by luck.
+"""
+
+from typing import ClassVar
 
 import numpy as np
 
 from nppsim.errors import ConfigError
 from rl.config import CurriculumConfig
-from rl.curriculum.sampler import Sampler
+from rl.curriculum.statistics import ONE_SIDED_95, wilson
+from rl.curriculum.strategy import Levels, Outcomes, Strategy
 
 # (success in the stage below which, share of draws that come from earlier stages)
 MIXING = ((0.50, 0.40), (0.65, 0.25), (0.80, 0.15), (np.inf, 0.05))
+FLOOR = 0.03  # of the draws, that every category has at least
+RECENT = 1000  # latest episodes of a stage that it is judged on
 EARLY_SHARE = 0.5  # of min_episodes, for an early advancement
-TREND_SHARE = 0.8  # of min_episodes, for an advancement by trend
-TREND_MARGIN = 0.05  # below the threshold, likewise
 MASTERED_FLOOR = 0.1  # once all is mastered, categories are drawn in proportion to failures plus this
+HALF_LIFE = 200.0  # episodes of a category, after which an outcome counts half for that
 
 
-class StageCurriculum(Sampler):
-    """One stage after the other; earlier ones stay mixed in, a little of the next one is tried already.
+class Stages(Strategy):
+    """One stage after the other; earlier ones stay mixed in, a little of all others is tried already.
 
-    A stage ends when its success over the latest ``config.window`` episodes since it began reaches the threshold, and
-    at least ``config.min_episodes`` of its episodes have ended; earlier if success is very high or rising steeply.  A
-    stage that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down
+    A stage that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down
     to ``config.min_threshold``.  When the last stage has ended, all are drawn, the difficult ones more often.
+
+    place: number of the stage.
+    threshold: that its success has to reach, for sure.
+    began: update at which it did.
+    now: updates so far.
+    recent: uint8[n <= RECENT], outcomes since it began, of episodes that began then.
+    running: episodes of it that go on.
+    in_stage, since_change: its episodes since it began, and since its threshold changed.
+    won, played: float64[C], decaying counts of each category.
     """
 
-    def __init__(self, categories: Sequence[str], config: CurriculumConfig, seed: int):
-        super().__init__(categories, config.window, seed)
-        self.config = config
-        self._stage = 0
-        if config.start_stage is not None:
-            if config.start_stage not in self.stages:
-                raise ConfigError(
-                    f"the training dataset has no such levels, only {', '.join(self.stages)}",
-                    "--curriculum-start-stage",
-                    config.start_stage,
-                )
-            self._stage = self.stages.index(config.start_stage)
-        self._threshold = config.threshold
-        self._in_stage = 0  # episodes of the stage since it began
-        self._since_change = 0  # ... since it began or its threshold was lowered
-        self._mastered = False
+    kept: ClassVar[tuple[str, ...]] = (
+        *("place", "threshold", "began", "now", "recent", "running", "in_stage", "since_change", "mastered"),
+        *("episodes", "won", "played"),
+    )
+
+    recent: np.ndarray
+    in_stage: int
+    since_change: int
+
+    def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
+        super().__init__(levels, config, rng)
+        start = config.start_stage
+        if start is not None and start not in levels.names:
+            there = ", ".join(levels.names)
+            raise ConfigError(
+                f"the training dataset has no such levels, only {there}", "--curriculum-start-stage", start
+            )
+        self.place = 0 if start is None else levels.names.index(start)
+        self.now = self.episodes = 0
+        self.mastered = False
+        self.won, self.played = np.zeros(len(levels.names)), np.zeros(len(levels.names))
+        self._begin()
+        self._spread()
 
     @property
     def stage(self) -> str:
-        """Category that the curriculum is at."""
-        return self.stages[self._stage]
+        return self.levels.names[self.place]
 
     @property
-    def threshold(self) -> float:
-        """Success that ends the present stage; below ``config.threshold`` once it was lowered."""
-        return self._threshold
+    def success(self) -> float:
+        """Of the stage's latest episodes, those that go on counted as not won."""
+        return int(self.recent.sum()) / max(1, len(self.recent) + self.running)
 
-    def shares(self) -> np.ndarray:
-        now, count = self._stage, len(self.stages)
-        if self._mastered:
-            failure = np.array([1 - window.mean if window.count else 1.0 for window in self._windows])
-            return (failure + MASTERED_FLOOR) / (failure + MASTERED_FLOOR).sum()
-        shares = np.zeros(count)
-        earlier = self._earlier_share()
-        if earlier:  # half to the stage just left, half to all of them
-            shares[:now] += earlier / 2 / now
-            shares[now - 1] += earlier / 2
-        if now + 1 < count:
-            shares[now + 1] = self.config.next_share
-        shares[now] = 1 - shares.sum()
-        return shares
+    def update(self, outcomes: Outcomes) -> None:
+        self.now += 1
+        self.episodes += len(outcomes.levels)
+        self._count(outcomes)
+        if not self.mastered:
+            mine = (self.levels.category[outcomes.levels] == self.place) & (outcomes.began >= self.began)
+            self.recent = np.concatenate([self.recent, outcomes.won[mine].astype(np.uint8)])[-RECENT:]
+            here = self.levels.category[outcomes.running] == self.place
+            self.running = int((here & (outcomes.running_began >= self.began)).sum())
+            self.in_stage += int(mine.sum())
+            self.since_change += int(mine.sum())
+            self._move()
+        self._spread()
 
-    def metrics(self) -> dict[str, float]:
-        result = super().metrics()
-        window = self._windows[self._stage]
-        result |= {
-            "curriculum/current_stage_idx": float(self._stage),
-            "curriculum/episodes_in_stage": float(self._in_stage),
-            "curriculum/advancement_threshold": float(self._threshold),
-            "curriculum/can_advance": float(self._may_end() is not None),
-            "curriculum/earlier_share": float(self._earlier_share()),
-            "curriculum/mastered": float(self._mastered),
-        }
-        if window.count:
-            result["curriculum/success_rate"] = window.mean
-        return result
+    def _count(self, outcomes: Outcomes) -> None:
+        category, count = self.levels.category[outcomes.levels], len(self.levels.names)
+        played = np.bincount(category, minlength=count)
+        forget = 0.5 ** (played / HALF_LIFE)
+        self.played = self.played * forget + played
+        self.won = self.won * forget + np.bincount(category, outcomes.won, minlength=count)
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "stage": self.stage,
-            "threshold": self._threshold,
-            "in_stage": self._in_stage,
-            "since_change": self._since_change,
-            "mastered": self._mastered,
-        }
+    def _move(self) -> None:
+        """Go on, back, or ease the stage, where there is a reason."""
+        reason = self.reason_to_end()
+        if reason:
+            last = self.place + 1 == len(self.levels.names)
+            self._log("mastered" if last else "advance", reason=reason)
+            self.mastered = last
+            if not last:
+                self.place += 1
+                self._begin()
+        elif self._is_lost():
+            self._log("regress", reason="success is below the regression threshold")
+            self.place -= 1
+            self._begin()
+        elif self.config.auto_adjustment:
+            while self.since_change >= self.config.adjustment_freq:
+                self.since_change -= self.config.adjustment_freq
+                self._lower_threshold()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._stage = self.stages.index(state["stage"])
-        self._threshold = state["threshold"]
-        self._in_stage = state["in_stage"]
-        self._since_change = state["since_change"]
-        self._mastered = state["mastered"]
-
-    def _earlier_share(self) -> float:
-        if self._stage == 0:
-            return 0.0
-        window = self._windows[self._stage]
-        success = window.mean if window.count else 0.0
-        return next(share for limit, share in MIXING if success < limit)
-
-    def _after_episode(self, stage: int) -> None:
-        if stage != self._stage or self._mastered:
-            return
-        self._in_stage += 1
-        self._since_change += 1
-        reason = self._may_end()
-        if reason is not None:
-            self._end_stage(reason)
-        elif self.config.auto_adjustment and self._since_change >= self.config.adjustment_freq:
-            self._lower_threshold()
-
-    def _may_end(self) -> str | None:
-        """Why the present stage may end now: "threshold", "early" or "trend"; None if it may not."""
-        config, window, episodes = self.config, self._windows[self._stage], self._in_stage
-        if not episodes or self._mastered:
-            return None
-        if episodes >= config.min_episodes and window.mean >= self._threshold:
+    def reason_to_end(self) -> str:
+        """Why the present stage may end now: "threshold", "early" or "trend"; "" if it may not."""
+        config, n = self.config, len(self.recent) + self.running
+        if n >= config.min_episodes and self.bound(self.recent, self.running) >= self.threshold:
             return "threshold"
-        early = config.early_advancement and episodes >= EARLY_SHARE * config.min_episodes
-        if early and window.mean >= max(config.early_success, self._threshold):
+        early = config.early_advancement and n >= EARLY_SHARE * config.min_episodes
+        goal = max(config.early_success, self.threshold)
+        if early and self.success >= goal and self.bound(self.recent, self.running) >= self.threshold:
             return "early"
-        rising = config.trend_advancement and episodes >= TREND_SHARE * config.min_episodes
-        if rising and window.mean >= self._threshold - TREND_MARGIN and window.rise() > config.trend_rise:
-            return "trend"
-        return None
+        newer, older = self.recent[len(self.recent) // 2 :], self.recent[: len(self.recent) // 2]
+        if config.trend_advancement and n >= config.min_episodes and len(older):
+            rising = newer.mean() - older.mean() > config.trend_rise
+            if rising and self.bound(newer, self.running) >= self.threshold:
+                return "trend"
+        return ""
 
-    def _end_stage(self, reason: str) -> None:
-        last = self._stage + 1 == len(self.stages)
-        self._log("mastered" if last else "advance", reason=reason)
-        if last:
-            self._mastered = True
-            return
-        self._stage += 1
-        self._windows[self._stage].fill([])  # a stage is judged by what was played since it began
-        self._threshold = self.config.threshold
-        self._in_stage = self._since_change = 0
+    def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
+        """Success of which one may be 95 % sure that the true one is above (sign -1) or below it (sign 1)."""
+        return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
+
+    def _is_lost(self) -> bool:
+        """Whether to go back: success is below the regression threshold, for sure."""
+        limit = self.config.regression_threshold
+        enough = self.place > 0 and len(self.recent) >= self.config.min_episodes
+        return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
+
+    def _begin(self) -> None:
+        self.threshold = self.config.threshold_of(self.stage)
+        self.began = self.now
+        self.recent = np.empty(0, np.uint8)  # a stage is judged by what was played since it began
+        self.running = self.in_stage = self.since_change = 0
 
     def _lower_threshold(self) -> None:
-        self._since_change = 0
         floor = self.config.min_threshold
-        if self._threshold <= floor:
+        if self.threshold <= floor:
             if not any(e["event"] == "stuck_at_floor" and e["stage"] == self.stage for e in self.events):
-                self._log("stuck_at_floor")
+                self._log("stuck_at_floor", reason=f"{self.in_stage} episodes did not reach the lowest threshold")
             return
-        self._threshold = max(floor, round(self._threshold - self.config.adjustment_step, 6))
-        self._log("threshold_lowered")
+        self.threshold = max(floor, round(self.threshold - self.config.adjustment_step, 6))
+        self._log("threshold_lowered", reason=f"{self.config.adjustment_freq} episodes did not reach it")
 
-    def _log(self, event: str, **details) -> None:
+    def _log(self, event: str, reason: str) -> None:
         self.events.append(
             {
                 "event": event,
                 "stage": self.stage,
-                "episode": sum(self._episodes),
-                "episodes_in_stage": self._in_stage,
-                "success": self._windows[self._stage].mean,
-                "threshold": self._threshold,
-                **details,
+                "reason": reason,
+                "update": self.now,
+                "episode": self.episodes,
+                "episodes_in_stage": self.in_stage,
+                "success": self.success,
+                "surely_above": self.bound(self.recent, self.running),
+                "threshold": self.threshold,
             }
         )
+
+    def earlier_share(self) -> float:
+        """Of the draws, that come from earlier stages."""
+        if self.place == 0:
+            return 0.0
+        if self.config.mixing_share is not None:
+            return self.config.mixing_share
+        return next(share for limit, share in MIXING if self.success < limit)
+
+    def shares(self) -> np.ndarray:
+        """float64[C], sums to 1: how draws are spread over the categories."""
+        now, count = self.place, len(self.levels.names)
+        if self.mastered:
+            failure = 1 - (self.won + 1) / (self.played + 2) + MASTERED_FLOOR
+            shares = failure / failure.sum()
+        else:
+            shares = np.zeros(count)
+            earlier = self.earlier_share()
+            if earlier:  # half to the stage just left, half to all of them
+                shares[:now] += earlier / 2 / now
+                shares[now - 1] += earlier / 2
+            if now + 1 < count:
+                shares[now + 1] = self.config.next_share
+            shares[now] += 1 - shares.sum()
+        floor = min(FLOOR, 0.5 / count)
+        return floor + (1 - floor * count) * shares
+
+    def _spread(self) -> None:
+        """Levels of one category are equally likely."""
+        self.weigh((self.shares() / self.levels.counts)[self.levels.category])
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "curriculum/current_stage_idx": float(self.place),
+            "curriculum/episodes_in_stage": float(self.in_stage),
+            "curriculum/advancement_threshold": float(self.threshold),
+            "curriculum/can_advance": float(not self.mastered and bool(self.reason_to_end())),
+            "curriculum/earlier_share": float(self.earlier_share()),
+            "curriculum/mastered": float(self.mastered),
+            "curriculum/success_rate": self.success,
+            "curriculum/success_surely_above": self.bound(self.recent, self.running),
+        }

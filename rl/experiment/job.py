@@ -213,7 +213,14 @@ def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
         gamma=settings.gamma,
         threads=plan.simulator_threads,
     )
-    return BatchVecEnv(sim, make_sampler(job.data.train_categories, job.config.curriculum, job.seed))
+    sampler = make_sampler(
+        job.data.train_categories,
+        job.config.curriculum,
+        job.seed,
+        difficulty=job.data.bank.path_length,
+        fingerprints=[level.fingerprint for level, _ in job.data.train],
+    )
+    return BatchVecEnv(sim, sampler)
 
 
 def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
@@ -442,4 +449,5 @@ def record_of(
         films=films,
         events=events,
         wall_time_s=time.monotonic() - begin + ppo.spent_before + (clone.spent_before if clone else 0.0),
+        curriculum=ppo.sampler.summary(),
     )

@@ -52,6 +52,7 @@ class RunRecord:
     films: what was recorded.
     events: what happened during training.
     wall_time_s: of all of it.
+    curriculum: strategy, counts and success by category, events with their reasons.
     """
 
     architecture: str
@@ -68,6 +69,7 @@ class RunRecord:
     films: Sequence[Film]
     events: Sequence[dict]
     wall_time_s: float
+    curriculum: dict = field(default_factory=dict)
 
     @property
     def delivered(self) -> str:
@@ -230,7 +232,7 @@ def results_view(record: ExperimentRecord) -> dict:
 def _results_entry(run: RunRecord) -> dict:
     comparisons = [comparison.to_dict() for comparison in run.comparisons]
     items = [item.to_dict() for item in run.checklist]
-    times = {"speed": run.speed, "wall_time_s": run.wall_time_s}
+    times = {"speed": run.speed, "wall_time_s": run.wall_time_s, "curriculum": run.curriculum}
     return _suites(run.results) | times | {"comparisons": comparisons, "checklist": items}
 
 

@@ -58,14 +58,14 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
         drawn.append(draw(n))
         return drawn[-1]
 
-    def watched_record(levels: np.ndarray, wins: np.ndarray) -> None:
+    def watched_record(levels: np.ndarray, wins: np.ndarray, *rest: np.ndarray) -> None:
         ended = np.asarray(levels).tolist()
         require(ended == playing[sim.finished].tolist(), f"levels {ended} get credit that were not played", _PROGRAM)
         wanted = (sim.episode["outcome"][sim.finished] == WON).tolist()
         require(np.asarray(wins).tolist() == wanted, "wins are credited to others", _PROGRAM)
         credited.extend(zip(ended, wanted, strict=True))
         playing[sim.finished] = sim.next_level[sim.finished]
-        record(levels, wins)
+        record(levels, wins, *rest)
 
     step = sim.step
 
@@ -75,7 +75,7 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
         require(now.tolist() == sim.next_level[sim.finished].tolist(), "another level begins than was drawn", _PROGRAM)
         return obs
 
-    before = sum(sampler._episodes)
+    before = sampler.episodes.sum()
     with (
         instead(sampler, "draw", watched_draw),
         instead(sampler, "record", watched_record),
@@ -83,7 +83,7 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
     ):
         for _ in range(8):
             roll_out(ppo, ppo.rollout_buffer.shape[0])
-    counted = sum(sampler._episodes) - before
+    counted = sampler.episodes.sum() - before
     require(counted == len(credited), f"{len(credited)} episodes ended, {counted} were counted", _PROGRAM)
     require(bool((sim.level == playing).all()), "environments play other levels than were drawn", _PROGRAM)
     if not credited:
@@ -96,22 +96,22 @@ def a_time_out_is_worth_what_comes_after(ppo: BatchPPO) -> str:
     """Where time runs out, the reward includes gamma times the value of the last state; where the game ends, nothing."""
     sim = ppo.sim
     waiting = twin(sim, sim.bank, sim.num_envs)
-    level = int(np.argmin(sim.bank.time_limit))
-    waiting.reset(np.full(sim.num_envs, level))
-    limit = int(sim.bank.time_limit[level])
-    still = np.zeros(sim.num_envs, np.int64)
-    state = waiting.snapshot(0)
-    for _ in range(min(LONGEST, limit // sim.frame_skip + 1)):
-        state = waiting.snapshot(0)
+    everybody, still = np.arange(sim.num_envs), np.zeros(sim.num_envs, np.int64)
+    shortest = np.argsort(sim.bank.time_limit, kind="stable")[: sim.num_envs]
+    waiting.reset(np.resize(shortest, sim.num_envs))
+    states = waiting.snapshot(everybody)
+    for _ in range(LONGEST):
+        states = waiting.snapshot(everybody)
         waiting.step(still)
-        if waiting.finished.size:
+        if waiting.truncated.any():
             break
-    if not waiting.truncated[0]:
-        raise CheckSkipped("waiting at the start of the shortest level ends otherwise than by time")
-    everybody = np.arange(sim.num_envs)
+    else:
+        raise CheckSkipped(f"doing nothing ends none of {len(shortest)} levels by time within {LONGEST} decisions")
+    state = states[int(np.argmax(waiting.truncated))]
     for each in (sim, waiting):
         each.restore(everybody, np.repeat(state[None], sim.num_envs, axis=0))
         each.observe()
+    ppo.sampler.adopt(sim)
     roll_out(ppo, 1)
     buffer = ppo.rollout_buffer
     waiting.step(buffer.actions[0].cpu().numpy())
@@ -128,9 +128,7 @@ def a_time_out_is_worth_what_comes_after(ppo: BatchPPO) -> str:
     require(
         bool((ends == (cut_off | waiting.terminated)).all()), "ends of episodes are not those of the game", _PROGRAM
     )
-    return (
-        f"{int(cut_off.sum())} time-outs after {limit} frames, values {values[cut_off].mean():+.2f}, off by {gap:.0e}"
-    )
+    return f"{int(cut_off.sum())} time-outs, values {values[cut_off].mean():+.2f}, off by {gap:.0e}"
 
 
 @check(REHEARSAL)

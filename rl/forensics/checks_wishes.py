@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from hardware import Plan, Wishes
 from rl.config import ExperimentConfig, PPOConfig
-from rl.curriculum import UniformSampler
+from rl.curriculum import STRATEGIES
 from rl.forensics.doctor import BEFORE, check, require
 from rl.train.vec_env import BatchVecEnv
 
@@ -13,8 +13,8 @@ _PROGRAM = "this is a mistake in the program, not in your settings: please repor
 
 @check(BEFORE)
 def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig, plan: Plan, env: BatchVecEnv) -> str:
-    """Sizes, device and precision of the plan are those that were asked for; PPO's settings are the configured ones; there
-    is a curriculum exactly where one was asked for."""
+    """Sizes, device and precision of the plan are those that were asked for; PPO's settings are the configured ones; levels
+    are drawn by the strategy that was asked for."""
     wishes = config.hardware.wishes(config.ppo.total_timesteps)
     asked = {
         field.name: getattr(wishes, field.name)
@@ -29,10 +29,9 @@ def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig
     for name, value in configured.items():
         found = getattr(settings, name)
         require(value is None or found == value, f"{name} of PPO is {found}, configured is {value}", _PROGRAM)
-    staged = not isinstance(env.sampler, UniformSampler)
+    chosen = config.curriculum.chosen
+    drawing = type(env.sampler.strategy)
     require(
-        staged == config.curriculum.use_curriculum,
-        f"levels are drawn {'by' if staged else 'without'} a curriculum, asked for was the opposite",
-        _PROGRAM,
+        drawing is STRATEGIES[chosen], f"levels are drawn by {drawing.__name__}, asked for was {chosen!r}", _PROGRAM
     )
     return f"{len(asked)} wishes, {len(configured)} settings of PPO"

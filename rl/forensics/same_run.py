@@ -34,7 +34,17 @@ TIMED = {
         "memory_mib",
         "blocks",
     ),
-    *("time/fps", "time/time_elapsed", "sim/decisions_per_s", "sim/update_s", "created", "command", "resumed", "at"),
+    *(
+        "time/fps",
+        "time/time_elapsed",
+        "sim/decisions_per_s",
+        "sim/update_s",
+        "sim/curriculum_s",
+        "created",
+        "command",
+        "resumed",
+        "at",
+    ),
     *("output_dir", "experiment_name", "paths", "name", "note", "plan", "machine", "checklist"),
 }
 

@@ -12,8 +12,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum.sampler import Sampler, UniformSampler
-from rl.curriculum.stages import StageCurriculum
+from rl.curriculum.manager import CurriculumManager
+from rl.curriculum.stages import Stages
 from rl.experiment.job import make_env
 from rl.selftest.faults import Plants, fault
 from rl.train.ppo import BatchPPO
@@ -363,35 +363,37 @@ def _(plant: Plants) -> None:
         hardest = np.flatnonzero(sampler.stage_of == len(sampler.stages) - 1)
         return hardest[sampler._rng.integers(0, len(hardest), n)].astype(np.int32)
 
-    plant.wrap(Sampler, "draw", changed)
+    plant.wrap(CurriculumManager, "draw", changed)
 
 
 @fault("always the same two levels are drawn", "H27", "F155", "F104")
 def _(plant: Plants) -> None:
-    plant.wrap(Sampler, "draw", lambda original, sampler, n: (np.arange(n) % 2).astype(np.int32))
+    plant.wrap(CurriculumManager, "draw", lambda original, sampler, n: (np.arange(n) % 2).astype(np.int32))
 
 
 @fault("an episode is counted three times", "H40", "F54", flags=CURRICULUM)
 def _(plant: Plants) -> None:
-    def changed(original, sampler, levels, wins):
+    def changed(original, sampler, levels, wins, *rest):
         for _ in range(3):
-            original(sampler, levels, wins)
+            original(sampler, levels, wins, *rest)
 
-    plant.wrap(Sampler, "record", changed)
+    plant.wrap(CurriculumManager, "record", changed)
 
 
 @fault("outcomes are credited to the levels drawn next", "H40", "F154", flags=CURRICULUM)
 def _(plant: Plants) -> None:
-    def changed(original, sampler, levels, wins):
-        original(sampler, np.roll(len(sampler.stage_of) - 1 - np.asarray(levels), 1), wins)
+    def changed(original, sampler, levels, wins, *rest):
+        original(sampler, np.roll(len(sampler.stage_of) - 1 - np.asarray(levels), 1), wins, *rest)
 
-    plant.wrap(Sampler, "record", changed)
+    plant.wrap(CurriculumManager, "record", changed)
 
 
 @fault("all outcomes are recorded as lost", "F54", flags=CURRICULUM)
 def _(plant: Plants) -> None:
     plant.wrap(
-        Sampler, "record", lambda original, sampler, levels, wins: original(sampler, levels, np.zeros(len(wins), bool))
+        CurriculumManager,
+        "record",
+        lambda original, sampler, levels, wins, *rest: original(sampler, levels, np.zeros(len(wins), bool), *rest),
     )
 
 
@@ -399,24 +401,24 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     waiting: list[tuple[int, bool]] = []
 
-    def changed(original, sampler, levels, wins):
+    def changed(original, sampler, levels, wins, *rest):
         waiting.extend(zip(np.asarray(levels).tolist(), np.asarray(wins).tolist(), strict=True))
         if len(waiting) >= 10:
             original(sampler, [level for level, _ in waiting], [won for _, won in waiting])
             waiting.clear()
 
-    plant.wrap(Sampler, "record", changed)
+    plant.wrap(CurriculumManager, "record", changed)
 
 
 @fault("the stage never ends", "F102", "F105", "F103", flags=(*CURRICULUM, "--curriculum-adjustment-freq", "20"))
 def _(plant: Plants) -> None:
-    plant.wrap(StageCurriculum, "_may_end", lambda original, sampler: None)
+    plant.wrap(Stages, "reason_to_end", lambda original, strategy: "")
 
 
 @fault("a curriculum where none was asked for", "F17")
 def _(plant: Plants) -> None:
-    def changed(original, categories, config, seed):
-        return StageCurriculum(categories, CurriculumConfig(use_curriculum=True), seed)
+    def changed(original, categories, config, seed, **more):
+        return original(categories, CurriculumConfig(use_curriculum=True), seed, **more)
 
     plant.around(make_sampler, changed)
 
@@ -424,7 +426,8 @@ def _(plant: Plants) -> None:
 @fault("the curriculum that was asked for is not made", "F17", "F51", flags=CURRICULUM)
 def _(plant: Plants) -> None:
     plant.around(
-        make_sampler, lambda original, categories, config, seed: UniformSampler(categories, config.window, seed)
+        make_sampler,
+        lambda original, categories, config, seed, **more: original(categories, CurriculumConfig(), seed, **more),
     )
 
 
@@ -432,12 +435,12 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     slept = {"count": 0}
 
-    def changed(original, sampler, levels, wins):
-        original(sampler, levels, wins)
+    def changed(original, sampler, levels, wins, *rest):
+        original(sampler, levels, wins, *rest)
         slept["count"] += len(levels)
         time.sleep(5e-3 * slept["count"])
 
-    plant.wrap(Sampler, "record", changed)
+    plant.wrap(CurriculumManager, "record", changed)
 
 
 @fault("each update takes longer than the one before", "F142")
@@ -451,13 +454,13 @@ def _(plant: Plants) -> None:
 
 @fault("labels of finished episodes are kept for ever", "F148", "F158")
 def _(plant: Plants) -> None:
-    def changed(original, sampler, levels, wins):
-        original(sampler, levels, wins)
+    def changed(original, sampler, levels, wins, *rest):
+        original(sampler, levels, wins, *rest)
         labels = sampler.__dict__.setdefault("labels", {})
         for level in np.asarray(levels).tolist():
             labels |= {f"{level}, episode {len(labels)}, label {number}": level for number in range(20)}
 
-    plant.wrap(Sampler, "record", changed)
+    plant.wrap(CurriculumManager, "record", changed)
 
 
 @fault("a list in the trainer grows with every decision", "F157")

@@ -19,8 +19,8 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
-from rl.config import ExperimentConfig
-from rl.curriculum import UniformSampler
+from rl.config import CurriculumConfig, ExperimentConfig
+from rl.curriculum import make_sampler
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run
@@ -169,7 +169,7 @@ def run_vec_env(stage: Stage, plant: Plant) -> None:
     plant()
     levels = LevelSet.open(stage.world / "train")
     chosen = [levels[i] for i in range(4)]
-    env = BatchVecEnv(BatchSimulator(chosen, 4, threads=1), UniformSampler(["simplest"] * 4, 100, 0))
+    env = BatchVecEnv(BatchSimulator(chosen, 4, threads=1), make_sampler(["simplest"] * 4, CurriculumConfig(), 0))
     env.reset()
     for _ in range(4):
         env.step(np.zeros(4, np.int64))

@@ -83,6 +83,7 @@ class Alarms:
         self.fired = np.zeros(reward.NUM_TERMS, np.int64)  # episodes in which each reward term was not 0
         self.drawn = np.zeros(0)  # levels waiting to be played, by stage, summed over updates
         self.expected = np.zeros(0)  # the same by the sampler's shares
+        self.chance = np.zeros(0)  # of each level to be drawn, summed over updates
         self.playing = np.zeros(0, bool)  # levels seen being played
         self.plays = 0  # environments looked at for that
         self.actions = np.zeros(NUM_ACTIONS, np.int64)
@@ -151,6 +152,7 @@ class Alarms:
             "drawn": self.drawn.tolist(),
             "expected": self.expected.tolist(),
             "playing": self.playing.copy(),
+            "chance": self.chance.copy(),
             "plays": self.plays,
             "actions": self.actions.tolist(),
             "blocks": list(self.blocks),
@@ -163,6 +165,7 @@ class Alarms:
         """Continue where ``state_dict`` was taken."""
         self.history = deque((Figures(**figures) for figures in state["history"]), maxlen=WINDOW)
         self.told, self.playing = set(state["told"]), np.array(state["playing"], bool)
+        self.chance = np.array(state["chance"], np.float64)
         for name in ("fired", "actions"):
             setattr(self, name, np.array(state[name], np.int64))
         for name in ("drawn", "expected"):
@@ -189,8 +192,10 @@ class Alarms:
         if not len(self.drawn):
             self.drawn, self.expected = np.zeros(len(sampler.stages)), np.zeros(len(sampler.stages))
             self.playing = np.zeros(len(sampler.stage_of), bool)
+            self.chance = np.zeros(len(sampler.stage_of))
         self.drawn += np.bincount(sampler.stage_of[sim.next_level], minlength=len(self.drawn))
         self.expected += sampler.shares() * sim.num_envs
+        self.chance += sampler.probabilities()
         self.playing[sim.level] = True
         self.plays += sim.num_envs
         self.fired += (ppo.ended["terms"] != 0).sum(axis=0)
@@ -380,11 +385,9 @@ def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
 
 def _few_levels(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     """Levels seen being played, against how many there would be among as many draws."""
-    sampler = ppo.sampler
     if alarms.plays < 400:
         return
-    per_stage = np.bincount(sampler.stage_of, minlength=len(sampler.stages))
-    chance = (alarms.expected / alarms.expected.sum() / np.maximum(per_stage, 1))[sampler.stage_of]
+    chance = alarms.chance / alarms.chance.sum()
     turns = max(1, alarms.episodes)
     likely = float((1 - np.exp(-chance * turns)).sum())
     if likely >= 10 and alarms.playing.sum() < 0.25 * min(likely, alarms.plays):

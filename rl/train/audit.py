@@ -26,6 +26,7 @@ from rl.train.ppo import BatchPPO
 
 ROWS = 256  # decisions of a rollout on which networks are asked again
 CLOSE = 1e-3  # share of the largest number, that two ways to compute it may differ by
+NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing
 CLOSE_COARSE = 0.1  # the same in bfloat16 and on GPUs, where it matters in which batch a row is computed
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
 MOST_ENTROPY = math.log(NUM_ACTIONS)
@@ -145,7 +146,7 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
     yield from settings_agree(ppo)
     yield from inputs_are_alive(ppo, kept)
     yield from decisions_are_the_policys(ppo, kept)
-    yield from episodes_add_up(ppo)
+    yield from episodes_add_up(ppo, start)
     yield from advantages_are_right(ppo)
     yield from clone_is_the_reference(ppo, kept)
     yield from metrics_are_right(ppo)
@@ -226,17 +227,25 @@ def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
         )
 
 
-def complete(ppo: BatchPPO) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Episodes that began and ended in the rollout: (their place in ``ppo.ended``, decisions, sum of rewards)."""
+def complete(ppo: BatchPPO, start: "Start | None") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Episodes that ended in the rollout: (their place in ``ppo.ended``, decisions, sum of rewards).
+
+    start: how things stood before it; None: only episodes that began in the rollout, too.
+    """
     place = np.argwhere(numbers(ppo, "episode_ends"))  # by decision, then by environment, as they were recorded
     order = np.lexsort((place[:, 0], place[:, 1]))
     t, env = place[order].T
-    sums = numbers(ppo, "rewards").cumsum(axis=0)[t, env]
-    follows = np.flatnonzero(env[1:] == env[:-1]) if len(env) else np.empty(0, int)
-    return order[follows + 1], t[follows + 1] - t[follows], sums[follows + 1] - sums[follows]
+    decisions, sums = t + 1, numbers(ppo, "rewards").cumsum(axis=0)[t, env]
+    first = np.ones(len(env), bool)
+    first[1:] = env[1:] != env[:-1]
+    before, earned = start.so_far if start else np.zeros((2, ppo.sim.num_envs))
+    decisions = decisions - np.where(first, -before[env], np.roll(decisions, 1))
+    sums = sums - np.where(first, -earned[env], np.roll(sums, 1))
+    known = np.flatnonzero(~first if start is None else np.ones_like(first))
+    return order[known], decisions[known], sums[known]
 
 
-def episodes_add_up(ppo: BatchPPO) -> Iterator[Fault]:
+def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
     """Rewards and lengths in the rollout are those of the episodes' records; time-outs go on with the critic's value."""
     ended, ends = ppo.ended, int(numbers(ppo, "episode_ends").sum())
     if len(ended) != ends:
@@ -250,7 +259,7 @@ def episodes_add_up(ppo: BatchPPO) -> Iterator[Fault]:
     early = (ended["outcome"] == TIMEOUT) & (ended["frames"] < ppo.sim.bank.time_limit[ended["level"]])
     if early.any():
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
-    which, decisions, sums = complete(ppo)
+    which, decisions, sums = complete(ppo, start)
     if not np.array_equal(ended["decisions"][which], decisions):
         yield Fault("episodes", "episodes in the rollout are not as long as their records say")
         return
@@ -262,7 +271,7 @@ def episodes_add_up(ppo: BatchPPO) -> Iterator[Fault]:
             f"the rewards of an episode sum to {off.max():.2g} more or less than its recorded return: rewards are changed or "
             "lost between simulator and rollout",
         )
-    if timeout.sum() >= 2 and not np.abs(excess[timeout]).any():
+    if timeout.sum() >= 2 and (np.abs(excess[timeout]) < NO_VALUE).all():
         yield Fault(
             "time-outs", "time-outs are learned as ends: the value of what was cut off is missing from the rewards"
         )
@@ -314,6 +323,7 @@ class Start:
 
     episodes: counted by the sampler, by stage.
     level: int32[N], that each environment plays.
+    so_far: float64[2, N], decisions and sum of rewards of the episodes that go on.
     obs: what each environment observes.
     arrays: where that lies in memory.
     """
@@ -321,6 +331,8 @@ class Start:
     def __init__(self, ppo: BatchPPO):
         self.episodes = list(ppo.sampler.state_dict()["episodes"])
         self.level = ppo.sim.level.copy()
+        going, count = ppo.sim.state, ppo.sim.num_envs
+        self.so_far = np.stack([going.progress["decisions"][:count], going.terms[:count].sum(axis=1)])
         self.obs = {key: values.copy() for key, values in ppo.sim.obs.items()}
         self.arrays = {key: values.ctypes.data for key, values in ppo.sim.obs.items()}
 

@@ -27,6 +27,7 @@ from hardware import Plan
 from hardware.team import Team
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
+from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
@@ -139,6 +140,7 @@ class BatchPPO(PPO):
         self.reserved = 0.0
         self.spent_before = 0.0  # ``spent`` when this process went on with the run
         self._began = math.nan  # time.perf_counter() when training began or went on
+        self._decided = np.zeros((plan.rollout_length, env.sim.num_envs), np.int32)  # level of each decision
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
@@ -187,7 +189,10 @@ class BatchPPO(PPO):
     def _setup_learn(self, *arguments: Any, **keywords: Any) -> tuple[int, BaseCallback]:
         """Stable-Baselines3's, with its clock set back to where training began."""
         self._began = time.perf_counter()
+        fresh = self._last_obs is None
         prepared = super()._setup_learn(*arguments, **keywords)
+        if fresh and self.config.desync_episodes:
+            desynchronise(self.sim, self._rng)
         self._num_timesteps_at_start = 0
         self.start_time -= int(1e9 * self.spent_before)
         return prepared
@@ -220,6 +225,7 @@ class BatchPPO(PPO):
             deciding = time.perf_counter()
             actions = self._decide(t)
             decided = time.perf_counter()
+            self._decided[t] = sim.level
             sim.step(actions)
             self.speed["inference"] += decided - deciding
             self.speed["environment"] += time.perf_counter() - decided
@@ -285,17 +291,8 @@ class BatchPPO(PPO):
         rewards[index] += self.gamma * self._values(obs)
 
     def _begin_next_episodes(self) -> np.ndarray:
-        """Tell the sampler how episodes ended and let it choose the levels that come next; the records of those episodes."""
-        sim = self.sim
-        ended = sim.episode[sim.finished]
-        if not np.array_equal(sim.level[sim.finished], sim.next_level[sim.finished]):
-            raise DivergedError(
-                f"levels {sim.next_level[sim.finished]} were drawn, {sim.level[sim.finished]} are played: something "
-                "overwrites the curriculum's choice"
-            )
-        self.sampler.record(ended["level"], ended["outcome"] == WON)
-        sim.next_level[sim.finished] = self.sampler.draw(sim.finished.size)
-        return ended
+        """Records of the episodes that have just ended; what comes after is drawn."""
+        return self.sampler.next_episodes(self.sim)
 
     @torch.no_grad()
     def _values(self, obs: Mapping[str, np.ndarray]) -> torch.Tensor:
@@ -350,10 +347,20 @@ class BatchPPO(PPO):
             self.actor_updates += 1
         self._log_steps(steps, norms)
         self._log_update(settings, rate, kl, stopped)
+        self._advance_curriculum()
         seconds = time.perf_counter() - begin
         self.speed["update"] += seconds
         self.seconds += seconds
         self.logger.record("sim/update_s", seconds)
+
+    def _advance_curriculum(self) -> None:
+        """Shares of levels from now on; those that wait to be played are drawn by them, so none is older than a rollout."""
+        begin = time.perf_counter()
+        if self.sampler.wants_advantages:
+            self.sampler.update(self.sim, self._decided, self.rollout_buffer.advantages.cpu().numpy())
+        else:
+            self.sampler.update(self.sim)
+        self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 
     def _loss_settings(self) -> LossSettings:
         """What the losses weigh at this progress of training."""
@@ -539,7 +546,27 @@ class BatchPPO(PPO):
             self.reference.load_state_dict(training["reference"])
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "batch_env", "sim", "sampler", "reference", "_sampling", "_team"]
+        return [
+            *super()._excluded_save_params(),
+            "batch_env",
+            "sim",
+            "sampler",
+            "reference",
+            "_sampling",
+            "_team",
+            "_decided",
+        ]
+
+
+def desynchronise(sim: BatchSimulator, rng: np.random.Generator) -> None:
+    """Let less than the whole time be left in each environment's present episode, evenly spread; later ones have it all.
+
+    Otherwise all environments begin together, and time-outs come in waves.
+    """
+    left = sim.bank.time_limit[sim.level]
+    frames = rng.integers(0, left) // sim.frame_skip * sim.frame_skip
+    sim.state.ninja["frame"][: sim.num_envs] = frames
+    sim.observe()
 
 
 def steered(rate: float, kl: float, desired: float) -> float:

@@ -24,7 +24,9 @@ from nppsim.batch import BatchSimulator
 from nppsim.env import observation_space
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
-from rl.curriculum import Sampler
+from rl.curriculum import CurriculumManager
+
+EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms that do not say when they update
 
 
 class BatchVecEnv(VecEnv):
@@ -35,13 +37,14 @@ class BatchVecEnv(VecEnv):
     Methods (``env_method``): "action_masks" -> bool[6], "snapshot" -> uint8[...], "restore" (snapshot).
     """
 
-    def __init__(self, sim: BatchSimulator, sampler: Sampler):
+    def __init__(self, sim: BatchSimulator, sampler: CurriculumManager):
         if len(sampler.stage_of) != len(sim.bank):
             raise ValueError(f"the sampler knows {len(sampler.stage_of)} levels, the simulator {len(sim.bank)}")
         self.sim = sim
         self.sampler = sampler
         self._actions: np.ndarray | None = None
         self._no_info: dict[str, Any] = {}
+        self._since_update = 0  # episodes
         self._begin = time.monotonic()
         super().__init__(sim.num_envs, observation_space(sim.keys), spaces.Discrete(NUM_ACTIONS))
 
@@ -52,8 +55,7 @@ class BatchVecEnv(VecEnv):
         return [seed] * self.num_envs
 
     def reset(self) -> VecEnvObs:
-        self.sim.reset(self.sampler.draw(self.num_envs))
-        self.sim.next_level[:] = self.sampler.draw(self.num_envs)
+        self.sampler.start(self.sim)
         self.reset_infos = [{} for _ in range(self.num_envs)]
         return self._observations()
 
@@ -108,8 +110,11 @@ class BatchVecEnv(VecEnv):
         if len(finished):
             for env in finished.tolist():
                 infos[env] = self._info(env)
-            self.sampler.record(sim.episode["level"][finished], sim.episode["outcome"][finished] == WON)
-            sim.next_level[finished] = self.sampler.draw(len(finished))
+            self.sampler.next_episodes(sim)
+            self._since_update += len(finished)
+            if self._since_update >= EPISODES_PER_UPDATE:
+                self.sampler.update(sim)
+                self._since_update = 0
         # Stable-Baselines3 keeps what step returns until after the next step, so the simulator's arrays are copied.
         return self._observations(), sim.rewards.copy(), sim.terminated | sim.truncated, infos
 

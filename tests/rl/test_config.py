@@ -18,6 +18,7 @@ from nppsim.levels.level import LevelError
 from nppsim.observe import layout
 from rl.command_line import FLAGS, REFUSED, resolve
 from rl.config import (
+    STRATEGIES_WITH,
     CurriculumConfig,
     EvaluationConfig,
     PPOConfig,
@@ -102,6 +103,20 @@ EXAMPLES = {
     "frame-stack-padding": ["repeat"],
     "use-curriculum": [],
     "curriculum-start-stage": ["simple"],
+    "curriculum": ["learnability"],
+    "curriculum-uniform-share": ["0.1"],
+    "curriculum-track-levels": ["3"],
+    "curriculum-stage-thresholds": ["simple=0.5"],
+    "curriculum-mixing-share": ["0.2"],
+    "curriculum-regression-threshold": ["0.2"],
+    "curriculum-preset": ["stable"],
+    "curriculum-formulas": ["original"],
+    "curriculum-basic-progress": [],
+    "curriculum-active-levels": ["100"],
+    "curriculum-performance-mode": [],
+    "curriculum-replay-score": ["positive"],
+    "curriculum-replay-temperature": ["0.3"],
+    "desync-episodes": [],
     "curriculum-threshold": ["0.6"],
     "curriculum-min-episodes": ["50"],
     "disable-trend-advancement": [],
@@ -160,7 +175,9 @@ def arguments(name):
     values = EXAMPLES[name]
     own = values if values and values[0].startswith("--") else [f"--{name}", *values]
     gamma = ["--gamma", "0.99"] if name == "pbrs-gamma" else []
-    return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + gamma, own
+    strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
+    chosen = ["--curriculum", strategies[0]] if strategies else []
+    return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + gamma + chosen, own
 
 
 def value_of(config, name):

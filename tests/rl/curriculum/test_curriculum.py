@@ -1,243 +1,328 @@
-"""The curriculum as its rules say, on tiny datasets of categories."""
+"""The curriculum's manager with every strategy: what is drawn, counted, kept and refused."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from rl.config import CurriculumConfig
-from rl.curriculum import StageCurriculum, UniformSampler, make_sampler
+from rl.config import CURRICULA, CurriculumConfig
+from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
+from rl.curriculum.statistics import Windows, gini, packed, unpacked, wilson
+
+from worlds import corridor
 
 CATEGORIES = ["simple"] * 4 + ["simplest"] * 3 + ["my own"] * 2 + ["simpler"] * 5
-PLAIN = CurriculumConfig(
-    use_curriculum=True,
-    threshold=0.6,
-    min_episodes=10,
-    window=20,
-    early_advancement=False,
-    trend_advancement=False,
-    auto_adjustment=False,
-)
+NAMES = ("simplest", "simpler", "simple", "my own")
+LEVELS = [corridor(door=40), corridor(door=60), corridor(door=80)]
 
 
-def level_of(sampler, stage):
-    return int(np.flatnonzero(sampler.stage_of == sampler.stages.index(stage))[0])
+def config_of(name, **more):
+    return CurriculumConfig(strategy=name, **more)
 
 
-def play(sampler, stage, wins):
-    sampler.record([level_of(sampler, stage)] * len(wins), wins)
+def sampler_of(name, categories=CATEGORIES, seed=0, **more):
+    return make_sampler(categories, config_of(name, **more), seed, difficulty=np.arange(len(categories)))
 
 
-def test_stages_follow_the_canonical_order_with_unknown_categories_last():
-    assert StageCurriculum(CATEGORIES, PLAIN, 0).stages == ("simplest", "simpler", "simple", "my own")
+def play(sampler, seed, updates=3, episodes=60):
+    """Draw, win some, and learn from that."""
+    rng = np.random.default_rng(seed)
+    for _ in range(updates):
+        levels = sampler.draw(episodes)
+        sampler.record(levels, rng.random(episodes) < 0.3 + 0.1 * sampler.stage_of[levels], rng.random(episodes))
+        sampler.learn(decided=levels, advantages=rng.normal(size=episodes).astype(np.float32))
 
 
-def test_levels_are_drawn_from_the_stage_and_a_little_from_the_next():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    levels = sampler.draw(20_000)
-    assert levels.dtype == np.int32
-    share = np.bincount(sampler.stage_of[levels], minlength=4) / len(levels)
-    assert share == pytest.approx([0.95, 0.05, 0, 0], abs=0.01)
-    within = np.bincount(levels, minlength=len(CATEGORIES))[4:7] / len(levels)
-    assert within == pytest.approx([0.95 / 3] * 3, abs=0.02), "levels of one stage are equally likely"
+def same(a, b):
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
-def test_a_stage_ends_at_the_threshold_but_not_before_the_minimum_of_episodes():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    play(sampler, "simplest", [True] * 9)
-    assert sampler.stage == "simplest"
-    play(sampler, "simplest", [True])
-    assert sampler.stage == "simpler"
-    assert sampler.events[-1] | {"episode": 10, "event": "advance", "stage": "simplest"} == sampler.events[-1]
+def test_every_strategy_has_a_name_that_can_be_asked_for():
+    assert tuple(STRATEGIES) == CURRICULA
+    assert CurriculumConfig().chosen == "uniform"
+    assert CurriculumConfig(use_curriculum=True).chosen == "stages"
+    assert config_of("plr").use_curriculum
 
 
-def test_a_stage_does_not_end_below_the_threshold():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    play(sampler, "simplest", [False, True] * 200)
-    assert sampler.stage == "simplest"
+def test_categories_are_in_the_canonical_order_with_unknown_ones_last():
+    sampler = sampler_of("uniform")
+    assert sampler.stages == NAMES
+    assert [NAMES[stage] for stage in sampler.stage_of] == CATEGORIES
 
 
-def test_only_the_latest_episodes_count():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    play(sampler, "simplest", [False] * 1000)
-    play(sampler, "simplest", [True] * 12)  # 12 of the latest 20 are 60 %
-    assert sampler.stage == "simpler"
+def test_thirds_are_of_each_category_by_difficulty():
+    levels = Levels.of(["a"] * 6 + ["b"], np.array([5, 4, 3, 2, 1, 0, 9]))
+    assert levels.third.tolist() == [2, 2, 1, 1, 0, 0, 0]
+    assert Levels.of(["a"] * 3).third.tolist() == [0, 0, 0]
 
 
-def test_episodes_of_other_stages_do_not_count_for_this_one():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    play(sampler, "simpler", [True] * 500)
-    play(sampler, "my own", [True] * 500)
-    assert sampler.stage == "simplest"
-    play(sampler, "simplest", [True] * 10)
-    assert sampler.stage == "simpler", "what was played of it before does not end the new stage at once"
-    assert sampler.metrics()["curriculum/episodes_in_stage"] == 0
+@pytest.mark.parametrize("name", CURRICULA)
+@pytest.mark.parametrize("count", [10, 1000])
+def test_draws_are_as_frequent_as_the_strategy_says(name, count):
+    sampler = sampler_of(name, ["simple", "simplest"] * (count // 2))
+    play(sampler, 0)
+    drawn = sampler.draw(50_000)
+    assert drawn.dtype == np.int32
+    assert sampler.probabilities().sum() == pytest.approx(1)
+    wanted = sampler.probabilities() * len(drawn)
+    there = wanted > 5
+    found = np.bincount(drawn, minlength=count)
+    chi = ((found - wanted)[there] ** 2 / wanted[there]).sum()
+    assert chi < there.sum() + 5 * np.sqrt(2 * there.sum()) + 10
+    assert not found[wanted == 0].any()
+    assert sampler.shares() == pytest.approx(np.bincount(sampler.stage_of, sampler.probabilities()))
 
 
-@pytest.mark.parametrize(("successes", "earlier"), [(9, 0.40), (11, 0.25), (14, 0.15), (18, 0.05)])
-def test_earlier_stages_stay_mixed_in_the_more_the_worse_it_goes(successes, earlier):
-    sampler = StageCurriculum(CATEGORIES, replace(PLAIN, threshold=0.99), 0)
-    sampler.load_state_dict(sampler.state_dict() | {"stage": "simple"})
-    play(sampler, "simple", [False] * (20 - successes) + [True] * successes)
-    shares = sampler.shares()
-    assert shares[:2].sum() == pytest.approx(earlier)
-    assert shares[1] == pytest.approx(earlier * 3 / 4), "half to the last stage, half to all earlier ones"
-    assert shares.sum() == pytest.approx(1)
+@pytest.mark.parametrize("name", CURRICULA)
+@pytest.mark.parametrize("moment", ["between updates", "with episodes waiting"])
+def test_a_saved_curriculum_goes_on_as_it_would_have(name, moment):
+    sampler = sampler_of(name, seed=1)
+    play(sampler, 0)
+    if moment == "with episodes waiting":
+        sampler.record([0, 3, 3], [True, False, True])
+    state = json.loads(json.dumps(sampler.state_dict()))
+    other = sampler_of(name, seed=2)
+    other.load_state_dict(state)
+    assert same(other.state_dict(), sampler.state_dict())
+    play(sampler, 5)
+    play(other, 5)
+    assert same(other.state_dict(), sampler.state_dict())
+    assert sampler.draw(50).tolist() == other.draw(50).tolist()
+    assert same(sampler.metrics(), other.metrics())
 
 
-def test_when_all_is_mastered_everything_is_mixed_by_failure():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    for stage in sampler.stages:
-        play(sampler, stage, [True] * 10)
-    assert sampler.state_dict()["mastered"]
-    play(sampler, "simple", [False] * 20)
-    shares = sampler.shares()
-    assert shares.argmax() == 2
-    assert (shares > 0.05).all()
-    assert [event["event"] for event in sampler.events] == ["advance"] * 3 + ["mastered"]
+@pytest.mark.parametrize("name", CURRICULA)
+def test_the_same_seed_draws_the_same(name):
+    first, second, third = (sampler_of(name, seed=seed) for seed in (3, 3, 4))
+    for sampler in (first, second, third):
+        play(sampler, 0)
+    assert first.draw(30).tolist() == second.draw(30).tolist() != third.draw(30).tolist()
 
 
-def test_a_stuck_stage_has_its_threshold_lowered_down_to_the_floor_and_says_so():
-    config = replace(PLAIN, auto_adjustment=True, adjustment_freq=100, min_threshold=0.52)
-    sampler = StageCurriculum(CATEGORIES, config, 0)
-    play(sampler, "simplest", [False] * 99)
-    assert sampler.threshold == 0.6
-    play(sampler, "simplest", [False])
-    assert sampler.threshold == pytest.approx(0.55)
-    play(sampler, "simplest", [False] * 1000)
-    assert sampler.threshold == pytest.approx(0.52)
-    names = [event["event"] for event in sampler.events]
-    assert names == ["threshold_lowered", "threshold_lowered", "stuck_at_floor"]
-    play(sampler, "simplest", [True] * 11)
-    assert sampler.stage == "simpler", "11 of 20 reach the lowered threshold"
-    assert sampler.threshold == 0.6, "the next stage begins with the full threshold"
-
-
-def test_early_and_trend_advancement_can_be_switched_off():
-    early = replace(PLAIN, early_advancement=True)
-    trend = replace(PLAIN, trend_advancement=True, min_episodes=20)
-    rising = [False] * 6 + [True] * 10  # 62 %, rising, after 80 % of the minimum
-    for config, wins, advanced in [
-        (early, [True] * 5, True),
-        (PLAIN, [True] * 5, False),
-        (trend, rising, True),
-        (replace(trend, trend_advancement=False), rising, False),
-    ]:
-        sampler = StageCurriculum(CATEGORIES, config, 0)
-        play(sampler, "simplest", wins)
-        assert (sampler.stage == "simpler") is advanced
-
-
-def test_start_stage_must_be_in_the_dataset():
-    assert StageCurriculum(CATEGORIES, replace(PLAIN, start_stage="simple"), 0).stage == "simple"
-    with pytest.raises(ConfigError, match="--curriculum-start-stage complex.*simplest, simpler"):
-        StageCurriculum(CATEGORIES, replace(PLAIN, start_stage="complex"), 0)
+def test_a_curriculum_of_other_levels_or_another_strategy_is_refused():
+    state = sampler_of("uniform").state_dict()
+    with pytest.raises(ConfigError, match="go on with the same dataset"):
+        sampler_of("uniform", [*CATEGORIES, "simple"]).load_state_dict(state)
+    with pytest.raises(ConfigError, match="--curriculum plr: the saved run drew by 'uniform'"):
+        sampler_of("plr").load_state_dict(state)
+    del state["strategy"]
+    with pytest.raises(ConfigError, match="earlier version"):
+        sampler_of("uniform").load_state_dict(state)
 
 
 def test_without_levels_there_is_no_curriculum():
-    with pytest.raises(ConfigError, match="dataset is empty"):
-        make_sampler([], PLAIN, 0)
+    with pytest.raises(ConfigError, match="at least one level"):
+        make_sampler([], CurriculumConfig(), 0)
 
 
-def test_metrics_are_finite_floats_under_the_documented_tags():
-    sampler = StageCurriculum(CATEGORIES, PLAIN, 0)
-    play(sampler, "simplest", [True, False])
-    metrics = sampler.metrics()
-    assert all(type(value) is float and np.isfinite(value) for value in metrics.values())
-    assert metrics["curriculum/success_rate"] == metrics["curriculum_stages/simplest_success_rate"] == 0.5
-    assert metrics["curriculum_stages/simplest_episodes"] == 2
-    assert metrics["curriculum/levels_seen"] == 1
-    assert {"curriculum/current_stage_idx", "curriculum/advancement_threshold", "curriculum/can_advance"} <= set(
-        metrics
+@settings(deadline=None, max_examples=25)
+@given(st.sampled_from(CURRICULA), st.lists(st.lists(st.tuples(st.integers(0, 13), st.booleans()), max_size=30)))
+def test_any_outcomes_leave_a_distribution(name, updates):
+    sampler = sampler_of(name, **({"active_levels": 5} if name == "learning_progress" else {}))
+    for episodes in updates:
+        sampler.record([level for level, _ in episodes], [won for _, won in episodes])
+        sampler.learn(decided=np.array([level for level, _ in episodes], int), advantages=np.ones(len(episodes)))
+        chances = sampler.probabilities()
+        assert np.isfinite(chances).all()
+        assert (chances >= 0).all()
+        assert chances.sum() == pytest.approx(1)
+        assert all(np.isfinite(value) for value in sampler.metrics().values())
+    assert sampler.episodes.sum() == sum(map(len, updates))
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_nothing_grows_with_the_number_of_episodes(name):
+    sampler = sampler_of(name)
+    play(sampler, 0, updates=12, episodes=300)
+    before = sampler.container_sizes()
+    play(sampler, 1, updates=12, episodes=300)
+    after = sampler.container_sizes()
+    grown = {name for name in after if after[name] > before[name]}
+    assert grown <= {"events"}, grown
+    assert after["events"] <= 20
+
+
+def test_statistics_are_by_category_and_counted_once():
+    sampler = sampler_of("uniform")
+    sampler.record([0, 4, 4], [True, False, True], np.array([2.0, 1.0, 3.0]))
+    found = sampler.metrics()
+    assert found["curriculum/episodes"] == 3
+    assert found["curriculum/levels_seen"] == 2
+    assert found["curriculum_stages/simplest_success_rate"] == 0.5
+    assert (found["env_task_reward/simple"], found["env_task_reward/simplest"]) == (2, 2)
+    assert found["overview/reward"] == 2
+    assert "env_task_reward/simpler" not in found
+    sampler.learn()
+    assert sampler.metrics()["curriculum/episodes"] == 3
+    assert sampler.metrics()["curriculum/episodes_since_update"] == 0
+    assert sampler.summary()["categories"]["simplest"] == {
+        "episodes": 2, "success": 0.5, "return": 2.0, "share": pytest.approx(3 / 14),
+    }  # fmt: skip
+
+
+def test_single_levels_are_tracked_where_that_is_wished_for():
+    sampler = make_sampler(CATEGORIES, CurriculumConfig(tracked_levels=2), 0)
+    sampler.record([0, 0, 2], [True, False, True])
+    found = {tag for tag in sampler.metrics() if tag.startswith("curriculum_levels/")}
+    assert found == {"curriculum_levels/0_episodes", "curriculum_levels/0_success"}
+    assert sampler.metrics()["curriculum_levels/0_success"] == 0.5
+
+
+def test_levels_and_wins_must_fit():
+    with pytest.raises(ValueError, match="differ in shape"):
+        sampler_of("uniform").record([1, 2], [True])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# With a simulator
+
+
+def started(name="uniform", num_envs=4, levels=LEVELS, resumed=False):
+    sim = BatchSimulator(LEVELS, num_envs, observations=("game_state",), threads=1)
+    sampler = make_sampler(
+        ["simplest", "simpler", "simple"], config_of(name), 0, fingerprints=[level.fingerprint for level in levels]
     )
+    if not resumed:
+        sampler.start(sim)
+    return sampler, sim
 
 
-def test_uniform_sampling_draws_every_level_equally_and_counts_by_category():
-    sampler = make_sampler(CATEGORIES, CurriculumConfig(), 0)
-    assert isinstance(sampler, UniformSampler)
-    counts = np.bincount(sampler.draw(28_000), minlength=len(CATEGORIES))
-    assert counts == pytest.approx(np.full(len(CATEGORIES), 2000), rel=0.1)
-    sampler.record([0, 4], [True, False])
-    assert sampler.metrics()["curriculum_stages/simple_success_rate"] == 1
-    assert sampler.events == []
+def step(sampler, sim, steps=40):
+    """Run to the right; episodes that ended."""
+    ended = 0
+    for _ in range(steps):
+        sim.step(np.full(sim.num_envs, 2))
+        if sim.finished.size:
+            ended += len(sampler.next_episodes(sim))
+    return ended
 
 
-def test_another_dataset_is_not_continued():
-    state = StageCurriculum(CATEGORIES, PLAIN, 0).state_dict()
-    with pytest.raises(ConfigError, match="same dataset"):
-        StageCurriculum(CATEGORIES + ["simple"], PLAIN, 0).load_state_dict(state)
+def test_what_was_drawn_is_played_and_waiting_draws_are_made_anew_at_an_update():
+    sampler, sim = started("stages", num_envs=32)
+    ended = step(sampler, sim, 60)
+    assert ended > 4
+    assert sampler.metrics()["curriculum/episodes"] == ended
+    before = sampler.probabilities().copy()
+    sampler.strategy.place = 2
+    sampler.update(sim)
+    assert not np.array_equal(before, sampler.probabilities())
+    assert (sim.next_level == 2).sum() >= 12, "what waits was drawn by the new shares"
+    step(sampler, sim, 60)
+    assert sampler.metrics()["curriculum/lag_updates"] == 0
 
 
-outcomes = st.lists(st.tuples(st.integers(0, len(CATEGORIES) - 1), st.booleans()), max_size=300)
-configs = st.builds(
-    CurriculumConfig,
-    use_curriculum=st.booleans(),
-    threshold=st.floats(0.4, 1),
-    min_episodes=st.integers(1, 30),
-    window=st.integers(2, 30),
-    adjustment_freq=st.integers(1, 50),
-    early_advancement=st.booleans(),
-    trend_advancement=st.booleans(),
-    auto_adjustment=st.booleans(),
-)
+def test_a_draw_that_is_overwritten_stops_the_run():
+    sampler, sim = started()
+
+    def overwriting():
+        for _ in range(200):
+            wanted = sim.next_level.copy()
+            sim.next_level[:] = (wanted + 1) % 3
+            sim.step(np.full(4, 2))
+            sim.next_level[:] = wanted
+            if sim.finished.size:
+                sampler.next_episodes(sim)
+
+    with pytest.raises(LevelMismatchError, match="something overwrites the curriculum's choice"):
+        overwriting()
 
 
-@settings(max_examples=60, deadline=None)
-@given(config=configs, episodes=outcomes, cut=st.integers(0, 300))
-def test_a_restored_curriculum_continues_exactly(config, episodes, cut):
-    whole, first = (make_sampler(CATEGORIES, config, 5) for _ in range(2))
-    for level, won in episodes[:cut]:
-        whole.record([level], [won])
-        first.record([level], [won])
-    assert (whole.draw(7) == first.draw(7)).all()
-    second = make_sampler(CATEGORIES, config, 99)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    for level, won in episodes[cut:]:
-        whole.record([level], [won])
-    second.record([level for level, _ in episodes[cut:]], [won for _, won in episodes[cut:]])
-    assert second.state_dict() == whole.state_dict(), "one at a time or all at once makes no difference either"
-    assert (second.draw(50) == whole.draw(50)).all()
-    assert second.metrics() == whole.metrics()
+def test_a_level_that_was_not_drawn_stops_the_run():
+    sampler, sim = started(levels=LEVELS[::-1])
+    with pytest.raises(LevelMismatchError, match=r"level \d .*curriculum and simulator know different levels"):
+        step(sampler, sim, 200)
 
 
-@settings(max_examples=60, deadline=None)
-@given(config=configs, episodes=outcomes)
-def test_windows_shares_and_counts_agree_with_a_naive_history(config, episodes):
-    sampler = StageCurriculum(CATEGORIES, config, 0)
-    history = {stage: [] for stage in sampler.stages}
-    for level, won in episodes:
-        before = sampler.stage
-        sampler.record([level], [won])
-        history[CATEGORIES[level]].append(won)
-        if sampler.stage != before:
-            assert sampler.stages.index(sampler.stage) == sampler.stages.index(before) + 1, "one stage at a time"
-            history[sampler.stage] = []
-    metrics = sampler.metrics()
-    assert sum(metrics[f"curriculum_stages/{stage}_episodes"] for stage in sampler.stages) == len(episodes)
-    for stage, wins in history.items():
-        if wins:
-            latest = wins[-config.window :]
-            assert metrics[f"curriculum_stages/{stage}_success_rate"] == pytest.approx(sum(latest) / len(latest))
-    shares = sampler.shares()
-    assert shares.sum() == pytest.approx(1)
-    assert (shares >= 0).all()
-    assert shares[sampler.stages.index(sampler.stage)] > 0
-    assert config.min_threshold <= sampler.threshold <= max(config.threshold, config.min_threshold)
-    assert len(sampler.events) <= len(sampler.stages) * (3 + (1 - config.min_threshold) / config.adjustment_step)
+def test_environments_that_were_moved_by_hand_are_adopted():
+    sampler, sim = started()
+    sim.reset(np.full(4, 2))
+    sampler.adopt(sim)
+    assert step(sampler, sim, 200) > 4
 
 
-def test_cost_and_memory_do_not_grow_with_the_number_of_levels_or_episodes():
-    categories = ["simplest"] * 50_000 + ["simpler"] * 50_000
-    sampler = StageCurriculum(categories, PLAIN, 0)
-    size = None
-    for _ in range(20):
-        levels = sampler.draw(512)
-        sampler.record(levels, np.zeros(512, bool))
-        state = len(json.dumps(sampler.state_dict()["windows"]))
-        size = size or state
-        assert state <= 2 * size
-    assert len(sampler.events) == 0
+def test_a_resumed_curriculum_knows_what_is_being_played():
+    sampler, sim = started("learnability")
+    step(sampler, sim, 30)
+    sampler.update(sim)
+    state, rows, waiting = sampler.state_dict(), sim.snapshot(slice(None)), sim.next_level.copy()
+    other, again = started("learnability", resumed=True)
+    again.restore(slice(None), rows)
+    again.next_level[:] = waiting
+    other.load_state_dict(json.loads(json.dumps(state)))
+    for pair in ((sampler, sim), (other, again)):
+        step(*pair, 60)
+    assert same(sampler.state_dict(), other.state_dict())
+    assert sim.level.tolist() == again.level.tolist()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A strategy of one's own, as in docs/curriculum.md
+
+
+class Failures(Strategy):
+    """Levels in proportion to how often they were lost."""
+
+    kept = ("lost",)
+
+    def __init__(self, levels, config, rng):
+        super().__init__(levels, config, rng)
+        self.lost = np.ones(len(levels))
+
+    def update(self, outcomes: Outcomes):
+        np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
+        self.weigh(self.lost)
+
+
+def test_a_strategy_of_ones_own_needs_an_update_and_what_is_kept():
+    def made():
+        levels, rng = Levels.of(CATEGORIES), np.random.default_rng(0)
+        return CurriculumManager(levels, Failures(levels, CurriculumConfig(), rng), CurriculumConfig(), rng)
+
+    sampler = made()
+    sampler.record([2] * 40, [False] * 40)
+    sampler.learn()
+    assert sampler.probabilities()[2] == pytest.approx(41 / 54)
+    again = made()
+    again.load_state_dict(sampler.state_dict())
+    assert again.draw(20).tolist() == sampler.draw(20).tolist()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Statistics
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12), max_size=8))
+def test_windows_hold_the_latest_values(rounds):
+    windows, wanted = Windows(3, 5), [[], [], []]
+    for some in rounds:
+        windows.extend(np.array([s for s, _ in some], int), np.array([v for _, v in some], float))
+        for series, value in some:
+            wanted[series] = [*wanted[series], value][-5:]
+    assert [windows.values(i).tolist() for i in range(3)] == wanted
+    assert windows.means() == pytest.approx([np.mean(w) if w else np.nan for w in wanted], nan_ok=True)
+
+
+def test_the_gini_coefficient():
+    assert gini(np.ones(7)) == pytest.approx(0)
+    assert gini(np.array([0, 0, 0, 1.0])) == pytest.approx(0.75)
+    assert gini(np.array([1.0, 3.0])) == pytest.approx(0.25)
+    assert gini(np.zeros(3)) == 0
+
+
+def test_wilsons_bound_is_below_the_share_and_reaches_it_with_many_episodes():
+    assert wilson(70, 100, -1.645) == pytest.approx(0.6198, abs=1e-3)
+    assert wilson(70, 100, 1.645) == pytest.approx(0.7690, abs=1e-3)
+    assert 0.69 < wilson(70_000, 100_000, -1.645) < 0.7
+    assert (wilson(0, 0, -1), wilson(0, 0, 1)) == (0, 1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(width=32)))
+def test_packed_arrays_come_back_bit_for_bit(values):
+    array = np.array(values, np.float32)
+    assert unpacked(json.loads(json.dumps(packed(array)))).tobytes() == array.tobytes()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl.curriculum import LevelMismatchError
 from rl.policy.policy import build_policy
 from rl.selftest.faults import Plants, all_faults
 from rl.train import growth
@@ -75,17 +76,20 @@ PLANTED = {
     "only won episodes are recorded": "episodes",
     "an episode is counted three times": "curriculum",
     "all outcomes are recorded as lost": "curriculum",
-    "the level changes in the middle of an episode": "levels",
     "statistics of the curriculum are lost": "metrics",
     "sums are logged as means": "metrics",
     "decisions are counted by step, not by environment": "decisions",
 }
 
 
+def test_a_level_that_changes_in_the_middle_of_an_episode_stops_at_its_end():
+    with pytest.raises(LevelMismatchError, match="was to play level"):
+        watch(6, "the level changes in the middle of an episode", num_envs=8, frame_skip=12)
+
+
 @pytest.mark.parametrize("fault", [fault for fault, name in PLANTED.items() if name])
 def test_what_is_broken_is_named(fault):
-    settings = {"rollout_length": 512} if PLANTED[fault] == "time-outs" else {}  # long enough for whole episodes
-    faults = watch(6, fault, num_envs=8, frame_skip=12, **settings)[0]
+    faults = watch(20 if PLANTED[fault] == "time-outs" else 6, fault, num_envs=8, frame_skip=12)[0]
     assert faults and faults[0].stop
     assert PLANTED[fault] in {one.name for one in faults}
 

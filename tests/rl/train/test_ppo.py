@@ -488,3 +488,39 @@ def test_settings_that_contradict_each_other_are_refused():
     unsettled = type(ours.config)()
     with pytest.raises(ValueError, match="leaves numbers to the hardware plan"):
         BatchPPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
+
+
+def test_waiting_levels_are_drawn_anew_after_each_update():
+    ppo, scalars = make_ppo(num_envs=8)
+    roll_out(ppo)
+    ended, updates = ppo.sampler.metrics()["curriculum/episodes"], ppo.sampler.updates
+    ppo.sampler.strategy.weigh(np.array([0.0, 0.0, 1.0]))
+    ppo.train()
+    assert ppo.sampler.updates == updates + 1
+    assert (ppo.sim.next_level == 2).all()
+    assert ppo.sampler.metrics()["curriculum/episodes"] == ended
+    assert logged(ppo, scalars)["sim/curriculum_s"] >= 0
+
+
+def test_first_episodes_can_be_cut_to_random_lengths():
+    """Whoever waits runs out of time: together, or spread evenly; from the second episode on all have the whole time."""
+
+    def ends(**settings):
+        ppo, _ = make_ppo(num_envs=64, **settings)
+        sim, found, limit = ppo.sim, [], int(ppo.sim.bank.time_limit.max())
+        first = np.full(64, -1)
+        for t in range(2 * limit // sim.frame_skip + 2):
+            sim.step(np.zeros(64, np.int64))
+            for env in sim.finished.tolist():
+                if first[env] < 0:
+                    first[env] = t
+                else:
+                    found.append((t - first[env]) * sim.frame_skip)
+                    first[env] = t
+        return first, found, ppo.sim.bank.time_limit
+
+    together, spread = ends(), ends(desync_episodes=True)
+    assert len(set(together[1])) <= 3
+    limits = {-(-int(limit) // 4) * 4 for limit in spread[2]}
+    assert set(spread[1]) <= limits, "later episodes are whole"
+    assert len(set(spread[0].tolist())) > 4 * len(set(together[0].tolist()))

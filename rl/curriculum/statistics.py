@@ -1,0 +1,79 @@
+"""Small statistics that curricula share: windows, confidence bounds, inequality, and arrays as JSON values."""
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+
+ONE_SIDED_95 = 1.645  # standard errors
+
+
+class Windows:
+    """The latest values of each of several series, at most ``size`` of each; adding costs O(1) per value.
+
+    counts: int64[S], values in each window.
+    """
+
+    def __init__(self, series: int, size: int):
+        self.size = size
+        self._values = np.zeros((series, size), np.float32)  # rings
+        self._next = np.zeros(series, np.int64)  # where the next value goes
+        self.counts = np.zeros(series, np.int64)
+
+    def extend(self, series: np.ndarray, values: np.ndarray) -> None:
+        """Add values in their order.  series: int[k], where each belongs.  values: [k]."""
+        for one in np.unique(series).tolist():
+            new = values[series == one][-self.size :]
+            place = (self._next[one] + np.arange(len(new))) % self.size
+            self._values[one, place] = new
+            self._next[one] = (self._next[one] + len(new)) % self.size
+            self.counts[one] = min(self.size, self.counts[one] + len(new))
+
+    def values(self, series: int) -> np.ndarray:
+        """float32[count], oldest first."""
+        count = self.counts[series]
+        return self._values[series, (self._next[series] - count + np.arange(count)) % self.size]
+
+    def means(self) -> np.ndarray:
+        """float64[S]; NaN for an empty window."""
+        found = [self.values(one) for one in range(len(self.counts))]
+        return np.array([one.mean(dtype=np.float64) if len(one) else math.nan for one in found])
+
+    def fill(self, series: int, values: np.ndarray) -> None:
+        """Begin a window anew with these values, oldest first."""
+        self._next[series] = self.counts[series] = 0
+        self.extend(np.full(len(values), series), np.asarray(values, np.float32))
+
+
+def wilson(wins: float, episodes: int, z: float) -> float:
+    """End of Wilson's interval for a probability: the lower one for z < 0, the upper one for z > 0, z standard errors away.
+
+    Source: Wilson 1927.
+    """
+    if not episodes:
+        return 0.0 if z < 0 else 1.0
+    p, n = wins / episodes, episodes
+    centre = p + z * z / (2 * n)
+    spread = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (centre + spread) / (1 + z * z / n)
+
+
+def gini(values: np.ndarray) -> float:
+    """Gini coefficient of numbers >= 0: 0 where all are equal, towards 1 where one has everything; 0 for none."""
+    values = np.sort(np.asarray(values, np.float64))
+    total, n = values.sum(), len(values)
+    if total <= 0:
+        return 0.0
+    return float(2 * (np.arange(1, n + 1) @ values) / (n * total) - (n + 1) / n)
+
+
+def packed(values: np.ndarray) -> dict[str, Any]:
+    """An array as a JSON value; ``unpacked`` gives it back, bit for bit."""
+    data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+    return {"dtype": values.dtype.str, "shape": list(values.shape), "base64": data}
+
+
+def unpacked(state: dict[str, Any]) -> np.ndarray:
+    """The array that was ``packed``."""
+    return np.frombuffer(base64.b64decode(state["base64"]), state["dtype"]).reshape(state["shape"]).copy()

@@ -1,0 +1,183 @@
+"""What every strategy is: a distribution over levels, worked out anew once per update from the episodes that ended.
+
+    class Failures(Strategy):
+        kept = ("lost",)  # attributes that a checkpoint keeps
+
+        def __init__(self, levels, config, rng):
+            super().__init__(levels, config, rng)
+            self.lost = np.ones(len(levels))
+
+        def update(self, outcomes):
+            np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
+            self.weigh(self.lost)
+
+A draw is a binary search in the running sum of the weights, O(log levels); an update may take O(levels + episodes) in numpy.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nppsim.errors import ConfigError
+from nppsim.generate import CATEGORIES
+from rl.config import CurriculumConfig
+from rl.curriculum.statistics import packed, unpacked
+
+THIRDS = 3  # parts of the difficulty axis of a category
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels to draw from.
+
+    names: categories that occur, easiest first: those of ``nppsim.generate``, then others by name.
+    category: int32[L], place of each level's category in ``names``.
+    third: int8[L], 0 to 2: which third of its category's levels it belongs to, by difficulty.
+    """
+
+    names: tuple[str, ...]
+    category: np.ndarray
+    third: np.ndarray
+
+    @staticmethod
+    def of(categories: Sequence[str], difficulty: np.ndarray | None = None) -> "Levels":
+        """categories: of each level.  difficulty: [L], any scale; None: unknown, so that all thirds are the first.
+
+        ConfigError without levels.
+        """
+        given = np.asarray(categories, dtype=str)
+        if given.ndim != 1 or not len(given):
+            raise ConfigError("a curriculum needs at least one level; the training dataset is empty")
+        present = set(given.tolist())
+        names = (*(name for name in CATEGORIES if name in present), *sorted(present - set(CATEGORIES)))
+        place = {name: index for index, name in enumerate(names)}
+        category = np.array([place[name] for name in given.tolist()], np.int32)
+        third = np.zeros(len(given), np.int8)
+        if difficulty is not None:
+            for one in range(len(names)):
+                members = np.flatnonzero(category == one)
+                order = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
+                third[order] = np.arange(len(order)) * THIRDS // len(order)
+        return Levels(names, category, third)
+
+    def __len__(self) -> int:
+        return len(self.category)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """int64[C]: levels of each category."""
+        return np.bincount(self.category, minlength=len(self.names))
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        """int64[L]: number of the cell, category and third, that a level belongs to."""
+        return self.category.astype(np.int64) * THIRDS + self.third
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, some of which may be empty."""
+        return len(self.names) * THIRDS
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What happened since the update before, in the order in which episodes ended.
+
+    levels, won, returns, began: int64[k], bool[k], float64[k], int64[k]: of each episode that ended: level, whether it was
+        won, undiscounted return, and how many updates there had been when it began.
+    running, running_began: int64[N], int64[N]: level of each episode that goes on, and when that began, likewise.
+    decided, advantages: int64[m], float32[m]: of each decision of the rollout: level, and estimated advantage; empty unless
+        the strategy's ``wants_advantages``.
+    """
+
+    levels: np.ndarray
+    won: np.ndarray
+    returns: np.ndarray
+    began: np.ndarray
+    running: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    running_began: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    decided: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    advantages: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+
+    @staticmethod
+    def none() -> "Outcomes":
+        """No episodes."""
+        return Outcomes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
+
+
+class Strategy(ABC):
+    """Draws levels by weights that ``update`` sets.
+
+    levels: to draw from.
+    config: of the curriculum.
+    rng: shared with the manager, which seeds and keeps it.
+    kept: names of the attributes, arrays and plain values, that a checkpoint keeps.
+    events: what happened, oldest first: a handful in a run.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    wants_advantages: ClassVar[bool] = False
+
+    def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
+        self.levels, self.config, self.rng = levels, config, rng
+        self.events: list[dict] = []
+        self.weigh(np.ones(len(levels)))
+
+    def weigh(self, weights: np.ndarray) -> None:
+        """From now on, draw in proportion to these.  weights: float[L], at least 0 and not all 0."""
+        total = float(weights.sum())
+        if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
+            raise ValueError(f"weights of levels must be finite, at least 0, not all 0; their sum is {total}")
+        self._cumulative = np.cumsum(weights, dtype=np.float64)
+
+    def probabilities(self) -> np.ndarray:
+        """float64[L], sums to 1: how likely each level is at the next draw."""
+        return np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
+
+    def draw(self, n: int) -> np.ndarray:
+        """int32[n]: indices of the levels to play next."""
+        points = self.rng.random(n) * self._cumulative[-1]
+        # A point that rounding puts at the very end belongs to the last level that has a weight.
+        last = np.searchsorted(self._cumulative, self._cumulative[-1])
+        return np.minimum(np.searchsorted(self._cumulative, points, side="right"), last).astype(np.int32)
+
+    @abstractmethod
+    def update(self, outcomes: Outcomes) -> None:
+        """Learn from what ended since the update before, and ``weigh`` anew; once per update of the policy."""
+
+    @property
+    def stage(self) -> str:
+        """The category that is being learned, for those strategies that have one; else ""."""
+        return ""
+
+    def metrics(self) -> dict[str, float]:
+        """Scalars by TensorBoard tag."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the future depends on beside the random numbers, as plain JSON values."""
+        values = {name: getattr(self, name) for name in self.kept}
+        return {
+            "cumulative": packed(self._cumulative),
+            "events": [dict(event) for event in self.events],
+            **{name: packed(value) if isinstance(value, np.ndarray) else value for name, value in values.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken, with the same levels."""
+        self._cumulative = unpacked(state["cumulative"])
+        self.events = [dict(event) for event in state["events"]]
+        for name in self.kept:
+            value = state[name]
+            setattr(self, name, unpacked(value) if isinstance(value, dict) and "base64" in value else value)
+
+
+def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
+    """float64[L], sums to 1: weights of which a share is spread evenly over all levels; evenly too where all are 0."""
+    total = weights.sum()
+    even = np.full(len(weights), 1 / len(weights))
+    return even if total <= 0 else (1 - uniform_share) * weights / total + uniform_share * even

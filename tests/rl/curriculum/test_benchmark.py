@@ -1,0 +1,38 @@
+"""The benchmark of the curriculum: it convicts the planted scan and counts what the code does.  No times are judged."""
+
+from rl.config import CURRICULA, CurriculumConfig
+from rl.curriculum import STRATEGIES
+from rl.curriculum.benchmark import HYPOTHESES, Benchmark, NaiveRescan, measure, outcome_table, statistics_costs
+
+from programs import load_script
+
+
+def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_each_episode():
+    config = CurriculumConfig()
+    for name in CURRICULA:
+        costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
+        assert costs.scans <= 1000 / 128
+        assert costs.bytes_after <= costs.bytes_before + 65_536
+    assert measure("planted", NaiveRescan, config, 50, 3, 64).scans == 1000
+
+
+def test_each_phase_has_a_verdict_and_the_planted_fault_is_convicted():
+    sections = list(Benchmark(counts=(10, 200), updates=6, episodes=128).sections())
+    assert [section.title[0] for section in sections] == list("12456789")
+    assert all(section.verdict and section.rows for section in sections)
+    assert sections[-1].good
+    assert "convicted" in sections[-1].verdict
+    assert len(outcome_table(sections)) == len(HYPOTHESES)
+
+
+def test_what_each_statistic_costs_is_told():
+    assert {"summary", "pools", "raw_scores", "ginis"} == set(statistics_costs(20))
+
+
+def test_the_script_prints_all_sections(capsys):
+    main = load_script("benchmark_curriculum").main
+    assert main(["--levels", "10", "--updates", "6", "--episodes", "64"]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "Outcome" in printed
+    assert "the planted scan is convicted" in printed
+    assert main(["--levels", "0"]) == 2

@@ -1,0 +1,251 @@
+"""Learnability, prioritised replay and learning progress: what they draw, and what the original formulas did wrong."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl.config import CurriculumConfig
+from rl.curriculum import make_sampler
+from rl.curriculum.learning_progress import PRESETS
+from rl.curriculum.replay import STALENESS_SHARE
+
+
+def made(strategy, categories, **settings):
+    return make_sampler(
+        categories, CurriculumConfig(strategy=strategy, **settings), 0, difficulty=np.arange(len(categories))
+    )
+
+
+def play(sampler, outcomes):
+    """An update; outcomes: level -> wins, in order."""
+    levels = [level for level, won in outcomes.items() for _ in won]
+    sampler.record(levels, [one for won in outcomes.values() for one in won])
+    sampler.learn()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Learnability
+
+
+def test_what_is_sometimes_won_is_drawn_most():
+    sampler = made("learnability", ["simplest"] * 3 + ["simple"] * 3 + ["complex"] * 3, uniform_share=0.0)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        play(sampler, {level: rng.random(30) < (0.98, 0.5, 0.02)[level // 3] for level in range(9)})
+    shares = sampler.shares()
+    assert shares[1] > 0.8
+    assert shares.argmax() == 1
+
+
+def test_an_even_share_is_left_for_all_levels():
+    sampler = made("learnability", ["simplest"] * 9, uniform_share=0.3)
+    for _ in range(30):
+        play(sampler, {0: [True] * 50})
+    assert sampler.probabilities().min() >= 0.3 / 9
+
+
+def test_a_level_with_few_episodes_is_judged_by_its_cell():
+    sampler = made("learnability", ["simplest"] * 30, uniform_share=0.0)
+    strategy = sampler.strategy
+    play(sampler, {level: [True] * 20 for level in range(1, 10)} | {0: [False]})
+    variance = strategy.expected_variance()
+    assert variance[0] < 0.15, "one loss in a cell that is always won is no news"
+    assert variance[0] > variance[1:10].max()
+    assert variance[20] > 0.2, "another third was never played"
+
+
+def test_what_is_long_past_is_forgotten():
+    sampler = made("learnability", ["simplest"] * 3)
+    for _ in range(10):
+        play(sampler, {0: [False] * 200})
+    for _ in range(30):
+        play(sampler, {0: [True] * 200})
+    assert sampler.strategy.success()[0] > 0.95
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Prioritised level replay
+
+
+def learn(sampler, advantages):
+    """An update; advantages: level -> of its decisions."""
+    decided = np.array([level for level, row in advantages.items() for _ in row])
+    sampler.learn(decided=decided, advantages=np.array([x for row in advantages.values() for x in row], np.float32))
+
+
+def test_levels_are_ranked_by_how_far_the_critic_was_off():
+    sampler = made("plr", ["simplest"] * 4)
+    learn(sampler, {0: [0.1, -0.1], 1: [-2, 2], 2: [0.5], 3: [1.0]})
+    wanted = np.array([1 / 4, 1, 1 / 3, 1 / 2]) / (1 + 1 / 2 + 1 / 3 + 1 / 4)
+    assert sampler.probabilities() == pytest.approx((1 - STALENESS_SHARE) * wanted + STALENESS_SHARE / 4)
+
+
+def test_positive_scores_leave_disappointments_out():
+    sampler = made("plr", ["simplest"] * 2, replay_score="positive")
+    learn(sampler, {0: [-5, -5], 1: [0.1, 0.1]})
+    assert sampler.strategy.score.tolist() == pytest.approx([0, 0.1])
+
+
+def test_levels_that_were_never_played_come_first_and_old_ones_come_back():
+    sampler = made("plr", ["simplest"] * 10)
+    learn(sampler, {0: [1.0], 1: [0.5]})
+    assert sampler.probabilities()[2:] == pytest.approx(np.full(8, 0.1))
+    for _ in range(5):
+        learn(sampler, {level: [1.0] for level in range(1, 10)})
+    wanted = STALENESS_SHARE  # level 0 alone is old; its rank is shared by chance
+    assert sampler.probabilities()[0] > wanted
+
+
+def test_the_temperature_of_the_paper_leaves_one_level():
+    sampler = made("plr", ["simplest"] * 4, replay_temperature=0.1)
+    learn(sampler, {level: [float(level)] for level in range(4)})
+    assert sampler.probabilities()[3] > 0.9
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Learning progress
+
+
+def test_levels_on_which_success_changes_are_drawn_more():
+    sampler = made("learning_progress", ["simplest"] * 20, uniform_share=0.0)
+    rng = np.random.default_rng(0)
+    for update in range(20):
+        chance = np.full(20, 0.0)
+        chance[:3] = update / 20
+        chance[10:] = 1.0
+        play(sampler, {level: rng.random(20) < chance[level] for level in range(20)})
+    assert sampler.probabilities()[:3].sum() > 0.8
+
+
+def averages(won, rate):
+    """By the definition: the mean with weights that fall by 1 - rate per episode."""
+    weights = (1 - rate) ** np.arange(len(won))[::-1]
+    return float(weights @ won / weights.sum())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=25), max_size=6))
+def test_averages_are_those_of_the_definition_however_episodes_are_spread_over_updates(updates):
+    sampler = made("learning_progress", ["simplest"] * 3)
+    for some in updates:
+        sampler.record([level for level, _ in some], [won for _, won in some])
+        sampler.learn()
+    strategy = sampler.strategy
+    for level in range(3):
+        won = np.array([w for some in updates for one, w in some if one == level], float)
+        assert strategy.played[level] == len(won)
+        if len(won):
+            assert strategy.success()[level] == pytest.approx(averages(won, 0.1))
+            assert strategy.first[level] == pytest.approx(won[:10].mean())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=25), max_size=6))
+def test_the_original_averages_begin_at_their_first_value(updates):
+    sampler = made("learning_progress", ["simplest"] * 3, formulas="original")
+    expected = {}
+    for some in updates:
+        sampler.record([level for level, _ in some], [won for _, won in some])
+        sampler.learn()
+        for level, won in some:
+            value = 1.0 if won else -1.0
+            fast, slow = expected.get(level, (value, value))
+            expected[level] = (0.9 * fast + 0.1 * value, 0.98 * slow + 0.02 * value)
+    for level, (fast, slow) in expected.items():
+        assert sampler.strategy.fast[level] == pytest.approx(fast)
+        assert sampler.strategy.slow[level] == pytest.approx(slow)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=60), max_size=12))
+def test_the_pool_keeps_its_size_and_nothing_is_left_of_levels_outside(updates):
+    sampler = made("learning_progress", ["simplest"] * 6 + ["simple"] * 6, active_levels=4)
+    strategy = sampler.strategy
+    for some in updates:
+        sampler.record([level for level, _ in some], [won for _, won in some])
+        sampler.learn()
+        assert strategy.active.sum() == 4
+        outside = ~strategy.active
+        for name in strategy.OF_LEVELS:
+            assert not getattr(strategy, name)[outside].any(), name
+        assert not strategy.weights()[outside].any()
+        assert not strategy.scores()[outside].any()
+
+
+def test_levels_enter_the_pool_in_place_of_those_that_teach_least():
+    sampler = made("learning_progress", ["simplest"] * 12, active_levels=4, uniform_share=0.5)
+    strategy = sampler.strategy
+    inside, outside = np.flatnonzero(strategy.active), np.flatnonzero(~strategy.active)
+    play(sampler, {outside[0]: [True]})
+    assert not strategy.active[outside[0]], "nobody in the pool has been played enough to leave"
+    play(sampler, {level: [False] * 10 + [level == inside[0]] * 10 for level in inside})
+    play(sampler, {outside[0]: [True], outside[1]: [True]})
+    assert strategy.active[inside[0]]
+    assert strategy.active[outside[:2]].all()
+    assert sampler.metrics()["eviction_counts/simplest"] == 2
+
+
+def test_the_original_score_has_a_floor_that_all_levels_sit_on():
+    learners = dict.fromkeys(range(10), [True] * 25) | dict.fromkeys(range(10, 20), [False] * 25)
+    original = made("learning_progress", ["simplest"] * 21, formulas="original", preset="arena_legacy")
+    play(original, learners | {20: [False] * 10 + [True] * 15})
+    score = original.strategy.scores()
+    assert score[:20] == pytest.approx(np.full(20, 0.1))
+    assert score[20] == pytest.approx(0.1), "what was learned right now is not above the floor"
+    mended = made("learning_progress", ["simplest"] * 21)
+    play(mended, learners | {20: [False] * 10 + [True] * 15})
+    assert mended.strategy.scores()[20] > 10 * mended.strategy.scores()[:20].max()
+
+
+def test_the_original_reweighting_has_a_pole_where_success_is_about_one_half():
+    def highest(formulas):
+        sampler = made("learning_progress", ["simplest"], formulas=formulas, preset="first")
+        strategy = sampler.strategy
+        found = []
+        for success in np.linspace(0.4, 0.6, 201):
+            value = 2 * success - 1 if formulas == "original" else success
+            strategy.played[:], strategy.first[:] = 1000, 0.4
+            bias = 1.0 if formulas == "original" else 1 - (1 - 0.001) ** 1000
+            strategy.fast[:] = value * bias
+            slow = 1.0 if formulas == "original" else 1 - (1 - 0.0002) ** 1000
+            strategy.slow[:] = (value - (0.02 if formulas == "original" else 0.01)) * slow
+            found.append(float(strategy.scores()[0]))
+        return max(found)
+
+    assert highest("original") > 1
+    assert highest("mended") < 0.2
+
+
+def test_original_levels_without_a_score_crowd_out_the_others():
+    for formulas, crowded in (("original", True), ("mended", False)):
+        sampler = made("learning_progress", ["simplest"] * 100, formulas=formulas, uniform_share=0.0)
+        play(sampler, {level: [True] * 10 + [False] * 5 for level in range(90)})
+        assert bool(sampler.probabilities()[90:].sum() > 0.3) is crowded
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("formulas", ["mended", "original"])
+@pytest.mark.parametrize("basic_progress", [False, True])
+def test_every_preset_draws(preset, formulas, basic_progress):
+    sampler = made(
+        "learning_progress",
+        ["simplest"] * 10,
+        preset=preset,
+        formulas=formulas,
+        basic_progress=basic_progress,
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        play(sampler, {level: rng.random(8) < level / 10 for level in range(10)})
+    assert sampler.probabilities().sum() == pytest.approx(1)
+    assert all(np.isfinite(value) for value in sampler.metrics().values())
+
+
+def test_detailed_statistics_can_be_left_out():
+    def tags(performance_mode):
+        return set(made("learning_progress", ["simplest"] * 3, performance_mode=performance_mode).strategy.metrics())
+
+    assert tags(True) < tags(False)
+    families = {"pool_composition", "sampling_counts", "eviction_counts", "per_label_stats", "debug", "curriculum_gini"}
+    assert families <= {tag.split("/")[0] for tag in tags(False) - tags(True)}
