@@ -59,7 +59,7 @@ def checklist(folder: Path) -> list[Item]:
         _update_time(curves, why),
         _hours(curves, why),
         _advanced(curves, why),
-        _trend(curves, "rollout/ep_rew_mean", "returns rise", 1, why),
+        _returns(curves, why),
         _trend(curves, "train/policy_gradient_loss", "the policy's loss falls", -1, why),
     ]
 
@@ -128,6 +128,17 @@ def _advanced(curves: Mapping[str, Scalars], why: str) -> Item:
     if later.size:
         return Item(criterion, bool(later[0] <= LATE), f"after {later[0]:,} decisions")
     return Item(criterion, False if line.steps[-1] >= LATE else None, f"in its first stage after {line.steps[-1]:,}")
+
+
+def _returns(curves: Mapping[str, Scalars], why: str) -> Item:
+    """Returns rise on the same levels; where a curriculum went on to harder ones they may fall."""
+    item, stage = (
+        _trend(curves, "rollout/ep_rew_mean", "returns rise", 1, why),
+        curves.get("curriculum/current_stage_idx"),
+    )
+    if item.met is False and stage is not None and stage.values[-1] > stage.values[0]:
+        return Item(item.criterion, None, f"{item.figure}, while the curriculum went on to harder levels")
+    return item
 
 
 def _trend(curves: Mapping[str, Scalars], tag: str, what: str, direction: int, why: str) -> Item:

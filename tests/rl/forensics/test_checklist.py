@@ -78,3 +78,10 @@ def test_a_lost_curve_is_said(tmp_path, tag):
     del curves[tag]
     write(tmp_path, curves)
     assert any(f"no {tag}" in item.figure for item in checklist(tmp_path))
+
+
+def test_returns_that_fall_on_harder_levels_are_no_verdict(tmp_path):
+    curves = sound()
+    curves["rollout/ep_rew_mean"] = (STEPS, -np.array(curves["rollout/ep_rew_mean"][1]))
+    write(tmp_path, curves)
+    assert verdicts(tmp_path)["returns rise"] == "not reached"
