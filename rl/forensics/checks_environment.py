@@ -83,7 +83,8 @@ def rules_are_the_same_everywhere(
 def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: Levels, env: BatchVecEnv) -> str:
     """Winning is worth more than waiting, waiting no less than dying, and approaching pays: by arithmetic, per category."""
     names = np.array([category for _, category in levels["train"]])
-    lengths = env.sim.bank.path_length
+    lengths, win = env.sim.bank.path_length, env.sim.reward_config.win
+    require(win > 0, f"winning is worth {win:g}", "choose --reward-preset default, or give winning a reward")
     by_category = {name: lengths[names == name].tolist() for name in dict.fromkeys(names.tolist())}
     rows = rewards.audit(env.sim.reward_config, settings.gamma, config.frame_skip, by_category)
     problems = [f"{row.category}: {problem}" for row in rows for problem in row.problems]

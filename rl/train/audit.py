@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, ACTION_TAGS, NUM_ACTIONS
+from nppsim.observe import layout
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.reward import TERMS
 from rl.policy.policy import NppPolicy
@@ -30,6 +31,8 @@ NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing
 CLOSE_COARSE = 0.1  # the same in bfloat16 and on GPUs, where it matters in which batch a row is computed
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
 MOST_ENTROPY = math.log(NUM_ACTIONS)
+JUMPS = (ACTION_INPUT & 1).astype(bool)  # whether an action presses jump
+JUMP_HELD = layout.SPECS["game_state"].components.index("jump_held")
 MAY_REST = ("switch_states", "hazards", "global_view")  # keys that are constant on levels without doors and mines
 TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
 
@@ -146,6 +149,7 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
     yield from settings_agree(ppo)
     yield from inputs_are_alive(ppo, kept)
     yield from decisions_are_the_policys(ppo, kept)
+    yield from keys_follow_decisions(ppo)
     yield from episodes_add_up(ppo, start)
     yield from advantages_are_right(ppo)
     yield from clone_is_the_reference(ppo, kept)
@@ -224,6 +228,22 @@ def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
             f"actions are {sigmas:.0f} standard deviations from the probabilities they were drawn with (taken "
             f"{counts.tolist()}, expected {probs.sum(axis=0).round().astype(int).tolist()}): the drawing is wrong, or "
             "actions are renumbered on the way",
+        )
+
+
+def keys_follow_decisions(ppo: BatchPPO) -> Iterator[Fault]:
+    """Where jump was decided, the next observation of that environment shows it held, and nowhere else."""
+    buffer = ppo.rollout_buffer
+    if "game_state" not in buffer.obs:
+        return
+    held = buffer.obs["game_state"][1:, :, JUMP_HELD].cpu().numpy() > 0
+    decided = JUMPS[numbers(ppo, "actions")[:-1]]
+    wrong = (held != decided) & ~numbers(ppo, "episode_ends")[:-1]
+    if wrong.any():
+        yield Fault(
+            "keys",
+            f"after {wrong.sum()} of {wrong.size} decisions the environment does not hold the keys that were decided: "
+            "actions reach other environments, or observations are shifted",
         )
 
 
@@ -401,6 +421,7 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
         return
     yield from rate_is_as_configured(ppo, kept, logged)
     yield from rollout_is_untouched(ppo, kept)
+    yield from explained_variance_is_right(ppo, logged)
     steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * (len(ppo.rollout_buffer) // ppo.batch_size)
     if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
         yield Fault("steps", f"the optimiser made {steps} steps, {wanted} minibatches were to be learned from")
@@ -441,6 +462,18 @@ def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     changed = [name for name, total in checksums(ppo).items() if total != kept.sums[name]]
     if changed:
         yield Fault("targets", f"{', '.join(changed)} of the rollout changed during the update that learned from them")
+
+
+def explained_variance_is_right(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
+    """The share of the returns' variance that the values explain, from its definition."""
+    returns, values = numbers(ppo, "returns"), numbers(ppo, "values")
+    found = float(logged.get("train/explained_variance", math.nan))
+    if returns.var() > 0:
+        wanted = 1 - (returns - values).var() / returns.var()
+        if not math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=CLOSE):
+            yield Fault(
+                "metrics", f"train/explained_variance is logged as {found:.4g}, by its definition it is {wanted:.4g}"
+            )
 
 
 def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> Iterator[Fault]:
