@@ -100,7 +100,7 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"events", "judge", "policy"},
+        {"curriculum_config", "events", "judge", "policy"},
         {"config"},
         {"stored"},
         {"command_line", "curriculum", "solve", "upload"},

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rl.config import CurriculumConfig
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager, LevelMismatchError
@@ -15,6 +14,7 @@ from rl.curriculum.replay import PrioritisedReplay
 from rl.curriculum.stages import Stages
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum.uniform import Uniform
+from rl.curriculum_config import CurriculumConfig
 
 __all__ = ["STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy", "make_sampler"]
 

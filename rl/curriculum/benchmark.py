@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rl.config import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes
 from rl.curriculum.learning_progress import CHEAP, DETAILED, LearningProgress
 from rl.curriculum.strategy import Strategy
 from rl.curriculum.uniform import Uniform
+from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 ENVIRONMENTS = 64
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from rl.config import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
+from rl.curriculum_config import CurriculumConfig
 
 UNIFORM_SHARE = 0.2  # of the draws, unless the configuration says otherwise
 CELL_HALF_LIFE = 1000.0  # episodes of a cell, after which an outcome counts half

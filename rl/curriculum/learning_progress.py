@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from rl.config import CurriculumConfig
 from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
+from rl.curriculum_config import CurriculumConfig
 
 BASELINE_LIMIT = 0.75  # success at first, above which a level's baseline does not lie
 LEAST_SPREAD = 0.02  # of learning progress over levels; smaller differences are not magnified further

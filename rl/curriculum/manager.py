@@ -17,9 +17,9 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
-from rl.config import CurriculumConfig
 from rl.curriculum.statistics import Windows, gini, packed, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
+from rl.curriculum_config import CurriculumConfig
 
 MASTERED = 0.95  # success from which a level counts as won for good
 

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from rl.config import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
+from rl.curriculum_config import CurriculumConfig
 
 STALENESS_SHARE = 0.1  # rho: of the draws, in proportion to the updates since a level was played last
 

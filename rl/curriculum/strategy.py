@@ -24,8 +24,8 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from rl.config import CurriculumConfig
 from rl.curriculum.statistics import packed, unpacked
+from rl.curriculum_config import CurriculumConfig
 
 THIRDS = 3  # parts of the difficulty axis of a category
 

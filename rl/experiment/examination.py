@@ -36,7 +36,7 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
     """Look at what each run of an experiment has written, then rehearse the experiment."""
     config = read_config(folder / "config.json")
     runs = sorted({path.parent for path in folder.rglob("tensorboard") if path.is_dir()})
-    stored = Doctor(log, strict=False, only=only)
+    stored = Doctor(log, stops=False, only=only)
     for run in runs:
         log(f"{run}")
         stored.examine(STORED, run_folder=run, config=config)
@@ -49,7 +49,7 @@ def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
 
 def examine_checkpoint(path: Path, log: Log, only: Only = None) -> Doctor:
     """Look at one agent."""
-    doctor = Doctor(log, strict=False, only=only)
+    doctor = Doctor(log, stops=False, only=only)
     _look_at_agent(doctor, path)
     return doctor
 

@@ -16,8 +16,9 @@ from nppsim.decision import EPISODE_DTYPE
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, WON
-from rl.config import CurriculumConfig, PPOConfig
+from rl.config import PPOConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.forensics.checks_play import Patient
 from rl.forensics.doctor import REHEARSAL, check, require
 from rl.policy.architectures import get_architecture

@@ -204,7 +204,7 @@ class Doctor:
 
     log: receives lines for people.
     path: where the findings are written after each moment; None: nowhere.
-    strict: raise DoctorError at the end of a moment with failures; else go on, as ``scripts/doctor.py`` does.
+    stops: raise DoctorError at the end of a moment with failures; else go on, as ``scripts/doctor.py`` does.
     only: names of the checks to make; None: all.
     findings: so far.
     """
@@ -214,10 +214,10 @@ class Doctor:
         log: Callable[[str], None],
         path: Path | None = None,
         *,
-        strict: bool = True,
+        stops: bool = True,
         only: Iterable[str] | None = None,
     ):
-        self.log, self.path, self.strict = log, path, strict
+        self.log, self.path, self.stops = log, path, stops
         self.only = None if only is None else frozenset(only)
         for name in sorted((self.only or frozenset()) - {info.name for info in all_checks()}):
             near = did_you_mean(name, [info.name for info in all_checks()])
@@ -248,7 +248,7 @@ class Doctor:
         """Make the checks of a moment.  Nothing of the run changes by that, its random numbers included.
 
         parts: as for ``meet``.
-        Raises DoctorError for failures, if strict.
+        Raises DoctorError for failures, if it stops at them.
         """
         self.meet(**parts)
         with torch.random.fork_rng(devices=[]):
@@ -258,7 +258,7 @@ class Doctor:
         self.findings += new
         self._tell(moment, new)
         failures = [finding for finding in new if finding.status == FAILED]
-        if failures and self.strict:
+        if failures and self.stops:
             raise DoctorError(
                 f"{len(failures)} of {len(new)} checks failed. {failures[0].sentence}"
                 + (f" (all findings: {self.path})" if self.path else "")

@@ -16,7 +16,8 @@ from hardware.memory import MemoryNeeds
 from nppsim.measure import timing
 from nppsim.observe import layout
 from rl import config as settings
-from rl.config import CurriculumConfig, EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
+from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
+from rl.curriculum_config import CurriculumConfig
 from rl.events import EventWriter
 from rl.policy import checkpoint
 from rl.selftest.faults import Plants, fault

@@ -10,10 +10,10 @@ from nppsim import reward
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
-from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.manager import CurriculumManager
 from rl.curriculum.stages import Stages
+from rl.curriculum_config import CurriculumConfig
 from rl.experiment.job import make_env
 from rl.selftest.faults import Plants, fault
 from rl.train.ppo import BatchPPO

@@ -19,8 +19,9 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
-from rl.config import CurriculumConfig, ExperimentConfig
+from rl.config import ExperimentConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run

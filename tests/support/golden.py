@@ -18,7 +18,8 @@ from places import DATA, ROOT
 GOLDEN = DATA / "golden_settings.json"
 # Whose constants decide what is learned, how and from what.  Packages stand for all of their modules.
 MODULES = (
-    *("bc", "hardware", "rl.config", "rl.curriculum", "rl.experiment", "rl.judge", "rl.policy", "rl.train"),
+    *("bc", "hardware", "rl.config", "rl.curriculum", "rl.curriculum_config"),
+    *("rl.experiment", "rl.judge", "rl.policy", "rl.train"),
     *("nppsim.decision", "nppsim.observe.statistics", "nppsim.planner.settings", "nppsim.reward"),
 )
 _PLAIN = (bool, int, float, str, type(None))

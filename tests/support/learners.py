@@ -9,8 +9,9 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.observe.statistics import ObservationStatistics
-from rl.config import CurriculumConfig, PPOConfig
+from rl.config import PPOConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import get_architecture
 from rl.train.ppo import BatchPPO
 from rl.train.vec_env import BatchVecEnv

@@ -1,8 +1,8 @@
 """The benchmark of the curriculum: it convicts the planted scan and counts what the code does.  No times are judged."""
 
-from rl.config import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
 from rl.curriculum.benchmark import HYPOTHESES, Benchmark, NaiveRescan, measure, outcome_table, statistics_costs
+from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from programs import load_script
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from rl.config import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum.statistics import Windows, gini, packed, unpacked, wilson
+from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from worlds import corridor
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.learning_progress import PRESETS
 from rl.curriculum.replay import STALENESS_SHARE
+from rl.curriculum_config import CurriculumConfig
 
 
 def made(strategy, categories, **settings):

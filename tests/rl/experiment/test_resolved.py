@@ -5,7 +5,8 @@ import json
 import pytest
 
 import hardware
-from rl.config import CurriculumConfig, ExperimentConfig, HardwareConfig, PPOConfig
+from rl.config import ExperimentConfig, HardwareConfig, PPOConfig
+from rl.curriculum_config import CurriculumConfig
 from rl.experiment.record import circumstances
 from rl.experiment.resolved import resolved
 

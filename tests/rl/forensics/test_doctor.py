@@ -112,7 +112,7 @@ def test_an_examination_leaves_the_runs_random_numbers_alone():
     torch.manual_seed(1)
     wanted = torch.rand(3)
     torch.manual_seed(1)
-    Doctor(lambda line: None, strict=False).examine(BEFORE)
+    Doctor(lambda line: None, stops=False).examine(BEFORE)
     assert torch.equal(torch.rand(3), wanted)
 
 
@@ -536,6 +536,6 @@ def test_every_check_has_its_planted_fault():
 
 
 def test_an_agent_is_examined(parts):
-    found = Doctor(str, strict=False)
+    found = Doctor(str, stops=False)
     found.examine(CHECKPOINT, policy=parts["policy"], sample=parts["sample"], facts=parts["facts"])
     assert {finding.status for finding in found.findings} == {OK}, doctor.findings_table(found.findings)

@@ -18,8 +18,8 @@ from stable_baselines3 import PPO
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
-from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy

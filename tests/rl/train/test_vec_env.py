@@ -11,8 +11,8 @@ from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 from nppsim.batch import BatchSimulator
 from nppsim.env import observation_space
 from nppsim.levels import kinds
-from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.train.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor

@@ -1,0 +1,216 @@
+"""The settings of the curriculum: which level is played next, by which strategy."""
+
+import re
+from dataclasses import dataclass, fields
+
+from nppsim.errors import ConfigError
+from nppsim.generate import CATEGORIES
+from nppsim.settings import check_settings, setting
+
+CURRICULA = ("uniform", "stages", "learnability", "plr", "learning_progress")
+DEFAULT_STRATEGY = "stages"  # of --use-curriculum alone
+# Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
+_OF_STAGES = (
+    *("start_stage", "threshold", "stage_thresholds", "min_episodes", "mixing_share", "regression_threshold"),
+    *("next_share", "early_advancement", "early_success", "trend_advancement", "trend_rise"),
+    *("auto_adjustment", "adjustment_freq", "adjustment_step", "min_threshold"),
+)
+_OF_LEARNING_PROGRESS = ("preset", "formulas", "basic_progress", "active_levels", "performance_mode")
+STRATEGIES_WITH = {  # field -> strategies
+    **dict.fromkeys(_OF_STAGES, ("stages",)),
+    **dict.fromkeys(_OF_LEARNING_PROGRESS, ("learning_progress",)),
+    **dict.fromkeys(("replay_score", "replay_temperature"), ("plr",)),
+    "uniform_share": ("learnability", "plr", "learning_progress"),
+}
+_CURRICULUM = "use-curriculum"
+
+
+@dataclass(frozen=True)
+class CurriculumConfig:
+    """Which level is played next; the strategies are the modules of ``rl.curriculum``, docs/curriculum.md compares them."""
+
+    use_curriculum: bool = setting(
+        False, f"choose levels by success; by {DEFAULT_STRATEGY!r} unless --curriculum says otherwise", flag=_CURRICULUM
+    )
+    strategy: str | None = setting(
+        None,
+        "choose levels by this strategy (gives --use-curriculum, too)",
+        flag="curriculum",
+        choices=CURRICULA,
+        metavar="STRATEGY",
+    )
+    uniform_share: float | None = setting(
+        None,
+        "of the draws are spread evenly over all levels, in strategies other than stages; default: the strategy's own",
+        flag="curriculum-uniform-share",
+        needs=_CURRICULUM,
+        low=0,
+        high=1,
+    )
+    tracked_levels: int = setting(
+        0, "first levels of the dataset with curves of their own", flag="curriculum-track-levels", low=0, high=100
+    )
+    start_stage: str | None = setting(
+        None,
+        "first stage; default: the easiest there is",
+        flag="curriculum-start-stage",
+        choices=CATEGORIES,
+        metavar="STAGE",
+        needs=_CURRICULUM,
+    )
+    threshold: float = setting(
+        0.7, "success that opens the next stage", flag="curriculum-threshold", needs=_CURRICULUM, above=0, high=1
+    )
+    stage_thresholds: tuple[str, ...] = setting(
+        (), "of single stages, STAGE=X", flag="curriculum-stage-thresholds", metavar="STAGE=X", needs=_CURRICULUM
+    )
+    min_episodes: int = setting(
+        300,
+        "episodes that began in a stage, before it can end",
+        flag="curriculum-min-episodes",
+        needs=_CURRICULUM,
+        low=1,
+    )
+    window: int = setting(100, "latest episodes of a category that its curves are taken over", low=2)
+    mixing_share: float | None = setting(
+        None,
+        "of the levels drawn come from earlier stages; default: 0.40 to 0.05, less with more success",
+        flag="curriculum-mixing-share",
+        needs=_CURRICULUM,
+        low=0.05,
+        high=0.4,
+    )
+    regression_threshold: float | None = setting(
+        None,
+        "success below which a stage goes back to the one before; default: none does",
+        flag="curriculum-regression-threshold",
+        needs=_CURRICULUM,
+        above=0,
+        below=1,
+    )
+    next_share: float = setting(0.05, "of the levels drawn come from the next stage already", low=0, high=0.5)
+    early_advancement: bool = setting(
+        True,
+        "no earlier end for a stage with success of 90 % or more",
+        flag="disable-early-advancement",
+        needs=_CURRICULUM,
+    )
+    early_success: float = setting(0.9, "success that ends a stage after half of min_episodes", above=0, high=1)
+    trend_advancement: bool = setting(
+        True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement", needs=_CURRICULUM
+    )
+    trend_rise: float = setting(
+        0.15,
+        "rise from the first to the second half of a stage's latest episodes, with which the second is judged alone",
+        above=0,
+        high=1,
+    )
+    auto_adjustment: bool = setting(
+        True,
+        "lower the threshold of a stage that is stuck",
+        flag="enable-auto-curriculum-adjustment",
+        needs=_CURRICULUM,
+        switch=True,
+    )
+    adjustment_freq: int = setting(
+        2_000,
+        "episodes in a stage until it counts as stuck, and between two lowerings",
+        flag="curriculum-adjustment-freq",
+        needs=_CURRICULUM,
+        low=1,
+    )
+    adjustment_step: float = setting(0.05, "by which the threshold is lowered", above=0, high=1)
+    min_threshold: float = setting(
+        0.4,
+        "the threshold is never lowered below this",
+        flag="curriculum-min-threshold",
+        needs=_CURRICULUM,
+        above=0,
+        high=1,
+    )
+    preset: str = setting(
+        "default",
+        "numbers of the strategy learning_progress",
+        flag="curriculum-preset",
+        choices=("default", "stable", "fast", "arena_legacy", "first"),
+        metavar="PRESET",
+        needs=_CURRICULUM,
+    )
+    formulas: str = setting(
+        "mended",
+        "formulas of learning_progress, as they should be or as they were",
+        flag="curriculum-formulas",
+        choices=("mended", "original"),
+        needs=_CURRICULUM,
+    )
+    basic_progress: bool = setting(
+        False,
+        "learning_progress by the spread of recent success, not by two averages",
+        flag="curriculum-basic-progress",
+        needs=_CURRICULUM,
+    )
+    active_levels: int | None = setting(
+        None,
+        "levels in the pool of learning_progress; default: the preset's",
+        flag="curriculum-active-levels",
+        needs=_CURRICULUM,
+        low=1,
+    )
+    performance_mode: bool = setting(
+        False, "no detailed statistics of learning_progress", flag="curriculum-performance-mode", needs=_CURRICULUM
+    )
+    replay_score: str = setting(
+        "absolute",
+        "what plr ranks levels by: mean absolute advantage, or positive advantage",
+        flag="curriculum-replay-score",
+        choices=("absolute", "positive"),
+        needs=_CURRICULUM,
+    )
+    replay_temperature: float = setting(
+        1.0,
+        "of plr's ranks: weights are 1 / rank ** (1 / X)",
+        flag="curriculum-replay-temperature",
+        needs=_CURRICULUM,
+        above=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.strategy is not None:
+            object.__setattr__(self, "use_curriculum", True)
+        if self.use_curriculum:
+            self._check_strategy()
+        self._check_stage_thresholds()
+        if self.auto_adjustment and self.min_threshold > self.threshold:
+            raise ConfigError(
+                f"is above --curriculum-threshold {self.threshold}; lower it, or use "
+                "--no-enable-auto-curriculum-adjustment",
+                "min_threshold",
+                self.min_threshold,
+            )
+
+    @property
+    def chosen(self) -> str:
+        """Name of the strategy in force."""
+        return self.strategy or (DEFAULT_STRATEGY if self.use_curriculum else "uniform")
+
+    def threshold_of(self, stage: str) -> float:
+        """Success that ends this stage, before anything is lowered."""
+        own = dict(text.split("=") for text in self.stage_thresholds)
+        return float(own.get(stage, self.threshold))
+
+    def _check_strategy(self) -> None:
+        """ConfigError for a setting that the strategy in force does not have."""
+        if self.chosen not in CURRICULA:
+            raise ConfigError(f"known strategies are {', '.join(CURRICULA)}", "strategy", self.strategy)
+        for one in fields(self):
+            owners = STRATEGIES_WITH.get(one.name, CURRICULA)
+            if self.chosen not in owners and getattr(self, one.name) != one.default:
+                advice = f"has no effect with --curriculum {self.chosen}, only with {', '.join(owners)}; leave it out"
+                raise ConfigError(advice, one.name, getattr(self, one.name))
+
+    def _check_stage_thresholds(self) -> None:
+        for text in self.stage_thresholds:
+            stage, _, value = text.partition("=")
+            if not (stage and re.fullmatch(r"0?\.\d+|1(\.0*)?", value) and float(value) > 0):
+                raise ConfigError("give STAGE=X with X above 0 and at most 1", "stage_thresholds", text)
