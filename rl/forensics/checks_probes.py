@@ -11,8 +11,10 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 import hardware
+from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.decision import EPISODE_DTYPE
+from nppsim.generate import generate
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, WON
@@ -42,7 +44,8 @@ class Probe(BatchSimulator):
 
     def __init__(self, length: int, reward: Callable[..., np.ndarray], gamma: float):
         self.length, self.reward, self.gamma = length, reward, gamma
-        self.num_envs, self.keys, self.bank = NUM_ENVS, get_architecture(ARCHITECTURE).observations, [None]  # type: ignore[assignment]
+        self.num_envs, self.keys = NUM_ENVS, get_architecture(ARCHITECTURE).observations
+        self.bank = LevelBank([generate("simplest", 0)[0]])  # drawn, never played
         self._rng = np.random.default_rng(0)
         specs = [layout.SPECS[key] for key in self.keys]
         self.obs, self.final_obs = (
@@ -81,8 +84,8 @@ class Probe(BatchSimulator):
         return self.obs
 
 
-def train(probe: Probe) -> BatchPPO:
-    """A learner after UPDATES updates in the probe."""
+def train(probe: Probe, anneal: bool) -> BatchPPO:
+    """A learner after UPDATES updates in the probe; an annealed rate settles values, a constant one is quicker."""
     rng = np.random.default_rng(1)
     statistics = ObservationStatistics(probe.keys)
     shown = {key: np.zeros((64, *layout.SPECS[key].shape), np.float32) for key in statistics.float_keys}
@@ -98,7 +101,7 @@ def train(probe: Probe) -> BatchPPO:
         gamma=probe.gamma,
         n_epochs=EPOCHS,
         learning_rate=RATE,
-        anneal_learning_rate=False,
+        anneal_learning_rate=anneal,
         target_kl=None,
     )
     torch.manual_seed(0)
@@ -121,7 +124,7 @@ def answers(ppo: BatchPPO, sign: int, place: int) -> tuple[np.ndarray, float]:
 @check(REHEARSAL)
 def values_are_learned() -> str:
     """Where the second of two decisions pays what is shown, the critic learns that, and gamma times that before."""
-    ppo = train(Probe(2, lambda sign, place, actions: np.where(place == 1, sign, 0), GAMMA))
+    ppo = train(Probe(2, lambda sign, place, actions: np.where(place == 1, sign, 0), GAMMA), anneal=True)
     told, worst = [], 0.0
     for sign in (-1, 1):
         for place, wanted in ((0, GAMMA * sign), (1, float(sign))):
@@ -147,7 +150,7 @@ def actions_are_learned() -> str:
         return (place == 1) & (probe.chosen == np.where(sign < 0, right[-1], right[1]))
 
     probe = Late(2, pay, GAMMA)
-    ppo = train(probe)
+    ppo = train(probe, anneal=False)
     told, least = [], 1.0
     for sign, action in right.items():
         probabilities, value = answers(ppo, sign, 0)

@@ -161,7 +161,7 @@ def config(folder):
 
 @pytest.fixture(scope="module")
 def rehearsed(config):
-    """A doctor after a rehearsal without probe environments, which have tests of their own."""
+    """A doctor after a rehearsal without probe environments, which have a test of their own."""
     rehearsal_ = pytest.MonkeyPatch()
     rehearsal_.setattr(rehearsal, "UPDATES", 4)
     before = torch.get_num_threads()
@@ -528,6 +528,12 @@ def test_a_planted_fault_is_found(name, parts, monkeypatch):
     finding = check.examine(UPDATE, parts, {})
     assert finding.status == FAILED, finding
     assert finding.remedy
+
+
+@pytest.mark.parametrize("name", ["values_are_learned", "actions_are_learned"])
+def test_probe_environments_are_learned(name):
+    (check,) = (one for one in doctor.all_checks() if one.name == name)
+    assert check.examine(doctor.REHEARSAL, {}, {}).status == doctor.OK
 
 
 def test_every_check_has_its_planted_fault():
