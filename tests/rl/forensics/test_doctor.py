@@ -13,6 +13,7 @@ from nppsim.env import NppEnv
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
+from rl.events import Scalars
 from rl.experiment import rehearsal
 from rl.experiment.data import load_data, load_demonstrations
 from rl.forensics import checks_core, checks_environment, checks_record, doctor
@@ -528,6 +529,14 @@ def test_a_planted_fault_is_found(name, parts, monkeypatch):
     finding = check.examine(UPDATE, parts, {})
     assert finding.status == FAILED, finding
     assert finding.remedy
+
+
+def test_a_long_warm_up_of_the_critic_is_no_flat_curve():
+    """The actor's numbers are 0 until it learns; a curve that is stuck elsewhere is found."""
+    curves = {tag: Scalars(np.arange(5), np.arange(1.0, 6)) for tag in checks_record.CHANGING}
+    checks_record._require_changes(curves | {"train/approx_kl": Scalars(np.arange(5), np.zeros(5))})
+    with pytest.raises(doctor.CheckFailed, match="train/approx_kl"):
+        checks_record._require_changes(curves | {"train/approx_kl": Scalars(np.arange(5), np.full(5, 0.01))})
 
 
 @pytest.mark.parametrize("name", ["values_are_learned", "actions_are_learned"])
