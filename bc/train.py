@@ -24,6 +24,7 @@ from nppsim.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
 _EVALUATION_BATCH = 1024
+_REPLAYS = "replay-data-dir"
 _BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
@@ -36,18 +37,32 @@ class TrainingError(UserError, RuntimeError):
 class BCConfig:
     """Settings of pretraining; the only place where their defaults are written."""
 
-    epochs: int = setting(
-        50, "passes over the demonstrations, at most", flag="bc-epochs", needs="replay-data-dir", low=1
-    )
+    epochs: int = setting(50, "passes over the demonstrations, at most", flag="bc-epochs", needs=_REPLAYS, low=1)
     batch_size: int = setting(
-        128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs="replay-data-dir", low=1
+        128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs=_REPLAYS, low=1
     )
-    learning_rate: float = setting(3e-4, "learning rate at the start; falls to zero along a cosine", above=0)
-    weight_decay: float = setting(1e-5, "decay of the weights", low=0)
-    max_grad_norm: float = setting(1.0, "longer gradients are shortened to this norm", above=0)
-    patience: int = setting(10, "epochs without a better validation loss before training stops", low=1)
-    class_weight_power: float = setting(0.0, "0: every decision counts the same; 1: every action does", low=0)
-    seed: int = setting(0, "of the order of the decisions", low=0)
+    learning_rate: float = setting(
+        3e-4,
+        "learning rate at the start; falls to zero along a cosine",
+        flag="bc-learning-rate",
+        needs=_REPLAYS,
+        above=0,
+    )
+    weight_decay: float = setting(1e-5, "decay of the weights", flag="bc-weight-decay", needs=_REPLAYS, low=0)
+    max_grad_norm: float = setting(
+        1.0, "longer gradients are shortened to this norm", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
+    )
+    patience: int = setting(
+        10, "epochs without a better validation loss before training stops", flag="bc-patience", needs=_REPLAYS, low=1
+    )
+    class_weight_power: float = setting(
+        0.0,
+        "0: every decision counts the same; 1: every action does",
+        flag="bc-class-weight-power",
+        needs=_REPLAYS,
+        low=0,
+    )
+    seed: int = setting(0, "of the order of the decisions", refusal="follows --seeds; leave it out", low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -13,12 +13,13 @@ parser.build(Training, parser.parse_args(["--epochs", "3"]))  # Training(epochs=
 """
 
 import argparse
+import functools
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nppsim.errors import ConfigError, did_you_mean, redact
@@ -44,8 +45,8 @@ class Setting:
     group: heading under which the flag stands; "" for that of its dataclass.
     refusal: why nothing but the default is accepted.
 
-    Known from the field itself: its name; kind, the type of one value; many, whether there may be several; default
-    (MISSING: it must be given).
+    Known from the field itself: its name; kind, the type of one value; many, whether there may be several; optional,
+    whether there may be none (None); default (MISSING: it must be given).
     """
 
     help: str
@@ -64,6 +65,7 @@ class Setting:
     name: str = ""
     kind: type = str
     many: bool = False
+    optional: bool = False
     default: object = None
 
     @property
@@ -88,6 +90,19 @@ class Setting:
         if isinstance(self.default, tuple):
             return " ".join(map(str, self.default)) or "–"
         return f"{self.default:,}" if self.kind is int else str(self.default)
+
+    def read(self, text: str) -> Any:
+        """One value from a text: numbers such as ``1e6`` are whole, ``none`` is no number where there may be none.
+
+        ValueError says what the text is not.
+        """
+        number = self.kind in (int, float)
+        if number and self.optional and text.lower() == "none":
+            return None
+        try:
+            return _whole(text) if self.kind is int else self.kind(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no {'whole ' if self.kind is int else ''}number") from None
 
     def problem(self, value: object) -> str:
         """What to give instead of this value; "" if it is good."""
@@ -121,6 +136,17 @@ class Setting:
         )
 
 
+def _whole(text: str) -> int:
+    """The whole number that a text such as ``1000000``, ``1_000_000`` or ``1e6`` stands for; ValueError where it is none."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
 def setting(default: Any, help: str, **details: Any) -> Any:
     """A dataclass field that is a setting; ``details``: as for ``Setting``.  A default of MISSING: it must be given."""
     return field(default=default, metadata={_KEY: Setting(help, **details)})
@@ -132,22 +158,31 @@ def same_setting(owner: type[Any], name: str, **changes: Any) -> Any:
     return field(default=known.default, metadata={_KEY: replace(known, **changes)})
 
 
-def settings_of(owner: type) -> dict[str, Setting]:
+def settings_of(owner: Any) -> Mapping[str, Setting]:
     """The settings of a dataclass, by the names of their fields."""
+    return _settings_of(owner)
+
+
+@functools.cache  # command lines ask for each of a hundred fields
+def _settings_of(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
     found = {}
     for one in fields(owner):
         if _KEY in one.metadata:
-            kind, many = _kind(hints[one.name])
-            found[one.name] = replace(one.metadata[_KEY], name=one.name, kind=kind, many=many, default=one.default)
-    return found
+            kind, many, optional = _kind(hints[one.name])
+            found[one.name] = replace(
+                one.metadata[_KEY], name=one.name, kind=kind, many=many, optional=optional, default=one.default
+            )
+    return MappingProxyType(found)
 
 
-def _kind(hint: Any) -> tuple[type, bool]:
-    """(type of one value, whether there may be several) of an annotation such as ``int | None`` or ``tuple[str, ...]``."""
-    if get_origin(hint) in (Union, UnionType):
+def _kind(hint: Any) -> tuple[type, bool, bool]:
+    """(type of one value, whether there may be several, whether there may be none) of an annotation such as
+    ``int | None`` or ``tuple[str, ...]``."""
+    optional = get_origin(hint) in (Union, UnionType)
+    if optional:
         hint = next(part for part in get_args(hint) if part is not type(None))
-    return (get_args(hint)[0], True) if get_origin(hint) is tuple else (hint, False)
+    return (get_args(hint)[0], True, optional) if get_origin(hint) is tuple else (hint, False, optional)
 
 
 def check_settings(config: object) -> None:
@@ -205,7 +240,7 @@ class Parser(argparse.ArgumentParser):
         elif flag.kind is bool:
             keywords["action"] = "store_false" if flag.default else "store_true"
         else:
-            keywords |= {"type": flag.kind, "choices": flag.choices or None, "nargs": "+" if flag.many else None}
+            keywords |= {"type": _typed(flag), "choices": flag.choices or None, "nargs": "+" if flag.many else None}
             if flag.many and default is argparse.SUPPRESS:
                 keywords["action"] = "extend"  # given twice, it has the values of both
             keywords["metavar"] = None if flag.choices and not flag.metavar else flag.placeholder
@@ -264,6 +299,18 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 found.update(*(command._options() for command in action.choices.values()))
         return found
+
+
+def _typed(flag: Setting) -> Callable[[str], Any]:
+    """What argparse calls to read a value of a flag."""
+
+    def read(text: str) -> Any:
+        try:
+            return flag.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
 def _attribute(flag: str) -> str:

@@ -6,20 +6,28 @@ Flags, help and checks follow from the settings of ``rl.config``.  ``python -m r
 """
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
 from nppsim.replays.playback import SUFFIXES
 from nppsim.settings import Parser, Setting, settings_of
 from rl.config import IMITATION, ONE_GPU, REPLAYS, ExperimentConfig
-from rl.stored import SECTIONS, overridden, resumed_config, stored_config, with_setting
+from rl.config_file import Given, Settings, read_settings, recipe_settings
+from rl.stored import HOW, SECTIONS, dotted, overridden, resumed_config, stored_config, with_setting
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
-_GROUPS = {"": "experiment", "bc": IMITATION, "ppo": "reinforcement learning", "video": "evaluation"}
+_GROUPS = {
+    "": "experiment",
+    "bc": IMITATION,
+    "ppo": "reinforcement learning",
+    "video": "evaluation",
+    "reward": "rewards",
+}
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
@@ -80,40 +88,82 @@ REFUSED = {
 }
 
 
+COMMAND_LINE = "command line"  # as the record of a run calls where a value comes from
+Part = TypeVar("Part")
+
+
 def resolve(argv: Sequence[str]) -> ExperimentConfig:
     """The configuration that these command-line flags (without the program's name) ask for, checked with all its paths.
 
-    With ``--resume-from`` all others come from that folder; those that are given must agree.
+    What stands in a ``--config`` file wins over a ``--recipe``, and flags win over both.  With ``--resume-from`` everything
+    comes from that folder; what is given must agree.
     Raises ConfigError.  ``--help`` prints the flags and exits.
     """
     parser = _parser()
-    resuming = any(word.partition("=")[0] == "--resume-from" for word in argv)
-    if resuming:
-        parser.nothing_is_required()
+    parser.nothing_is_required()  # it may stand in a file
     arguments = parser.parse_args(list(argv))
-    given = {name.replace("_", "-") for name in vars(arguments)}
-    if "single-level" in given and (others := sorted(given & {"train-dataset", "dev-dataset", "test-dataset"})):
-        raise ConfigError(f"stands for all datasets; leave out --{' and --'.join(others)}", "--single-level")
-    if resuming:
-        config = _resumed(arguments, given & FLAGS.keys())
-    else:
-        sections: dict[str, Any] = {name: parser.build(owner, arguments) for name, owner in SECTIONS.items()}
-        config = parser.build(ExperimentConfig, arguments, **sections)
-    for name in sorted(given & FLAGS.keys()):
-        _check_needs(config, FLAGS[name][1])
+    given = _given(arguments)
+    datasets = [
+        given[key].place for key in (("", f"{name}_dataset") for name in ("dev", "test", "train")) if key in given
+    ]
+    if ("", "single_level") in given and datasets:
+        place = given["", "single_level"].place
+        raise ConfigError(f"stands for all datasets; leave out {' and '.join(datasets)}", place)
+    config = _resumed(given) if ("", "resume_from") in given else _begun(given)
+    for (section, name), one in given.items():
+        _check_needs(config, section, name, one)
     check_prepared(config)
     return config
 
 
-def _resumed(arguments: Namespace, given: Iterable[str]) -> ExperimentConfig:
-    """The configuration of the run to go on with; ConfigError where flags that were given say something else."""
-    folder, overrides = arguments.resume_from, tuple(getattr(arguments, "resume_override", ()))
-    config = overridden(stored_config(folder), overrides)
-    for name in given:
-        section, known = FLAGS[name]
-        value = getattr(arguments, name.replace("-", "_"))
-        config = with_setting(config, section, known, tuple(value) if isinstance(value, list) else value)
+def _given(arguments: Namespace) -> Settings:
+    """Every setting that a recipe, a file or a flag gives, with the value that wins."""
+    flags: Settings = {}
+    for flag, (section, known) in FLAGS.items():
+        value = getattr(arguments, flag.replace("-", "_"), MISSING)
+        if value is not MISSING:
+            value = tuple(value) if isinstance(value, list) else value
+            flags[section, known.name] = Given(value, known.option, COMMAND_LINE)
+    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
+    for path in getattr(arguments, "config", ()):
+        found |= read_settings(path)
+    return found | flags
+
+
+def _begun(given: Settings) -> ExperimentConfig:
+    """The configuration of a new experiment."""
+    required = [known for known in _settings_of("") if known.default is MISSING]
+    if absent := [known for known in required if ("", known.name) not in given]:
+        told = ("/".join(f"--{name}" for name in (known.flag, *known.aliases)) for known in absent)
+        raise ConfigError(f"the following arguments are required: {', '.join(told)}")
+    parts: dict[str, Any] = {section: _built(owner, section, given) for section, owner in SECTIONS.items()}
+    sources = {dotted(*key): one.source for key, one in given.items() if key[1] not in HOW}
+    return _built(ExperimentConfig, "", given, **parts, sources=sources)
+
+
+def _built(owner: type[Part], section: str, given: Settings, **more: Any) -> Part:
+    """A part of the configuration with what was given; its ConfigErrors name a flag, or file and key."""
+    values = {name: one.value for (part, name), one in given.items() if part == section}
+    try:
+        return owner(**values, **more)
+    except ConfigError as error:
+        options = {known.name: known.option for known in _settings_of(section) if known.flag}
+        options |= {name: one.place for (part, name), one in given.items() if part == section}
+        raise (error.named(options[error.field]) if error.field in options else error) from None
+
+
+def _resumed(given: Settings) -> ExperimentConfig:
+    """The configuration of the run to go on with; ConfigError where something that was given says something else."""
+    known = {(section, one.name): one for section in ("", *SECTIONS) for one in _settings_of(section)}
+    overrides = given.get(("", "resume_override"))
+    config = overridden(stored_config(given["", "resume_from"].value), overrides.value if overrides else ())
+    for key, one in given.items():
+        config = with_setting(config, key[0], known[key], one.value)
     return resumed_config(config)
+
+
+def _settings_of(section: str) -> list[Setting]:
+    return list(settings_of(SECTIONS[section] if section else ExperimentConfig).values())
 
 
 def check_prepared(config: ExperimentConfig) -> None:
@@ -148,15 +198,20 @@ def _require(good: bool, advice: str, flag: str, path: Path) -> None:
         raise ConfigError(advice, f"--{flag}", path)
 
 
-def _check_needs(config: ExperimentConfig, flag: Setting) -> None:
-    """ConfigError for a flag that was given, but has no effect without another one."""
-    if not flag.needs:
+def _check_needs(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
+    """ConfigError for a setting that was given, but has no effect without another one.
+
+    A recipe is a base for others, and a file may list defaults: there it is no mistake.
+    """
+    known, place = next(one for one in _settings_of(section) if one.name == name), given.place
+    harmless = given.source.startswith("recipe ") or (given.source != COMMAND_LINE and given.value == known.default)
+    if not known.needs or harmless:
         return
-    section, other = FLAGS[flag.needs]
-    if not getattr(getattr(config, section) if section else config, other.name):
-        raise ConfigError(f"has no effect without {other.option}; add that, or leave this out", flag.option)
-    if flag.needs == REPLAYS and not config.pretraining:
-        raise ConfigError("has no effect with --no-pretraining; leave one of them out", flag.option)
+    part, other = FLAGS[known.needs]
+    if not getattr(getattr(config, part) if part else config, other.name):
+        raise ConfigError(f"has no effect without {other.option}; add that, or leave this out", place)
+    if known.needs == REPLAYS and not config.pretraining:
+        raise ConfigError("has no effect with --no-pretraining; leave one of them out", place)
 
 
 def _parser() -> Parser:
@@ -219,6 +274,8 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("mirror-demonstrations", "mirror", ["bc check"]),
     ("bc-epochs", "epochs", ["pretrain_bc.py"]),
     ("bc-batch-size", "batch-size", ["pretrain_bc.py"]),
+    ("bc-learning-rate", "learning-rate", ["pretrain_bc.py"]),
+    ("bc-class-weight-power", "class-weight-power", ["pretrain_bc.py"]),
     ("episodes-per-category", "num-eval-episodes", ["pretrain_bc.py"]),
     ("deterministic-eval", "deterministic", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
     ("record-eval-videos", "record-videos", ["train_and_compare.py", "evaluate.py"]),

@@ -10,23 +10,22 @@ that the hardware plan chooses; a number there was somebody's wish and is never 
 
 import math
 import re
-from dataclasses import MISSING, asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field
 from pathlib import Path
 
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
-from hardware import DEVICES, Plan, PlanError, Wishes
-from hardware.profiles import AUTO, BASE_LEARNING_RATE, find_profile
+from hardware import DEVICES, PlanError, Wishes
+from hardware.profiles import AUTO, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
-from nppsim.errors import ConfigError, did_you_mean, needed, redact
+from nppsim.errors import ConfigError, needed, redact
 from nppsim.generate import CATEGORIES
-from nppsim.reward import GAMMA
-from nppsim.reward import PRESETS as REWARD_PRESETS
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.ppo_config import PPOConfig
+from rl.reward_settings import RewardSettings
 
-KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
 CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
@@ -41,140 +40,13 @@ ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run p
 
 
 @dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation.  Schedules run over the progress of training, 0 to 1."""
-
-    total_timesteps: int = setting(
-        10_000_000, "decisions for each architecture, condition and seed", flag="total-timesteps", low=1
-    )
-    time_budget_minutes: float | None = setting(
-        None,
-        "end PPO after this wall time, evaluations and all else included",
-        flag="time-budget-minutes",
-        above=0,
-    )
-    gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
-    pbrs_gamma: float | None = setting(
-        None, "discount of the reward shaping: PPO's own; another value is refused", flag="pbrs-gamma"
-    )
-    gae_lambda: float = setting(0.95, "decay of the advantages' sum over later decisions", low=0, high=1)
-    clip_range: float = setting(0.2, "change of an action's probability that an update may make", above=0)
-    ent_coef_start: float = setting(0.01, "weight of the entropy bonus at the start", low=0)
-    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end", low=0)
-    learning_rate: float | None = setting(
-        None,
-        f"learning rate at the start; default: the hardware profile's, or {BASE_LEARNING_RATE:g}",
-        flag="initial-lr",
-        above=0,
-    )
-    learning_rate_end_share: float = setting(0.1, "of the first learning rate at the end, if annealed", low=0, high=1)
-    anneal_learning_rate: bool = setting(
-        True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
-    )
-    desired_kl: float | None = setting(
-        None,
-        "steer the learning rate so that each update moves the policy about this far, nats (annealed if the rate is); "
-        "without it the rate is only annealed",
-        flag="desired-kl",
-        above=0,
-    )
-    n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1)
-    self_imitation_coef: float = setting(
-        0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
-    )
-    vf_coef: float = setting(0.5, "weight of the value loss", low=0)
-    scale_value_loss: bool = setting(
-        True, "that loss counts in units of the returns' variance, whatever the rewards' size"
-    )
-    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", above=0)
-    clip_apart: bool = setting(
-        False,
-        "shorten gradients of actor, critic and shared layers each by themselves",
-        flag="clip-apart",
-    )
-    target_kl: float | None = setting(
-        0.03, "an update ends where the policy has moved 1.5 times as far; None: never", above=0
-    )
-    critic_warmup_explained_variance: float = setting(
-        0.5, "after behavioural cloning the critic learns alone until it explains so much of the returns", high=1
-    )
-    critic_warmup_min_updates: int = setting(2, "updates that takes at least, if it may", low=0)
-    critic_warmup_max_updates: int = setting(
-        20,
-        "updates after behavioural cloning in which the critic learns alone, at most: fewer if it explains enough of the "
-        "returns before",
-        flag="critic-warmup-max-updates",
-        low=0,
-    )
-    learning_rate_warmup_updates: int = setting(
-        5,
-        "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
-        flag="learning-rate-warmup-updates",
-        low=0,
-    )
-    bc_kl_coef_start: float = setting(
-        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", low=0
-    )
-    bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", low=0, high=1)
-    desync_episodes: bool = setting(
-        False,
-        "cut the first episode of each environment to a random length, so that episodes do not end all together",
-        flag="desync-episodes",
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
-            raise ConfigError(
-                f"differs from PPO's discount {self.gamma}, so shaping would change which policy is best; leave it out, "
-                "or set both with --gamma",
-                "pbrs_gamma",
-                self.pbrs_gamma,
-            )
-        if self.desired_kl and self.target_kl and 2 * self.desired_kl > KL_TOLERANCE * self.target_kl:
-            raise ConfigError(
-                f"updates end at {KL_TOLERANCE * self.target_kl:g}, before the learning rate would be lowered; give at "
-                f"most {KL_TOLERANCE * self.target_kl / 2:g}",
-                "desired_kl",
-                self.desired_kl,
-            )
-
-    def settled(self, plan: Plan) -> "PPOConfig":
-        """The same with the numbers that were left to the hardware plan."""
-        rate = self.learning_rate or plan.learning_rate or BASE_LEARNING_RATE
-        return replace(self, learning_rate=rate, n_epochs=self.n_epochs or plan.epochs)
-
-    def learning_rate_at(self, progress: float) -> float:
-        """Learning rate at this progress of training (0 to 1) where nothing steers it; only for a settled configuration."""
-        assert self.learning_rate is not None
-        return self.learning_rate * self._annealed(progress)
-
-    def desired_kl_at(self, progress: float) -> float | None:
-        """How far an update should move the policy at this progress (0 to 1): small steps move it by their square."""
-        return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
-
-    def _annealed(self, progress: float) -> float:
-        return _line(1, self.learning_rate_end_share, progress) if self.anneal_learning_rate else 1.0
-
-    def ent_coef_at(self, progress: float) -> float:
-        """Weight of the entropy bonus at this progress of training (0 to 1)."""
-        return _line(self.ent_coef_start, self.ent_coef_end, progress)
-
-    def bc_kl_coef_at(self, progress: float) -> float:
-        """Weight of the divergence from the cloned policy at this progress (0 to 1); 0 from bc_kl_share on."""
-        return _line(self.bc_kl_coef_start, 0, progress / self.bc_kl_share) if progress < self.bc_kl_share else 0.0
-
-
-def _line(start: float, end: float, progress: float) -> float:
-    return start + (end - start) * min(max(progress, 0.0), 1.0)
-
-
-@dataclass(frozen=True)
 class EvaluationConfig:
     """Evaluation on dev levels during training and on test levels at its end, with the same seed each time."""
 
     eval_freq: int = setting(100_000, "decisions between evaluations during training; 0: none", flag="eval-freq", low=0)
-    periodic_episodes_per_category: int = setting(20, "episodes of each category in those evaluations", low=1)
+    periodic_episodes_per_category: int = setting(
+        20, "episodes of each category in those evaluations", flag="eval-episodes-per-category", low=1
+    )
     num_eval_episodes: int = setting(
         250, "episodes of the final evaluation, spread evenly over the categories", flag="num-eval-episodes", low=1
     )
@@ -186,7 +58,7 @@ class EvaluationConfig:
         aliases=("deterministic",),
         switch=True,
     )
-    seed: int = setting(20_251, "of sampled actions", low=0)
+    seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0)
     retention_guard: bool = setting(
         True,
         "neither go back to better weights where success on the dev levels falls clearly below the clone's, nor deliver the "
@@ -197,8 +69,17 @@ class EvaluationConfig:
     early_stopping_patience: int = setting(
         10, "evaluations without improvement until then", flag="early-stopping-patience", needs=_STOPPING, low=1
     )
-    early_stopping_improvement: float = setting(0.01, "rise of the success that counts as improvement")
-    early_stopping_min_evaluations: int = setting(5, "evaluations before training can end early")
+    early_stopping_improvement: float = setting(
+        0.01,
+        "rise of the success that counts as improvement",
+        flag="early-stopping-improvement",
+        needs=_STOPPING,
+        low=0,
+        below=1,
+    )
+    early_stopping_min_evaluations: int = setting(
+        5, "evaluations before training can end early", flag="early-stopping-min-evaluations", needs=_STOPPING, low=1
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -365,13 +246,24 @@ class ExperimentConfig:
         3, "newest checkpoints that are kept, beside the best and the final one", flag="keep-checkpoints", low=1
     )
     frame_skip: int = same_setting(DatasetConfig, "frame_skip")
-    reward_preset: str = setting("default", "reward terms and their sizes", flag="reward-preset")
+    recipe: str | None = setting(
+        None, "settings by a name, docs/configuration.md lists them; files and flags win over them", flag="recipe"
+    )
+    config_files: tuple[Path, ...] = setting(
+        (),
+        "TOML files of settings; a later file wins over an earlier one, and flags win over all files",
+        flag="config",
+        metavar="FILE",
+    )
     replay_data_dir: Path | None = setting(
         None, "replays for behavioural cloning; without them there is none", flag=REPLAYS, group=IMITATION
     )
     mirror_demonstrations: bool = same_setting(DatasetConfig, "mirror", needs=REPLAYS, group=IMITATION)
     max_demonstrations_per_category: int | None = same_setting(
         DatasetConfig, "max_per_category", needs=REPLAYS, group=IMITATION
+    )
+    validation_share: float = same_setting(
+        DatasetConfig, "validation_share", flag="validation-share", needs=REPLAYS, group=IMITATION
     )
     pretraining: bool = setting(
         True, "no behavioural cloning, even with replays", flag="no-pretraining", group=IMITATION
@@ -387,6 +279,8 @@ class ExperimentConfig:
     video: VideoConfig = field(default_factory=VideoConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -401,9 +295,6 @@ class ExperimentConfig:
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)
-        if self.reward_preset not in REWARD_PRESETS:
-            known = ", ".join(REWARD_PRESETS) + did_you_mean(self.reward_preset, REWARD_PRESETS)
-            raise ConfigError(f"no such preset; known: {known}", "reward_preset", self.reward_preset)
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",

@@ -71,7 +71,9 @@ class CurriculumConfig:
         needs=_CURRICULUM,
         low=1,
     )
-    window: int = setting(100, "latest episodes of a category that its curves are taken over", low=2)
+    window: int = setting(
+        100, "latest episodes of a category that its curves are taken over", flag="curriculum-window", low=2
+    )
     mixing_share: float | None = setting(
         None,
         "of the levels drawn come from earlier stages; default: 0.40 to 0.05, less with more success",
@@ -88,20 +90,36 @@ class CurriculumConfig:
         above=0,
         below=1,
     )
-    next_share: float = setting(0.05, "of the levels drawn come from the next stage already", low=0, high=0.5)
+    next_share: float = setting(
+        0.05,
+        "of the levels drawn come from the next stage already",
+        flag="curriculum-next-share",
+        needs=_CURRICULUM,
+        low=0,
+        high=0.5,
+    )
     early_advancement: bool = setting(
         True,
         "no earlier end for a stage with success of 90 % or more",
         flag="disable-early-advancement",
         needs=_CURRICULUM,
     )
-    early_success: float = setting(0.9, "success that ends a stage after half of min_episodes", above=0, high=1)
+    early_success: float = setting(
+        0.9,
+        "success that ends a stage after half of --curriculum-min-episodes",
+        flag="curriculum-early-success",
+        needs=_CURRICULUM,
+        above=0,
+        high=1,
+    )
     trend_advancement: bool = setting(
         True, "no earlier end for a stage that is improving fast", flag="disable-trend-advancement", needs=_CURRICULUM
     )
     trend_rise: float = setting(
         0.15,
         "rise from the first to the second half of a stage's latest episodes, with which the second is judged alone",
+        flag="curriculum-trend-rise",
+        needs=_CURRICULUM,
         above=0,
         high=1,
     )
@@ -119,7 +137,14 @@ class CurriculumConfig:
         needs=_CURRICULUM,
         low=1,
     )
-    adjustment_step: float = setting(0.05, "by which the threshold is lowered", above=0, high=1)
+    adjustment_step: float = setting(
+        0.05,
+        "by which the threshold is lowered",
+        flag="curriculum-adjustment-step",
+        needs=_CURRICULUM,
+        above=0,
+        high=1,
+    )
     min_threshold: float = setting(
         0.4,
         "the threshold is never lowered below this",

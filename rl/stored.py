@@ -18,7 +18,8 @@ from rl.config import ExperimentConfig
 
 CONFIG = "config.json"
 # How a run is gone on with, which is no part of what it computes.
-HOW = ("resume_from", "resume_override", "previous_checkpoint", "debug")
+HOW = ("resume_from", "resume_override", "previous_checkpoint", "debug", "config_files", "recipe")
+OVERRIDDEN = "--resume-override"  # as the record of a run calls where a value comes from
 SECTIONS: dict[str, type] = {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
 }
@@ -88,6 +89,7 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
             raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
         section, known = _find(name.strip().lstrip("-"), text)
         config = with_setting(config, section, known, _parsed(known, value.strip(), text))
+        config = replace(config, sources=config.sources | {dotted(section, known.name): OVERRIDDEN})
     return config
 
 
@@ -129,34 +131,39 @@ def _values(config: ExperimentConfig) -> dict[str, object]:
     """Name as for an override -> value."""
     return {
         name: getattr(getattr(config, section) if section else config, known.name)
-        for name, section, known in _settings()
+        for name, section, known in known_settings()
         if known.name not in HOW
     }
 
 
-def _settings() -> Iterator[tuple[str, str, Setting]]:
+def dotted(section: str, name: str) -> str:
+    """Place of a setting in the configuration, e.g. "ppo.gamma"."""
+    return f"{section}.{name}".lstrip(".")
+
+
+def known_settings() -> Iterator[tuple[str, str, Setting]]:
     """(name, section of the configuration or "" for its own fields, setting)."""
     for section, owner in {"": ExperimentConfig, **SECTIONS}.items():
         for known in settings_of(owner).values():
             turned_around = known.kind is bool and known.default and not known.switch  # --no-pretraining
-            name = f"{section}.{known.name}".lstrip(".")
+            name = dotted(section, known.name)
             yield (known.flag if known.flag and not turned_around else name), section, known
 
 
 def _find(name: str, text: str) -> tuple[str, Setting]:
     """(section, setting) by flag, alias or place in the configuration."""
     names: dict[str, tuple[str, Setting]] = {}
-    for usual, section, known in _settings():
-        for one in (usual, *known.aliases, f"{section}.{known.name}".lstrip(".")):
+    for usual, section, known in known_settings():
+        for one in (usual, *known.aliases, dotted(section, known.name)):
             names.setdefault(one, (section, known))
-    if name not in names or names[name][1].name in HOW:
+    if name not in names or names[name][1].name in HOW or names[name][1].refusal:
         hint = did_you_mean(name, names) or "; config.json lists the settings"
         raise ConfigError(f"no setting is called {name!r}{hint}", "--resume-override", text)
     return names[name]
 
 
 def _parsed(known: Setting, value: str, text: str) -> object:
-    if value.lower() in _NOTHING and known.default is None:
+    if value.lower() in _NOTHING and known.optional:
         return None
     if known.many:
         return tuple(_parsed_one(known, one.strip(), text) for one in value.split(","))
@@ -170,9 +177,9 @@ def _parsed_one(known: Setting, value: str, text: str) -> object:
             raise ConfigError("give on or off", "--resume-override", text)
         return meaning[value.lower()]
     try:
-        return known.kind(value)
+        return known.read(value)
     except ValueError as error:
-        raise ConfigError(f"{value!r} is no {known.placeholder or 'value'}", "--resume-override", text) from error
+        raise ConfigError(str(error), "--resume-override", text) from error
 
 
 def _text(value: object) -> str:

@@ -18,6 +18,7 @@ HOW = "if that is on purpose: python tests/support/golden.py, and say why in CHA
 UNREAD = {
     "pbrs_gamma": "must equal gamma, which is what shapes",
     "debug": "scripts look at their arguments before there is a configuration",
+    "config_files": "the command line reads them before there is a configuration",
 }
 
 
@@ -35,12 +36,12 @@ def test_no_default_has_changed_unnoticed():
 def test_the_file_knows_flags_and_internals():
     """A sample of what has gone wrong elsewhere: intervals, schedules, evaluation, sizes."""
     data = json.loads(GOLDEN.read_text())
-    config = data["rl.config"]
-    assert config["PPOConfig.gae_lambda"] == 0.95 and config["PPOConfig.total_timesteps"] == 10_000_000
+    config, ppo = data["rl.config"], data["rl.ppo_config"]
+    assert ppo["PPOConfig.gae_lambda"] == 0.95 and ppo["PPOConfig.total_timesteps"] == 10_000_000
     assert config["ExperimentConfig.save_freq"] == 500_000 and config["EvaluationConfig.skip_final_eval"] is False
     assert data["bc.train"]["BCConfig.learning_rate"] == 3e-4
     assert data["hardware profiles"]["cpu-testing"]["num_envs"] == 64
-    assert data["reward presets"]["default"] and data["rl.config"]["KL_TOLERANCE"] == 1.5
+    assert data["reward presets"]["default"] and ppo["KL_TOLERANCE"] == 1.5
 
 
 def owners(config):

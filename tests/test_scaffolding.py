@@ -100,9 +100,10 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"curriculum_config", "events", "judge", "policy"},
+        {"curriculum_config", "events", "judge", "policy", "ppo_config", "reward_settings"},
         {"config"},
         {"stored"},
+        {"config_file"},
         {"command_line", "curriculum", "solve", "upload"},
         {"train"},
         {"forensics"},

@@ -115,7 +115,7 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     """The arithmetic of the rewards, per category, before training; the default preset must pass."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
-    rows = reward.audit(reward.PRESETS[config.reward_preset], config.ppo.gamma, config.frame_skip, lengths)
+    rows = reward.audit(config.reward.weights, config.ppo.gamma, config.frame_skip, lengths)
     for row in rows:
         verdict = "; ".join(row.problems) or "in order"
         log(
@@ -123,7 +123,7 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
             f"time-out {row.timeout_return:+.2f}, death {row.death_return:+.2f}: {verdict}"
         )
     problems = [problem for row in rows for problem in row.problems]
-    if problems and config.reward_preset == "default":
+    if problems and config.reward.is_default:
         raise ConfigError(
             f"the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, or train on shorter levels"
         )
@@ -162,7 +162,7 @@ class Suites:
                 seed=self.config.evaluation.seed,
                 frame_skip=self.config.frame_skip,
                 observations=observations,
-                reward=self.config.reward_preset,
+                reward=self.config.reward.weights,
                 gamma=self.config.ppo.gamma,
             )
         return self._made[key]
@@ -179,6 +179,7 @@ def load_demonstrations(
     settings = demonstrations.DatasetConfig(
         config.frame_skip,
         observations,
+        validation_share=config.validation_share,
         seed=seed,
         mirror=config.mirror_demonstrations,
         max_per_category=config.max_demonstrations_per_category,

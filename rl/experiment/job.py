@@ -209,7 +209,7 @@ def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
         plan.num_envs,
         frame_skip=job.config.frame_skip,
         observations=job.observations,
-        reward=job.config.reward_preset,
+        reward=job.config.reward.weights,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
     )

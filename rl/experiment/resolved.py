@@ -2,7 +2,8 @@
 
     resolved(config, config.ppo.settled(plan), plan)["ppo.gamma"]     # {"value": 0.995, "source": "default"}
 
-Sources: "default", "command line" (any value that is not the default's), "hardware plan", "profile NAME".
+Sources: "default", "command line", "file PATH", "recipe NAME", "--resume-override", "hardware plan", "profile NAME"; where
+nobody kept them, a value that is not the default's counts as one of the command line.
 """
 
 from collections.abc import Mapping
@@ -14,11 +15,16 @@ from rl.config import ExperimentConfig, PPOConfig
 
 DEFAULT, GIVEN, PLANNED = "default", "command line", "hardware plan"
 _SOURCES = {"flag": GIVEN, "default": PLANNED}  # as the plan calls them
+_WISHES = {"precision": "mixed_precision"}  # settings of the plan that the configuration calls otherwise
 
 
 def resolved(config: ExperimentConfig, settings: PPOConfig, plan: Plan) -> dict[str, dict[str, Any]]:
     """Dotted name -> {"value", "source"} of every setting, and of everything that the hardware plan has chosen."""
-    found = {name: {"value": value, "source": source} for name, value, source in _settings(config, config.to_dict())}
+    found = {
+        name: {"value": value, "source": config.sources.get(name, source)}
+        for name, value, source in _settings(config, config.to_dict())
+        if name != "sources"
+    }
     for name in ("learning_rate", "n_epochs"):  # which the plan settles
         if getattr(config.ppo, name) is None:
             chosen = plan.settings["epochs" if name == "n_epochs" else name]
@@ -27,6 +33,8 @@ def resolved(config: ExperimentConfig, settings: PPOConfig, plan: Plan) -> dict[
     for name, chosen in plan.settings.items():
         if chosen.value is not None:
             source = _SOURCES.get(chosen.source, chosen.source)
+            if source == GIVEN:
+                source = config.sources.get(f"hardware.{_WISHES.get(name, name)}", GIVEN)
             found[f"plan.{name}"] = {"value": chosen.value, "source": source}
     return found
 

@@ -42,7 +42,7 @@ CAUSES = {
     "log_probs": (*_START, *_ARITHMETIC, *_SIZES),
     "values": (*_START, *_ARITHMETIC, *_SIZES),
     "actions": (*_START, *_SIZES),
-    "rewards": ("settings.reward_preset", "settings.ppo.gamma", "settings.frame_skip"),
+    "rewards": ("settings.reward.", "settings.ppo.gamma", "settings.frame_skip"),
     "episode_ends": ("settings.frame_skip", *_DATA),
     "advantages": ("settings.ppo.gae_lambda", "settings.ppo.gamma"),
     "returns": ("settings.ppo.gae_lambda", "settings.ppo.gamma"),

@@ -63,7 +63,7 @@ def rules_are_the_same_everywhere(
     wanted = {
         "frame skip": config.frame_skip,
         "observations": architecture.observations,
-        "rewards": rewards.PRESETS[config.reward_preset],
+        "rewards": config.reward.weights,
         "discount": settings.gamma,
     }
     for name, sim in {"training": env.sim, **{name: suite.simulator for name, suite in suites.items()}}.items():
@@ -76,7 +76,7 @@ def rules_are_the_same_everywhere(
         for what, value in wanted.items():
             require(found[what] == value, f"{what} of {name} is {found[what]}, not {value}", _PROGRAM)
     require(env.action_space == spaces.Discrete(NUM_ACTIONS), f"training has actions {env.action_space}", _PROGRAM)
-    return f"frame skip {config.frame_skip}, discount {settings.gamma}, rewards {config.reward_preset!r}"
+    return f"frame skip {config.frame_skip}, discount {settings.gamma}, rewards {config.reward}"
 
 
 @check(BEFORE)
@@ -90,8 +90,8 @@ def rewards_are_ordered(config: ExperimentConfig, settings: PPOConfig, levels: L
     problems = [f"{row.category}: {problem}" for row in rows for problem in row.problems]
     if problems:
         remedy = "raise --gamma towards 1, or choose --reward-preset default"
-        require(config.reward_preset != "default", problems[0], remedy)
-        raise CheckWarned(f"{len(problems)} problems of preset {config.reward_preset!r}, e.g. {problems[0]}", remedy)
+        require(not config.reward.is_default, problems[0], remedy)
+        raise CheckWarned(f"{len(problems)} problems of rewards {config.reward}, e.g. {problems[0]}", remedy)
     smallest = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
     return (
         f"{len(rows)} categories; smallest lead on {smallest.category}: win {smallest.win_return:+.2f}, time-out "

@@ -24,8 +24,16 @@ RUN_FILE = "run.json"  # of one training: its settings with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``: what was learned from
 # Parts of a run's facts, as the table of differences has them, and where config.json keeps each.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
-_OTHERS = ("machine", "command")  # further keys of config.json that are no settings
-NAMES = ("experiment_name", "output_dir", "resume_from", "seeds", "debug")  # settings that name or repeat a run
+_OTHERS = ("machine", "command", "sources")  # further keys of config.json that are no settings
+NAMES = (
+    "experiment_name",
+    "output_dir",
+    "resume_from",
+    "seeds",
+    "debug",
+    "config_files",
+    "recipe",
+)  # settings that name or repeat a run
 PLACES = (
     "train_dataset",
     "dev_dataset",

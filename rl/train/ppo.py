@@ -32,8 +32,8 @@ from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
-from rl.config import KL_TOLERANCE, PPOConfig
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
+from rl.ppo_config import KL_TOLERANCE, PPOConfig
 from rl.train.gradients import set_gradients
 from rl.train.losses import Losses, LossSettings, Samples, normalised
 from rl.train.rollout import TensorRolloutBuffer

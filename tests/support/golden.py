@@ -16,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from places import DATA, ROOT
 
 GOLDEN = DATA / "golden_settings.json"
+RECIPES = DATA / "golden_recipes.json"
 # Whose constants decide what is learned, how and from what.  Packages stand for all of their modules.
 MODULES = (
-    *("bc", "hardware", "rl.config", "rl.curriculum", "rl.curriculum_config"),
+    *("bc", "hardware", "rl.config", "rl.curriculum", "rl.curriculum_config", "rl.ppo_config"),
     *("rl.experiment", "rl.judge", "rl.policy", "rl.train"),
     *("nppsim.decision", "nppsim.observe.statistics", "nppsim.planner.settings", "nppsim.reward"),
 )
@@ -71,6 +72,17 @@ def _defaults(module):
     return found
 
 
+def recipes():
+    """Recipe -> place of a setting -> its value as text."""
+    from rl.config_file import recipe_names, recipe_settings
+    from rl.stored import dotted
+
+    return {
+        name: {dotted(*key): str(given.value) for key, given in recipe_settings(name).items()}
+        for name in recipe_names()
+    }
+
+
 def _tables():
     """Profiles, presets and architectures: settings that are objects."""
     from hardware import PROFILES
@@ -104,4 +116,5 @@ if __name__ == "__main__":
     from nppsim.files import write_json
 
     write_json(GOLDEN, golden())
-    print(f"written: {GOLDEN}")
+    write_json(RECIPES, recipes())
+    print(f"written: {GOLDEN}, {RECIPES}")

@@ -1,0 +1,125 @@
+"""Settings from TOML files: any flag by its name, any field by its place in the configuration.
+
+    total-timesteps = 2e6          # a flag, without its dashes
+    [ppo]                          # a part of the configuration, as in config.json
+    gae_lambda = 0.9
+    target_kl = "none"             # no value
+
+    read_settings(Path("mine.toml"))["ppo", "gae_lambda"]     # Given(0.9, "mine.toml: [ppo] gae_lambda", "file mine.toml")
+
+Recipes are such files that come with the package; ``recipe_settings`` reads one by its name.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nppsim.errors import ConfigError, did_you_mean
+from nppsim.reading import read_bytes
+from nppsim.settings import Setting
+from rl.stored import HOW, SECTIONS, known_settings
+
+RECIPES = Path(__file__).parent / "recipes"
+MAX_BYTES = 1 << 20  # of a file of settings
+_REMEDY = "give a TOML file such as docs/configuration.md shows"
+
+
+class Given(NamedTuple):
+    """A setting that somebody gave.  place: as messages call it.  source: as the record of a run calls it."""
+
+    value: Any
+    place: str
+    source: str
+
+
+Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" for its own fields, field)
+
+
+def read_settings(path: Path) -> Settings:
+    """What a TOML file sets; ConfigError names file and key of what is unknown, of another type or out of limits."""
+    return _settings(_toml(path), str(path), f"file {path}")
+
+
+def recipe_settings(name: str) -> Settings:
+    """What a recipe sets; ConfigError for a name that is none."""
+    if name not in recipe_names():
+        known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
+        raise ConfigError(f"no such recipe; known: {known}", "--recipe", name)
+    return _settings(_toml(RECIPES / f"{name}.toml"), f"recipe {name}", f"recipe {name}")
+
+
+def recipe_names() -> list[str]:
+    """All recipes, in alphabetical order."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path, ConfigError, MAX_BYTES, _REMEDY).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: no TOML ({error}); {_REMEDY}") from error
+
+
+def _settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
+    found: Settings = {}
+    for key, value in data.items():
+        part = key if isinstance(value, dict) else ""
+        if part and part not in SECTIONS:
+            raise ConfigError(f"no such part of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
+        for name, one in (value if part else {key: value}).items():
+            place = f"{file}: {f'[{part}] ' if part else ''}{name}"
+            section, known = _find(part, name, place)
+            if (section, known.name) in found:
+                raise ConfigError(f"sets the same as {found[section, known.name].place}", place)
+            found[section, known.name] = Given(_value(known, one, place), place, source)
+    return found
+
+
+def _find(part: str, name: str, place: str) -> tuple[str, Setting]:
+    """(section, setting) of a key; part: the table it stands in, "" at the top of the file."""
+    names: dict[str, tuple[str, Setting]] = {}
+    for usual, section, known in known_settings():
+        if known.name not in HOW and part in ("", section):
+            own = (known.name,) if section == part else ()
+            for one in (usual, *known.aliases, *own):
+                names.setdefault(one, (section, known))
+    if name not in names:
+        raise ConfigError(f"no setting is called so{_near(name, names)}", place)
+    section, known = names[name]
+    if known.refusal:
+        raise ConfigError(known.refusal, place)
+    return section, known
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    return did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
+
+
+def _value(known: Setting, value: Any, place: str) -> Any:
+    """The value of a setting from what a TOML file has; ConfigError for another type, or beyond the limits."""
+    if value == "none" and known.optional:
+        return None
+    if known.many:
+        taken: Any = tuple(_one(known, one, place) for one in (value if isinstance(value, list) else [value]))
+    else:
+        taken = _one(known, value, place)
+    advice = known.problem(taken)
+    if advice:
+        raise ConfigError(advice, place, value)
+    if known.choices and not set(taken if known.many else [taken]) <= set(known.choices):
+        raise ConfigError(f"give one of {', '.join(known.choices)}", place, value)
+    return taken
+
+
+def _one(known: Setting, value: Any, place: str) -> Any:
+    if known.kind is float and type(value) is int:
+        return float(value)
+    if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
+        return int(value)
+    if known.kind is Path and type(value) is str:
+        return Path(value)
+    if type(value) is known.kind:
+        return value
+    wanted = {int: "a whole number", float: "a number", bool: "true or false"}.get(known.kind, "a text in quotes")
+    raise ConfigError(f"give {wanted}{', or a list of them' if known.many else ''}", place, value)

@@ -1,0 +1,159 @@
+"""Settings of PPO, and what its schedules say at each moment of training."""
+
+from dataclasses import dataclass, replace
+
+from hardware import Plan
+from hardware.profiles import BASE_LEARNING_RATE
+from nppsim.errors import ConfigError
+from nppsim.reward import GAMMA
+from nppsim.settings import check_settings, setting
+
+KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation.  Schedules run over the progress of training, 0 to 1."""
+
+    total_timesteps: int = setting(
+        10_000_000, "decisions for each architecture, condition and seed", flag="total-timesteps", low=1
+    )
+    time_budget_minutes: float | None = setting(
+        None,
+        "end PPO after this wall time, evaluations and all else included",
+        flag="time-budget-minutes",
+        above=0,
+    )
+    gamma: float = setting(GAMMA, "discount per decision; reward shaping uses the same", flag="gamma", above=0, high=1)
+    pbrs_gamma: float | None = setting(
+        None, "discount of the reward shaping: PPO's own; another value is refused", flag="pbrs-gamma"
+    )
+    gae_lambda: float = setting(
+        0.95, "lambda: decay of the advantages' sum over later decisions", flag="gae-lambda", low=0, high=1
+    )
+    clip_range: float = setting(
+        0.2, "change of an action's probability that an update may make", flag="clip-range", above=0
+    )
+    ent_coef_start: float = setting(
+        0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0
+    )
+    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end", flag="ent-coef-end", low=0)
+    learning_rate: float | None = setting(
+        None,
+        f"learning rate at the start; default: the hardware profile's, or {BASE_LEARNING_RATE:g}",
+        flag="initial-lr",
+        above=0,
+    )
+    learning_rate_end_share: float = setting(
+        0.1, "of the first learning rate at the end, if annealed", flag="lr-end-share", low=0, high=1
+    )
+    anneal_learning_rate: bool = setting(
+        True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
+    )
+    desired_kl: float | None = setting(
+        None,
+        "steer the learning rate so that each update moves the policy about this far, nats (annealed if the rate is); "
+        "without it the rate is only annealed",
+        flag="desired-kl",
+        above=0,
+    )
+    n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1)
+    self_imitation_coef: float = setting(
+        0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
+    )
+    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", low=0)
+    scale_value_loss: bool = setting(
+        True,
+        "that loss counts in units of the returns' variance, whatever the rewards' size",
+        flag="scale-value-loss",
+        switch=True,
+    )
+    max_grad_norm: float = setting(0.5, "longer gradients are shortened to this norm", flag="max-grad-norm", above=0)
+    clip_apart: bool = setting(
+        False,
+        "shorten gradients of actor, critic and shared layers each by themselves",
+        flag="clip-apart",
+    )
+    target_kl: float | None = setting(
+        0.03,
+        "an update ends where the policy has moved 1.5 times as far, nats; none: never",
+        flag="target-kl",
+        above=0,
+    )
+    critic_warmup_explained_variance: float = setting(
+        0.5,
+        "after behavioural cloning the critic learns alone until it explains so much of the returns",
+        flag="critic-warmup-explained-variance",
+        high=1,
+    )
+    critic_warmup_min_updates: int = setting(
+        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", low=0
+    )
+    critic_warmup_max_updates: int = setting(
+        20,
+        "updates after behavioural cloning in which the critic learns alone, at most: fewer if it explains enough of the "
+        "returns before",
+        flag="critic-warmup-max-updates",
+        low=0,
+    )
+    learning_rate_warmup_updates: int = setting(
+        5,
+        "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
+        flag="learning-rate-warmup-updates",
+        low=0,
+    )
+    bc_kl_coef_start: float = setting(
+        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", low=0
+    )
+    bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", flag="bc-kl-share", low=0, high=1)
+    desync_episodes: bool = setting(
+        False,
+        "cut the first episode of each environment to a random length, so that episodes do not end all together",
+        flag="desync-episodes",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.pbrs_gamma is not None and self.pbrs_gamma != self.gamma:
+            raise ConfigError(
+                f"differs from PPO's discount {self.gamma}, so shaping would change which policy is best; leave it out, "
+                "or set both with --gamma",
+                "pbrs_gamma",
+                self.pbrs_gamma,
+            )
+        if self.desired_kl and self.target_kl and 2 * self.desired_kl > KL_TOLERANCE * self.target_kl:
+            raise ConfigError(
+                f"updates end at {KL_TOLERANCE * self.target_kl:g}, before the learning rate would be lowered; give at "
+                f"most {KL_TOLERANCE * self.target_kl / 2:g}",
+                "desired_kl",
+                self.desired_kl,
+            )
+
+    def settled(self, plan: Plan) -> "PPOConfig":
+        """The same with the numbers that were left to the hardware plan."""
+        rate = self.learning_rate or plan.learning_rate or BASE_LEARNING_RATE
+        return replace(self, learning_rate=rate, n_epochs=self.n_epochs or plan.epochs)
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Learning rate at this progress of training (0 to 1) where nothing steers it; only for a settled configuration."""
+        assert self.learning_rate is not None
+        return self.learning_rate * self._annealed(progress)
+
+    def desired_kl_at(self, progress: float) -> float | None:
+        """How far an update should move the policy at this progress (0 to 1): small steps move it by their square."""
+        return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
+
+    def _annealed(self, progress: float) -> float:
+        return _line(1, self.learning_rate_end_share, progress) if self.anneal_learning_rate else 1.0
+
+    def ent_coef_at(self, progress: float) -> float:
+        """Weight of the entropy bonus at this progress of training (0 to 1)."""
+        return _line(self.ent_coef_start, self.ent_coef_end, progress)
+
+    def bc_kl_coef_at(self, progress: float) -> float:
+        """Weight of the divergence from the cloned policy at this progress (0 to 1); 0 from bc_kl_share on."""
+        return _line(self.bc_kl_coef_start, 0, progress / self.bc_kl_share) if progress < self.bc_kl_share else 0.0
+
+
+def _line(start: float, end: float, progress: float) -> float:
+    return start + (end - start) * min(max(progress, 0.0), 1.0)

@@ -1,0 +1,68 @@
+"""Settings of the rewards: a preset, and weights that differ from it.
+
+RewardSettings(preset="october", win=4.0).weights      # RewardConfig, as the simulator takes it
+"""
+
+from dataclasses import dataclass, fields, replace
+
+from nppsim.errors import ConfigError, did_you_mean
+from nppsim.reward import PATH_SHAPING, PRESETS, STRAIGHT_LINE_SHAPING, RewardConfig
+from nppsim.settings import check_settings, setting
+
+POTENTIALS = {"path": PATH_SHAPING, "straight_line": STRAIGHT_LINE_SHAPING}
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    """Rewards; None leaves a weight to the preset.  What each term is paid for: ``nppsim.reward.RewardConfig``."""
+
+    preset: str = setting("default", f"reward terms and their sizes: {', '.join(PRESETS)}", flag="reward-preset")
+    win: float | None = setting(None, "for reaching the exit; default, as below: the preset's", flag="reward-win")
+    death: float | None = setting(None, "for dying, below 0", flag="reward-death")
+    switch: float | None = setting(None, "for the exit switch, once", flag="reward-switch")
+    time: float | None = setting(None, "per frame", flag="reward-time")
+    shaping: float | None = setting(
+        None, "size of the potential, which grows from the start of a level to its exit", flag="reward-shaping", low=0
+    )
+    potential: str | None = setting(
+        None,
+        "what that potential follows: the share of the way covered, or the straight distance to the objective",
+        flag="reward-potential",
+        choices=tuple(POTENTIALS),
+    )
+    closest: float | None = setting(
+        None, "per px by which the smallest distance to the objective shrinks", flag="reward-closest"
+    )
+    proximity: float | None = setting(None, "once per objective, within 50 px of it", flag="reward-proximity")
+    exploration: float | None = setting(None, "for the first visit of a place", flag="reward-exploration")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.preset not in PRESETS:
+            known = ", ".join(PRESETS) + did_you_mean(self.preset, PRESETS)
+            raise ConfigError(f"no such preset; known: {known}", "preset", self.preset)
+        if self.potential not in (None, *POTENTIALS):
+            raise ConfigError(f"give {' or '.join(POTENTIALS)}", "potential", self.potential)
+
+    @property
+    def weights(self) -> RewardConfig:
+        """The preset, with what was given in its place."""
+        names = [one.name for one in fields(RewardConfig)]
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.potential is not None:
+            given["potential"] = POTENTIALS[self.potential]
+        return replace(PRESETS[self.preset], **given)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether these are the weights that the project answers for."""
+        return self.weights == PRESETS["default"]
+
+    def __str__(self) -> str:
+        """The preset's name and what differs from it."""
+        own = [
+            f"{one.name} {value}"
+            for one in fields(self)
+            if one.name != "preset" and (value := getattr(self, one.name)) is not None
+        ]
+        return ", ".join([self.preset, *own])
