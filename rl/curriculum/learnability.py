@@ -42,9 +42,10 @@ class Learnability(Strategy):
         self.cell_played = self.cell_played * forget + played
         self.cell_won = self.cell_won * forget + won
         forget = (0.5 ** (played / (LEVEL_HALF_LIFE * self._cell_sizes)))[cell]
-        count = len(self.levels)
-        self.played = self.played * forget + np.bincount(outcomes.levels, minlength=count)
-        self.won = self.won * forget + np.bincount(outcomes.levels, outcomes.won, minlength=count)
+        self.played *= forget
+        self.won *= forget
+        np.add.at(self.played, outcomes.levels, 1.0)
+        np.add.at(self.won, outcomes.levels[outcomes.won], 1.0)
         self.weigh(mixed(self.expected_variance(), self.share))
 
     def success(self) -> np.ndarray:
@@ -53,12 +54,15 @@ class Learnability(Strategy):
 
     def expected_variance(self) -> np.ndarray:
         """float64[L]: p (1 - p), expected under each level's posterior."""
-        success = self.success()[self.levels.cell]
-        a = self.won + PRIOR_EPISODES * success
-        b = self.played - self.won + PRIOR_EPISODES * (1 - success)
-        return a * b / ((a + b) * (a + b + 1))
+        a = (PRIOR_EPISODES * self.success())[self.levels.cell]
+        a += self.won
+        both = self.played + PRIOR_EPISODES  # a + b
+        a *= both - a
+        both *= both + 1
+        a /= both
+        return a
 
-    def metrics(self) -> dict[str, float]:
+    def details(self) -> dict[str, float]:
         variance = self.expected_variance()
         return {
             "curriculum/learnability_mean": float(variance.mean()),

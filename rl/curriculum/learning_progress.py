@@ -111,24 +111,24 @@ class LearningProgress(Strategy):
     def update(self, outcomes: Outcomes) -> None:
         self.now += 1
         self.draws += np.bincount(self.levels.category[outcomes.levels], minlength=len(self.draws))
-        self._admit(np.unique(outcomes.levels))
+        self._admit(outcomes.levels[~self.active[outcomes.levels]], outcomes.levels)
         inside = self.active[outcomes.levels]
         self._average(outcomes.levels[inside], outcomes.won[inside])
         self._spread()
 
-    def _admit(self, levels: np.ndarray) -> None:
-        """Let levels into the pool that were played, in place of those that teach least."""
-        new = levels[~self.active[levels]]
+    def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
+        """Let levels into the pool, in place of those that teach least.
+
+        new: int64[n], levels outside it that were played.
+        played: int64[k], all that were played, which do not leave.
+        """
         if not len(new):
             return
-        score = self.scores()
-        may_leave = self.active & (self.played >= MIN_PLAYED_TO_LEAVE)
-        may_leave[levels] = False
-        if not may_leave.any():
-            return
-        may_leave &= score <= np.quantile(score[self.active], LEAVING_SHARE)
-        leaving = np.flatnonzero(may_leave)
-        leaving = leaving[np.argsort(score[leaving], kind="stable")][: len(new)]
+        new, pool = np.unique(new), self.pool
+        score = self.scores_of(pool)
+        may_leave = (self.played[pool] >= MIN_PLAYED_TO_LEAVE) & ~np.isin(pool, played)
+        may_leave &= score <= np.quantile(score, LEAVING_SHARE)
+        leaving = pool[may_leave][np.argsort(score[may_leave], kind="stable")][: len(new)]
         self.active[leaving] = False
         for name in self.OF_LEVELS:
             getattr(self, name)[leaving] = 0
@@ -141,88 +141,99 @@ class LearningProgress(Strategy):
         """Add outcomes to the averages, all of a level at once: after k values, an old one weighs (1 - rate) ** k."""
         if not len(levels):
             return
-        count, order = len(self.levels), np.argsort(levels, kind="stable")
-        levels, value = levels[order], won[order].astype(np.float64)
-        added = np.bincount(levels, minlength=count)
-        place = np.arange(len(levels)) - (np.cumsum(added) - added)[levels]  # number of the episode among its level's
-        later = added[levels] - 1 - place  # episodes of the level that come after
-        samples = self.preset.min_samples
-        ordinal = self.played[levels] + place
-        early = ordinal < samples
-        known = np.minimum(self.played, samples)
-        total = self.first * known + np.bincount(levels, np.where(early, value, 0.0), minlength=count)
-        self.first = total / np.maximum(1, np.minimum(self.played + added, samples))
+        order = np.argsort(levels * len(levels) + np.arange(len(levels)))  # by level, then in time
+        value = won[order].astype(np.float64)
+        touched, first, added = np.unique(levels[order], return_index=True, return_counts=True)
+        row = np.repeat(np.arange(len(touched)), added)  # of each episode, in ``touched``
+        place = np.arange(len(levels)) - first[row]  # number of the episode among its level's
+        later = added[row] - 1 - place  # episodes of the level that come after
+        samples, played = self.preset.min_samples, self.played[touched]
+        ordinal = played[row] + place
+        total = self.first[touched] * np.minimum(played, samples)
+        total += np.bincount(row, np.where(ordinal < samples, value, 0.0))
+        self.first[touched] = total / np.minimum(played + added, samples)
         if self.original:
             value = (value - 0.5) / 0.5
-
-        def averaged(old: np.ndarray, rate: float, value: np.ndarray) -> np.ndarray:
-            weight = np.where(self.original & (ordinal == 0), 1.0, rate) * (1 - rate) ** later
-            return old * (1 - rate) ** added + np.bincount(levels, weight * value, minlength=count)
-
-        self.fast = averaged(self.fast, self.preset.timescale, value)
-        self.slow = averaged(self.slow, self.preset.timescale * self.preset.slow, value)
-        self.mean = averaged(self.mean, BASIC_RATE, value)
-        self.square = averaged(self.square, BASIC_RATE, value**2)
-        self.played += added
+        for average, rate, values in (
+            (self.fast, self.preset.timescale, value),
+            (self.slow, self.preset.timescale * self.preset.slow, value),
+            (self.mean, BASIC_RATE, value),
+            (self.square, BASIC_RATE, value**2),
+        ):
+            decayed = (1 - rate) ** np.arange(added.max() + 1)
+            weight = np.where(self.original & (ordinal == 0), 1.0, rate) * decayed[later]
+            average[touched] = average[touched] * decayed[added] + np.bincount(row, weight * values)
+        self.played[touched] += added
 
     # -----------------------------------------------------------------------------------------------------------------
     # Scores
 
+    @property
+    def pool(self) -> np.ndarray:
+        """int64[P]: the levels in the pool."""
+        return np.flatnonzero(self.active)
+
     def scores(self) -> np.ndarray:
         """float64[L]: learning progress of each level; 0 outside the pool and, mended, for those that never were played."""
-        if self.config.basic_progress:
-            mean, square = self._unbiased(self.mean, BASIC_RATE), self._unbiased(self.square, BASIC_RATE)
-            found = np.sqrt(np.maximum(square - mean**2, 0))
-        elif self.original:
-            found = self._original_scores()
-        else:
-            found = self._mended_scores()
-        return np.where(self.active, found, 0.0)
+        return self._everywhere(self.scores_of(self.pool))
 
-    def _original_scores(self) -> np.ndarray:
+    def success(self) -> np.ndarray:
+        """float64[L], 0 to 1: recent success of each level in the pool, by its fast average; 0 outside."""
+        return self._everywhere(self.success_of(self.pool))
+
+    def weights(self) -> np.ndarray:
+        """float64[L]: how likely levels of the pool are, one against another; what is drawn is this and a uniform share."""
+        return self._everywhere(self.weights_of(self.pool))
+
+    def _everywhere(self, of_pool: np.ndarray) -> np.ndarray:
+        values = np.zeros(len(self.levels))
+        values[self.pool] = of_pool
+        return values
+
+    def scores_of(self, levels: np.ndarray) -> np.ndarray:
+        """float64[n]: of levels of the pool.  levels: int64[n]; likewise below."""
+        if self.config.basic_progress:
+            mean, square = (self._unbiased(x[levels], BASIC_RATE, levels) for x in (self.mean, self.square))
+            return np.sqrt(np.maximum(square - mean**2, 0))
+        return self._original_scores(levels) if self.original else self._mended_scores(levels)
+
+    def _original_scores(self, levels: np.ndarray) -> np.ndarray:
         theta = self.preset.smoothing
-        fast, slow = (_reweighted(x, theta) if theta else x for x in (self.fast, self.slow))
-        score = np.abs(fast - slow) + self.preset.success_bonus * np.maximum(self.fast, 0)
+        fast, slow = (_reweighted(x[levels], theta) if theta else x[levels] for x in (self.fast, self.slow))
+        score = np.abs(fast - slow) + self.preset.success_bonus * np.maximum(self.fast[levels], 0)
         return np.maximum(score, self.preset.exploration_bonus)
 
-    def _mended_scores(self) -> np.ndarray:
-        baseline = np.minimum(self.first, BASELINE_LIMIT)
-        fast, slow = self.success(), self._unbiased(self.slow, self.preset.timescale * self.preset.slow)
-        fast, slow = ((x - baseline) / (1 - baseline) for x in (fast, slow))
+    def _mended_scores(self, levels: np.ndarray) -> np.ndarray:
+        baseline = np.minimum(self.first[levels], BASELINE_LIMIT)
+        slow = self._unbiased(self.slow[levels], self.preset.timescale * self.preset.slow, levels)
+        fast, slow = ((x - baseline) / (1 - baseline) for x in (self.success_of(levels), slow))
         bonus = self.preset.success_bonus * np.clip(fast, 0, 1)
         if self.preset.early < 0.5:
             fast, slow = (_reweighted(np.clip(x, 0, 1), self.preset.early) for x in (fast, slow))
         return np.abs(fast - slow) + bonus
 
-    def success(self) -> np.ndarray:
-        """float64[L], 0 to 1: recent success of each level in the pool, by its fast average."""
-        return self.fast / 2 + 0.5 if self.original else self._unbiased(self.fast, self.preset.timescale)
+    def success_of(self, levels: np.ndarray) -> np.ndarray:
+        fast = self.fast[levels]
+        return fast / 2 + 0.5 if self.original else self._unbiased(fast, self.preset.timescale, levels)
 
-    def _unbiased(self, average: np.ndarray, rate: float) -> np.ndarray:
+    def _unbiased(self, average: np.ndarray, rate: float, levels: np.ndarray) -> np.ndarray:
         """An average that began at 0, without the bias towards it; the original ones begin at their first value."""
         if self.original:
             return average
-        return average / np.maximum(1 - (1 - rate) ** self.played, 1e-12)
+        return average / np.maximum(1 - (1 - rate) ** self.played[levels], 1e-12)
 
-    @property
-    def scored(self) -> np.ndarray:
-        """bool[L]: levels whose score counts."""
-        return self.active & (self.played >= self.preset.min_samples)
-
-    def weights(self) -> np.ndarray:
-        """float64[L]: how likely levels of the pool are, one against another; what is drawn is this and a uniform share."""
-        scored, weights = self.scored, np.zeros(len(self.levels))
+    def weights_of(self, levels: np.ndarray) -> np.ndarray:
+        scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
         if scored.any():
-            weights[scored] = self._weights_of(self.scores()[scored])
-        unscored = self.active & ~scored
+            weights[scored] = self._amplified(self.scores_of(levels[scored]))
         if self.original:
             weights[scored] /= max(weights[scored].sum(), 1e-12)
-            weights[unscored] = RAW_SCORE
+            weights[~scored] = RAW_SCORE
         else:
-            weights[unscored] = weights[scored].mean() if scored.any() else 1.0
+            weights[~scored] = weights[scored].mean() if scored.any() else 1.0
         return weights
 
-    def _weights_of(self, score: np.ndarray) -> np.ndarray:
+    def _amplified(self, score: np.ndarray) -> np.ndarray:
         if self.preset.temperature > 0:
             return np.exp((score - score.max()) / self.preset.temperature)
         spread = score.std()
@@ -237,8 +248,11 @@ class LearningProgress(Strategy):
     # Statistics
 
     def metrics(self) -> dict[str, float]:
+        return _summary(self)
+
+    def details(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for statistic in CHEAP if self.config.performance_mode else (*CHEAP, *DETAILED):
+        for statistic in () if self.config.performance_mode else DETAILED:
             found |= statistic(self)
         return found
 
@@ -249,23 +263,25 @@ def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
 
 
 def _summary(strategy: LearningProgress) -> dict[str, float]:
-    scored, active = strategy.scored, strategy.active
+    pool = strategy.pool
+    scored = pool[strategy.played[pool] >= strategy.preset.min_samples]
     return {
-        "lp/levels_in_pool": float(active.sum()),
-        "lp/levels_with_score": float(scored.sum()),
-        "lp/mean_success": float(strategy.success()[scored].mean()) if scored.any() else 0.0,
-        "lp/mean_score": float(strategy.scores()[scored].mean()) if scored.any() else 0.0,
-        "lp/mean_draw_probability": float(strategy.probabilities()[active].mean()),
+        "lp/levels_in_pool": float(len(pool)),
+        "lp/levels_with_score": float(len(scored)),
+        "lp/mean_success": float(strategy.success_of(scored).mean()) if len(scored) else 0.0,
+        "lp/mean_score": float(strategy.scores_of(scored).mean()) if len(scored) else 0.0,
+        "lp/mean_draw_probability": float(strategy.probabilities()[pool].mean()),
         "lp/evictions": float(strategy.evictions.sum()),
     }
 
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
     """By category: composition of the pool, episodes, evictions, mean score and success."""
-    category, names, active = strategy.levels.category, strategy.levels.names, strategy.active
-    size = np.bincount(category[active], minlength=len(names))
-    score = np.bincount(category[active], strategy.scores()[active], minlength=len(names)) / np.maximum(1, size)
-    success = np.bincount(category[active], strategy.success()[active], minlength=len(names)) / np.maximum(1, size)
+    names, pool = strategy.levels.names, strategy.pool
+    category = strategy.levels.category[pool]
+    size = np.bincount(category, minlength=len(names))
+    score = np.bincount(category, strategy.scores_of(pool), minlength=len(names)) / np.maximum(1, size)
+    success = np.bincount(category, strategy.success_of(pool), minlength=len(names)) / np.maximum(1, size)
     columns = {
         "pool_composition": size,
         "sampling_counts": strategy.draws,
@@ -277,7 +293,7 @@ def _pools(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
-    score = strategy.scores()[strategy.active]
+    score = strategy.scores_of(strategy.pool)
     numbers = {
         "mean": score.mean(),
         "std": score.std(),
@@ -291,23 +307,23 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
     """How unequal each step of the chain is, from scores over weights to draws, and what is lost from one to the next."""
-    active, category, count = strategy.active, strategy.levels.category, len(strategy.levels.names)
+    pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
+    score, weights, chances = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 
     def by_label(values: np.ndarray) -> np.ndarray:
-        return np.bincount(category, values, minlength=count)
+        return np.bincount(category[pool], values, minlength=count)
 
-    score, weights, chances = strategy.scores(), strategy.weights(), strategy.probabilities()
     found = {
-        "pool_occupancy": gini(strategy.played[active]),
-        "task_age": gini((strategy.now - strategy.entered)[active]),
-        "raw_lp_scores": gini(score[active]),
+        "pool_occupancy": gini(strategy.played[pool]),
+        "task_age": gini(strategy.now - strategy.entered[pool]),
+        "raw_lp_scores": gini(score),
         "raw_lp_by_label": gini(by_label(score)),
-        "zscored_lp_scores": gini(weights[active]),
-        "sampling_probs": gini(chances[active]),
-        "sampling_probs_by_label": gini(by_label(chances)),
+        "zscored_lp_scores": gini(weights),
+        "sampling_probs": gini(chances[pool]),
+        "sampling_probs_by_label": gini(np.bincount(category, chances, minlength=count)),
         "sampling_by_label": gini(strategy.draws),
         "evictions_by_label": gini(strategy.evictions),
-        "pool_composition_by_label": gini(by_label(active.astype(float))),
+        "pool_composition_by_label": gini(np.bincount(category[pool], minlength=count)),
     }
     found |= {
         "selectivity_loss_zscore": found["raw_lp_scores"] - found["zscored_lp_scores"],
@@ -318,5 +334,5 @@ def _ginis(strategy: LearningProgress) -> dict[str, float]:
     return {f"curriculum_gini/{name}": value for name, value in found.items()}
 
 
-CHEAP = (_summary,)
+SUMMARY = _summary
 DETAILED = (_pools, _raw_scores, _ginis)

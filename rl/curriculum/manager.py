@@ -6,7 +6,8 @@
     manager.update(sim)                 # after each update of the policy: shares anew, and waiting draws with them
 
 It lives in the process that owns the simulator, so that there are no copies of it.  An episode costs O(log levels), an
-update O(levels + episodes), all in numpy; memory is a few arrays of fixed size.
+update O(levels + episodes), all in numpy; memory is a few arrays of fixed size.  Statistics that look at all levels are
+worked out at each update for up to LEVELS_PER_UPDATE levels, and more rarely the more there are.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,12 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
-from rl.curriculum.statistics import Windows, gini, packed, unpacked
+from rl.curriculum.statistics import Windows, gini, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
 
 MASTERED = 0.95  # success from which a level counts as won for good
+LEVELS_PER_UPDATE = 10_000  # that statistics of all levels look at, on average
 
 
 class LevelMismatchError(UserError, RuntimeError):
@@ -68,6 +70,7 @@ class CurriculumManager:
         self._successes = Windows(categories, config.window)
         self._returns = Windows(categories, config.window)
         self._played, self._won = np.zeros(len(levels), np.int64), np.zeros(len(levels), np.int64)
+        self._details: dict[str, float] = {}  # statistics of all levels, when they were worked out last
 
     # -----------------------------------------------------------------------------------------------------------------
     # With a simulator
@@ -216,7 +219,7 @@ class CurriculumManager:
         self._successes.extend(category, wins)
         self._returns.extend(category, returns)
         np.add.at(self._played, levels, 1)
-        np.add.at(self._won, levels, wins)
+        np.add.at(self._won, levels[wins], 1)
 
     # -----------------------------------------------------------------------------------------------------------------
     # What came of it
@@ -247,27 +250,23 @@ class CurriculumManager:
 
     def container_sizes(self) -> dict[str, int]:
         """Bytes, or entries, of everything that could grow."""
-        arrays = {
-            f"{type(owner).__name__}.{name}": value.nbytes
+        return {
+            f"{type(owner).__name__}.{name}": value.nbytes if isinstance(value, np.ndarray) else len(value)
             for owner in (self, self.strategy)
             for name, value in vars(owner).items()
-            if isinstance(value, np.ndarray)
+            if isinstance(value, (np.ndarray, list, dict, set))
         }
-        return arrays | {"events": len(self.events), "episodes since the update": len(self._waiting)}
 
     def metrics(self) -> dict[str, float]:
         """Scalars by TensorBoard tag; those of a category are missing until an episode of it has ended."""
         self._settle()
+        if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
+            self._details = self._of_all_levels() | self.strategy.details()
         played, shares = self._played, self.shares()
-        enough = played >= 10
-        mastered = enough & (self._won >= MASTERED * played)
         result = {
             "curriculum/episodes": float(self._episodes.sum()),
-            "curriculum/levels_seen": float(np.count_nonzero(played)),
             "curriculum/lag_updates": float(self._lag),
             "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._waiting)),
-            "curriculum/gini_of_episodes": gini(played),
-            "curriculum/share_on_mastered": float(played[mastered].sum() / max(1, played.sum())),
             "curriculum/kib": sum(self.container_sizes().values()) / 1024,
         }
         success, returns = self._successes.means(), self._returns.means()
@@ -283,7 +282,16 @@ class CurriculumManager:
             if played[level]:
                 result[f"curriculum_levels/{level}_episodes"] = float(played[level])
                 result[f"curriculum_levels/{level}_success"] = float(self._won[level] / played[level])
-        return result | self.strategy.metrics()
+        return result | self._details | self.strategy.metrics()
+
+    def _of_all_levels(self) -> dict[str, float]:
+        played = self._played
+        mastered = (played >= 10) & (self._won >= MASTERED * played)
+        return {
+            "curriculum/levels_seen": float(np.count_nonzero(played)),
+            "curriculum/gini_of_episodes": gini(played),
+            "curriculum/share_on_mastered": float(played[mastered].sum() / max(1, played.sum())),
+        }
 
     def summary(self) -> dict[str, Any]:
         """What came of it, for results.json: by category, and the events with their reasons."""
@@ -301,7 +309,7 @@ class CurriculumManager:
         return {"strategy": self.config.chosen, "categories": rows, "events": [dict(event) for event in self.events]}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the future depends on, as plain JSON values."""
+        """Everything that the future depends on, as plain values and copies of arrays; see ``statistics.as_json``."""
         self._settle()
         return {
             "strategy": self.config.chosen,
@@ -312,12 +320,13 @@ class CurriculumManager:
             "began": self._began.tolist(),
             "drawn_at": self._drawn_at.tolist(),
             "lag": self._lag,
-            "waiting": [packed(np.concatenate(column)) for column in zip(*self._waiting, strict=True)],
+            "waiting": [np.concatenate(column) for column in zip(*self._waiting, strict=True)],
             "episodes": self._episodes.tolist(),
             "windows": [self._successes.values(i).astype(int).tolist() for i in range(len(self.stages))],
-            "returns": [packed(self._returns.values(i)) for i in range(len(self.stages))],
-            "played": packed(self._played),
-            "won": packed(self._won),
+            "returns": [self._returns.values(i) for i in range(len(self.stages))],
+            "played": self._played.copy(),
+            "won": self._won.copy(),
+            "details": dict(self._details),
             "rng": self._rng.bit_generator.state,
             "of_strategy": self.strategy.state_dict(),
         }
@@ -345,6 +354,7 @@ class CurriculumManager:
             self._successes.fill(number, np.array(wins))
             self._returns.fill(number, unpacked(returns))
         self._played, self._won = unpacked(state["played"]), unpacked(state["won"])
+        self._details = dict(state["details"])
         self._rng.bit_generator.state = state["rng"]
         self.strategy.load_state_dict(state["of_strategy"])
 

@@ -7,7 +7,7 @@ of the ranks is 0.1, which gives the first rank 99.9 % of these draws: good wher
 all draws of an update share one table.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,8 @@ STALENESS_SHARE = 0.1  # rho: of the draws, in proportion to the updates since a
 class PrioritisedReplay(Strategy):
     """Rank prioritisation of scores, mixed with staleness.
 
-    score: float64[L], of the latest rollout that a level was played in.
-    last: int64[L], update of that; -1: never.
+    score: float32[L], at least 0, of the latest rollout that a level was played in.
+    last: int32[L], update of that; -1: never.
     now: updates so far.
     """
 
@@ -30,47 +30,66 @@ class PrioritisedReplay(Strategy):
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         super().__init__(levels, config, rng)
-        self.score, self.last = np.zeros(len(levels)), np.full(len(levels), -1, np.int64)
+        self.score, self.last = np.zeros(len(levels), np.float32), np.full(len(levels), -1, np.int32)
         self.now = 0
         self.share = config.uniform_share or 0.0
+        self._by_rank = np.arange(1, len(levels) + 1) ** (-1 / config.replay_temperature)
+        self._by_rank_sums = np.cumsum(self._by_rank)
+        self._ranked = np.empty(0, np.uint64)  # sort keys of the levels that were played, the best one first
 
     def update(self, outcomes: Outcomes) -> None:
         self.now += 1
         error = outcomes.advantages
         error = np.maximum(error, 0) if self.config.replay_score == "positive" else np.abs(error)
         count = np.bincount(outcomes.decided, minlength=len(self.levels))
-        seen = count > 0
-        total = np.bincount(outcomes.decided, error, minlength=len(self.levels))
-        self.score[seen] = total[seen] / count[seen]
+        seen = np.flatnonzero(count)
+        total = np.bincount(outcomes.decided, error, minlength=len(self.levels))[seen]
+        self._rescore(seen, (total / count[seen]).astype(np.float32))
         self.last[seen] = self.now
-        self.weigh(mixed(self._weights(), self.share))
+        weights = self._weights()
+        self.weigh(mixed(weights, self.share) if self.share else weights)
+
+    def _rescore(self, seen: np.ndarray, score: np.ndarray) -> None:
+        """Give levels new scores, and move only them to their new ranks.  seen: int64[n], each once."""
+        known = seen[self.last[seen] >= 0]
+        self._ranked = np.delete(self._ranked, np.searchsorted(self._ranked, self._keys(known)))
+        self.score[seen] = score + np.float32(0)  # -0 becomes 0
+        keys = np.sort(self._keys(seen))
+        self._ranked = np.insert(self._ranked, np.searchsorted(self._ranked, keys), keys)
+
+    def _keys(self, levels: np.ndarray) -> np.ndarray:
+        """uint64[n], in the order of falling scores, then of levels: bits of floats that are at least 0 sort like these."""
+        bits = np.uint32(0xFFFF_FFFF) - self.score[levels].view(np.uint32)
+        return bits.astype(np.uint64) << np.uint64(32) | levels.astype(np.uint64)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._ranked = np.sort(self._keys(np.flatnonzero(self.last >= 0)))
 
     def _weights(self) -> np.ndarray:
         """float64[L], sums to 1."""
-        seen = self.last >= 0
-        weights = np.zeros(len(self.levels))
-        new_share = 1 - seen.mean()
-        if new_share:
-            weights[~seen] = new_share / np.count_nonzero(~seen)
-        if seen.any():
-            weights[seen] = (1 - new_share) * self._replayed(seen)
+        count, played = len(self.levels), len(self._ranked)
+        if not played:
+            return np.full(count, 1 / count)
+        replayed = played / count
+        ages = played * self.now - int(self.last.sum(dtype=np.int64)) - (count - played)
+        if ages:
+            weights = (self.now - self.last) * (replayed * STALENESS_SHARE / ages)
+        else:
+            weights = np.full(count, replayed * STALENESS_SHARE / played)
+        if played < count:
+            weights[self.last < 0] = 1 / count  # together 1 - replayed
+        by_rank = self._by_rank[:played]
+        order = self._ranked.astype(np.uint32).astype(np.int64)  # the lower halves
+        weights[order] += by_rank * (replayed * (1 - STALENESS_SHARE) / self._by_rank_sums[played - 1])
         return weights
 
-    def _replayed(self, seen: np.ndarray) -> np.ndarray:
-        """float64[n], sums to 1: how draws are spread over the levels that were played."""
-        rank = np.empty(np.count_nonzero(seen))
-        rank[np.argsort(-self.score[seen], kind="stable")] = np.arange(1, len(rank) + 1)
-        by_score = rank ** (-1 / self.config.replay_temperature)
-        age = (self.now - self.last[seen]).astype(np.float64)
-        by_age = age / age.sum() if age.sum() else np.full(len(age), 1 / len(age))
-        return (1 - STALENESS_SHARE) * by_score / by_score.sum() + STALENESS_SHARE * by_age
-
-    def metrics(self) -> dict[str, float]:
+    def details(self) -> dict[str, float]:
         seen = self.last >= 0
         if not seen.any():
             return {}
         return {
-            "curriculum/replay_score_mean": float(self.score[seen].mean()),
+            "curriculum/replay_score_mean": float(self.score[seen].mean(dtype=np.float64)),
             "curriculum/replay_score_drawn": float(self.probabilities() @ self.score),
             "curriculum/replay_age_mean": float((self.now - self.last[seen]).mean()),
         }

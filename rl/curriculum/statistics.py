@@ -1,6 +1,7 @@
 """Small statistics that curricula share: windows, confidence bounds, inequality, and arrays as JSON values."""
 
 import base64
+import json
 import math
 from typing import Any
 
@@ -23,8 +24,12 @@ class Windows:
 
     def extend(self, series: np.ndarray, values: np.ndarray) -> None:
         """Add values in their order.  series: int[k], where each belongs.  values: [k]."""
-        for one in np.unique(series).tolist():
-            new = values[series == one][-self.size :]
+        count = np.bincount(series, minlength=len(self.counts))
+        # As small integers, which numpy sorts by their digits, in linear time.
+        order = np.argsort(series.astype(np.min_scalar_type(len(count))), kind="stable")
+        ends = np.cumsum(count)
+        for one in np.flatnonzero(count).tolist():
+            new = values[order[ends[one] - min(count[one], self.size) : ends[one]]]
             place = (self._next[one] + np.arange(len(new))) % self.size
             self._values[one, place] = new
             self._next[one] = (self._next[one] + len(new)) % self.size
@@ -61,11 +66,21 @@ def wilson(wins: float, episodes: int, z: float) -> float:
 
 def gini(values: np.ndarray) -> float:
     """Gini coefficient of numbers >= 0: 0 where all are equal, towards 1 where one has everything; 0 for none."""
-    values = np.sort(np.asarray(values, np.float64))
-    total, n = values.sum(), len(values)
+    total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0
-    return float(2 * (np.arange(1, n + 1) @ values) / (n * total) - (n + 1) / n)
+    if values.dtype.kind == "i" and values.max() <= 4 * n:  # counts: no need to sort them
+        size = np.bincount(values).astype(np.float64)  # of the group of each value
+        ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # their sum
+        weighted = ranks @ np.arange(len(size))
+    else:
+        weighted = np.arange(1, n + 1, dtype=np.float64) @ np.sort(values)
+    return float(2 * weighted / (n * total) - (n + 1) / n)
+
+
+def as_json(state: dict[str, Any]) -> str:
+    """A state of plain values and arrays as text; what ``json.loads`` makes of it, ``load_state_dict`` understands."""
+    return json.dumps(state, default=packed)
 
 
 def packed(values: np.ndarray) -> dict[str, Any]:
@@ -74,6 +89,8 @@ def packed(values: np.ndarray) -> dict[str, Any]:
     return {"dtype": values.dtype.str, "shape": list(values.shape), "base64": data}
 
 
-def unpacked(state: dict[str, Any]) -> np.ndarray:
-    """The array that was ``packed``."""
+def unpacked(state: dict[str, Any] | np.ndarray) -> np.ndarray:
+    """The array that was ``packed``, or a copy of one that was not."""
+    if isinstance(state, np.ndarray):
+        return state.copy()
     return np.frombuffer(base64.b64decode(state["base64"]), state["dtype"]).reshape(state["shape"]).copy()

@@ -11,7 +11,8 @@
             np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
             self.weigh(self.lost)
 
-A draw is a binary search in the running sum of the weights, O(log levels); an update may take O(levels + episodes) in numpy.
+A draw is a binary search in the running sum of the weights, O(log levels); an update may take O(levels + episodes) in numpy:
+a few passes over all levels, no sorting of all of them.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from rl.curriculum.statistics import packed, unpacked
+from rl.curriculum.statistics import unpacked
 from rl.curriculum_config import CurriculumConfig
 
 THIRDS = 3  # parts of the difficulty axis of a category
@@ -119,6 +120,8 @@ class Strategy(ABC):
     events: what happened, oldest first: a handful in a run.
     """
 
+    _cumulative: np.ndarray
+    _chances: np.ndarray | None
     kept: ClassVar[tuple[str, ...]] = ()
     wants_advantages: ClassVar[bool] = False
 
@@ -129,14 +132,18 @@ class Strategy(ABC):
 
     def weigh(self, weights: np.ndarray) -> None:
         """From now on, draw in proportion to these.  weights: float[L], at least 0 and not all 0."""
-        total = float(weights.sum())
+        cumulative = np.cumsum(weights, dtype=np.float64)
+        total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
             raise ValueError(f"weights of levels must be finite, at least 0, not all 0; their sum is {total}")
-        self._cumulative = np.cumsum(weights, dtype=np.float64)
+        self._cumulative, self._chances = cumulative, None
 
     def probabilities(self) -> np.ndarray:
-        """float64[L], sums to 1: how likely each level is at the next draw."""
-        return np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
+        """float64[L], sums to 1, read-only: how likely each level is at the next draw."""
+        if self._chances is None:
+            self._chances = np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
+            self._chances.flags.writeable = False
+        return self._chances
 
     def draw(self, n: int) -> np.ndarray:
         """int32[n]: indices of the levels to play next."""
@@ -155,29 +162,37 @@ class Strategy(ABC):
         return ""
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag."""
+        """Scalars by TensorBoard tag, at each update: what costs no pass over all levels."""
+        return {}
+
+    def details(self) -> dict[str, float]:
+        """Scalars by TensorBoard tag that take a look at all levels; the more there are, the rarer (see the manager)."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the future depends on beside the random numbers, as plain JSON values."""
+        """Everything that the future depends on beside the random numbers: plain values and copies of arrays."""
         values = {name: getattr(self, name) for name in self.kept}
         return {
-            "cumulative": packed(self._cumulative),
+            "cumulative": self._cumulative.copy(),
             "events": [dict(event) for event in self.events],
-            **{name: packed(value) if isinstance(value, np.ndarray) else value for name, value in values.items()},
+            **{name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken, with the same levels."""
-        self._cumulative = unpacked(state["cumulative"])
+        self._cumulative, self._chances = unpacked(state["cumulative"]), None
         self.events = [dict(event) for event in state["events"]]
         for name in self.kept:
             value = state[name]
-            setattr(self, name, unpacked(value) if isinstance(value, dict) and "base64" in value else value)
+            array = isinstance(value, np.ndarray) or (isinstance(value, dict) and "base64" in value)
+            setattr(self, name, unpacked(value) if array else value)
 
 
 def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
     """float64[L], sums to 1: weights of which a share is spread evenly over all levels; evenly too where all are 0."""
-    total = weights.sum()
-    even = np.full(len(weights), 1 / len(weights))
-    return even if total <= 0 else (1 - uniform_share) * weights / total + uniform_share * even
+    total, count = weights.sum(), len(weights)
+    if total <= 0:
+        return np.full(count, 1 / count)
+    spread = weights * ((1 - uniform_share) / total)
+    spread += uniform_share / count
+    return spread

@@ -128,7 +128,7 @@ def state_digests(ppo: BatchPPO) -> dict[str, str]:
     """Part -> digest of what the next update begins with."""
     environments = torch.from_numpy(ppo.sim.snapshot(slice(None)))
     return {
-        "curriculum": combined(json.dumps(ppo.sampler.state_dict(), sort_keys=True)),
+        "curriculum": combined(json.dumps(ppo.sampler.state_dict(), sort_keys=True, default=_array_hash)),
         "environments": combined(tensor_hash(environments)),
         "parameters": combined(*_of_tensors(ppo.policy.state_dict())),
         "optimiser": combined(*_of_tensors(ppo.policy.optimizer.state_dict())),
@@ -165,6 +165,11 @@ def _short(data: bytes) -> str:
 def tensor_hash(tensor: torch.Tensor) -> str:
     """16 hexadecimal digits that depend on every bit of a tensor, and on its size."""
     return _short(f"{tensor.nbytes} ".encode() + row_sums(tensor.detach().reshape(1, -1)).tobytes())
+
+
+def _array_hash(values: np.ndarray) -> str:
+    digest = tensor_hash(torch.from_numpy(values)) if values.size else ""
+    return f"{values.dtype} {values.shape} {digest}"
 
 
 def row_sums(rows: torch.Tensor) -> np.ndarray:

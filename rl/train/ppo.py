@@ -32,6 +32,7 @@ from nppsim.errors import UserError
 from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
+from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo_config import KL_TOLERANCE, PPOConfig
 from rl.train.gradients import set_gradients
@@ -518,7 +519,7 @@ class BatchPPO(PPO):
             "speed": dict(self.speed),
             "environments": self.batch_env.state(),
             "episodes": [list(self.ep_info_buffer), list(self.ep_success_buffer)],
-            "curriculum": json.dumps(self.sampler.state_dict()),
+            "curriculum": as_json(self.sampler.state_dict()),
             "shuffling": json.dumps(self._rng.bit_generator.state),
             "sampling": self._sampling.get_state(),
             "torch": torch.get_rng_state(),

@@ -1,7 +1,15 @@
 """The benchmark of the curriculum: it convicts the planted scan and counts what the code does.  No times are judged."""
 
 from rl.curriculum import STRATEGIES
-from rl.curriculum.benchmark import HYPOTHESES, Benchmark, NaiveRescan, measure, outcome_table, statistics_costs
+from rl.curriculum.benchmark import (
+    HYPOTHESES,
+    MOST_BYTES,
+    Benchmark,
+    NaiveRescan,
+    measure,
+    outcome_table,
+    statistics_costs,
+)
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from programs import load_script
@@ -12,7 +20,7 @@ def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_e
     for name in CURRICULA:
         costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
         assert costs.scans <= 1000 / 128
-        assert costs.bytes_after <= costs.bytes_before + 65_536
+        assert costs.bytes_after <= 1.05 * costs.bytes_before + MOST_BYTES
     assert measure("planted", NaiveRescan, config, 50, 3, 64).scans == 1000
 
 
@@ -34,5 +42,5 @@ def test_the_script_prints_all_sections(capsys):
     assert main(["--levels", "10", "--updates", "6", "--episodes", "64"]) in (0, 1)
     printed = capsys.readouterr().out
     assert "Outcome" in printed
-    assert "the planted scan is convicted" in printed
+    assert "both planted faults are convicted" in printed
     assert main(["--levels", "0"]) == 2

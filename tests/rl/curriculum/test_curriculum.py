@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
-from rl.curriculum.statistics import Windows, gini, packed, unpacked, wilson
+from rl.curriculum import manager as manager_module
+from rl.curriculum.statistics import Windows, as_json, gini, packed, unpacked, wilson
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from worlds import corridor
@@ -38,7 +39,7 @@ def play(sampler, seed, updates=3, episodes=60):
 
 
 def same(a, b):
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+    return as_json(a) == as_json(b)
 
 
 def test_every_strategy_has_a_name_that_can_be_asked_for():
@@ -84,7 +85,7 @@ def test_a_saved_curriculum_goes_on_as_it_would_have(name, moment):
     play(sampler, 0)
     if moment == "with episodes waiting":
         sampler.record([0, 3, 3], [True, False, True])
-    state = json.loads(json.dumps(sampler.state_dict()))
+    state = json.loads(as_json(sampler.state_dict()))
     other = sampler_of(name, seed=2)
     other.load_state_dict(state)
     assert same(other.state_dict(), sampler.state_dict())
@@ -142,8 +143,9 @@ def test_nothing_grows_with_the_number_of_episodes(name):
     play(sampler, 1, updates=12, episodes=300)
     after = sampler.container_sizes()
     grown = {name for name in after if after[name] > before[name]}
-    assert grown <= {"events"}, grown
-    assert after["events"] <= 20
+    events = f"{type(sampler.strategy).__name__}.events"
+    assert grown <= {events}, grown
+    assert after[events] <= 20
 
 
 def test_statistics_are_by_category_and_counted_once():
@@ -170,6 +172,23 @@ def test_single_levels_are_tracked_where_that_is_wished_for():
     found = {tag for tag in sampler.metrics() if tag.startswith("curriculum_levels/")}
     assert found == {"curriculum_levels/0_episodes", "curriculum_levels/0_success"}
     assert sampler.metrics()["curriculum_levels/0_success"] == 0.5
+
+
+def test_statistics_of_all_levels_are_rarer_the_more_levels_there_are(monkeypatch):
+    monkeypatch.setattr(manager_module, "LEVELS_PER_UPDATE", 5)
+    sampler = sampler_of("uniform")
+    seen = []
+    for level in range(6):
+        sampler.record([level], [True])
+        seen.append(sampler.metrics()["curriculum/levels_seen"])
+        sampler.learn()
+    assert seen == [1, 1, 1, 4, 4, 4], "14 levels: at every third update"
+    other = sampler_of("uniform")
+    other.load_state_dict(json.loads(as_json(sampler.state_dict())))
+    for one in (sampler, other):
+        one.learn()
+    assert sampler.metrics() == other.metrics()
+    assert other.metrics()["curriculum/levels_seen"] == 4
 
 
 def test_levels_and_wins_must_fit():
@@ -252,7 +271,7 @@ def test_a_resumed_curriculum_knows_what_is_being_played():
     other, again = started("learnability", resumed=True)
     again.restore(slice(None), rows)
     again.next_level[:] = waiting
-    other.load_state_dict(json.loads(json.dumps(state)))
+    other.load_state_dict(json.loads(as_json(state)))
     for pair in ((sampler, sim), (other, again)):
         step(*pair, 60)
     assert same(sampler.state_dict(), other.state_dict())
@@ -305,6 +324,15 @@ def test_windows_hold_the_latest_values(rounds):
             wanted[series] = [*wanted[series], value][-5:]
     assert [windows.values(i).tolist() for i in range(3)] == wanted
     assert windows.means() == pytest.approx([np.mean(w) if w else np.nan for w in wanted], nan_ok=True)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=40))
+def test_the_gini_coefficient_is_half_the_relative_mean_difference(counts):
+    values = np.array(counts)
+    by_definition = np.abs(values[:, None] - values).mean() / (2 * values.mean()) if values.any() else 0.0
+    assert gini(values) == pytest.approx(by_definition, abs=1e-12)
+    assert gini(values.astype(float)) == pytest.approx(by_definition, abs=1e-12)
 
 
 def test_the_gini_coefficient():

@@ -81,6 +81,27 @@ def test_levels_are_ranked_by_how_far_the_critic_was_off():
     assert sampler.probabilities() == pytest.approx((1 - STALENESS_SHARE) * wanted + STALENESS_SHARE / 4)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.dictionaries(st.integers(0, 7), st.sampled_from([-2.0, 0.0, 0.5, 1.0]), min_size=1), max_size=8))
+def test_ranks_that_are_kept_up_to_date_are_those_of_a_sort(updates):
+    sampler = made("plr", ["simplest"] * 8, replay_temperature=0.7)
+    score, last = {}, {}
+    for now, advantages in enumerate(updates, 1):
+        learn(sampler, {level: [value] for level, value in advantages.items()})
+        score |= {level: abs(value) for level, value in advantages.items()}
+        last |= dict.fromkeys(advantages, now)
+        order = sorted(score, key=lambda level: (-score[level], level))
+        rank = {level: (place + 1) ** (-1 / 0.7) for place, level in enumerate(order)}
+        ages = {level: now - last[level] for level in order}
+        if not sum(ages.values()):
+            ages = dict.fromkeys(order, 1)
+        wanted = np.full(8, 1 / 8)
+        for level in order:
+            share = (1 - STALENESS_SHARE) * rank[level] / sum(rank.values())
+            wanted[level] = len(order) / 8 * (share + STALENESS_SHARE * ages[level] / sum(ages.values()))
+        assert sampler.probabilities() == pytest.approx(wanted)
+
+
 def test_positive_scores_leave_disappointments_out():
     sampler = made("plr", ["simplest"] * 2, replay_score="positive")
     learn(sampler, {0: [-5, -5], 1: [0.1, 0.1]})
@@ -244,7 +265,7 @@ def test_every_preset_draws(preset, formulas, basic_progress):
 
 def test_detailed_statistics_can_be_left_out():
     def tags(performance_mode):
-        return set(made("learning_progress", ["simplest"] * 3, performance_mode=performance_mode).strategy.metrics())
+        return set(made("learning_progress", ["simplest"] * 3, performance_mode=performance_mode).metrics())
 
     assert tags(True) < tags(False)
     families = {"pool_composition", "sampling_counts", "eviction_counts", "per_label_stats", "debug", "curriculum_gini"}
