@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()  # of this process's writers, so that no two name t
 
 
 class EventWriter:
-    """Writes scalars into a new event file of ``folder``, which is made if it is missing.
+    """Writes scalars and other summaries into a new event file of ``folder``, which is made if it is missing.
 
     ``flush`` writes all of them at once, in the calling thread: where TensorBoard's own writer has a thread, whose errors
     come late or never.  Raises OSError with the file's name for what cannot be written (the file then ends with the last
@@ -48,7 +48,10 @@ class EventWriter:
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         """Take a number; it is on disk after the next ``flush``."""
-        summary = self._summary(value=[self._summary.Value(tag=tag, simple_value=float(value))])
+        self.add_summary(self._summary(value=[self._summary.Value(tag=tag, simple_value=float(value))]), step)
+
+    def add_summary(self, summary: Any, step: int) -> None:
+        """Take a protocol buffer ``Summary`` of TensorBoard's."""
         self._records.write(self._event(wall_time=time.time(), step=step, summary=summary).SerializeToString())
 
     def flush(self) -> None:

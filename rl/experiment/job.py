@@ -38,7 +38,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
-from rl.train.logs import BOARD, cut_events
+from rl.train.logs import BOARD, cut_events, write_settings
 from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
@@ -139,7 +139,9 @@ def train_one(job: Job) -> RunRecord:
     plan = make_plan(job)
     settings = job.config.ppo.settled(plan)
     facts = {"label": job.label, "seed": job.seed, "pretrained": job.pretrained}
-    write_json(job.folder / RUN_FILE, facts | {"settings": resolved(job.config, settings, plan)})
+    found = resolved(job.config, settings, plan)
+    write_json(job.folder / RUN_FILE, facts | {"settings": found})
+    write_settings(job.folder / BOARD, found)
     env = make_env(job, settings, plan)
     introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None

@@ -11,7 +11,7 @@ A row is whole or cut off, and so is an event; so after a kill at any moment the
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from rl.events import EventsError, EventWriter, event_files
 TABLE = "progress.csv"
 BOARD = "tensorboard"
 IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
+SETTINGS = ("configuration", "_hparams_/")  # begin the tags of what a run was asked for
+RESULTS = ("rollout/success_rate", "eval/all_success")  # that TensorBoard shows beside the settings
+GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns; others follow
 ALL_EPOCHS = 1 << 62
 
 
@@ -80,7 +83,7 @@ class ScalarOutput(KVWriter):
 
 
 class GrowingTable(KVWriter):
-    """A CSV file with a row for each ``dump``, and a column for all that was ever logged, in the order of appearance.
+    """A CSV file with a row for each ``dump``, and a column for all that was ever logged, by GROUPS and name.
 
     path: of the file.
     rows: so many of what is there are kept; 0: it begins anew.
@@ -100,11 +103,11 @@ class GrowingTable(KVWriter):
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Add a row."""
         values = filter_excluded_keys(key_values, key_excluded, "csv")
-        fresh = sorted(values.keys() - set(self._columns))
-        if fresh:
-            kept = self._read()[1] if self.rows else []
-            self._columns += fresh
-            self._rewrite(kept)
+        if values.keys() - set(self._columns):
+            before, kept = self._columns, self._read()[1] if self.rows else []
+            self._columns = sorted({*before, *values}, key=_place)
+            place = [before.index(name) if name in before else -1 for name in self._columns]
+            self._rewrite([row[at] if at >= 0 else "" for at in place] for row in kept)
         row = [getattr(value, "item", lambda value=value: value)() for value in map(values.get, self._columns)]
         append_text(self.path, _lines([row]))
         self.rows += 1
@@ -126,8 +129,12 @@ class GrowingTable(KVWriter):
         return lines[0], lines[1 : self.rows + 1]
 
     def _rewrite(self, rows: Iterable[list[str]]) -> None:
-        width = len(self._columns)
-        write_bytes(self.path, _lines([self._columns, *([*row, *[""] * (width - len(row))] for row in rows)]).encode())
+        write_bytes(self.path, _lines([self._columns, *rows]).encode())
+
+
+def _place(column: str) -> tuple[int, str]:
+    group = column.partition("/")[0]
+    return (GROUPS.index(group) if group in GROUPS else len(GROUPS)), column
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> str:
@@ -136,9 +143,31 @@ def _lines(rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
-    """Leave one event file with the first ``events`` of PPO, and those of imitation up to ``epochs``; -1: none of them.
+def write_settings(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put a run's settings into its events, as a table (TEXT) and as hyperparameters (HPARAMS), unless they are there.
 
+    settings: dotted name -> {"value", "source"}.
+    """
+    if event_files(folder):
+        return
+    summary = needed("torch.utils.tensorboard.summary", "train")
+    rows = [f"| {name} | {_cell(one['value'])} | {one['source']} |" for name, one in settings.items()]
+    table = "\n".join(["| setting | value | from |", "|---|---|---|", *rows])
+    plain = {name: one["value"] for name, one in settings.items()}
+    numbers = {name: value if isinstance(value, bool | int | float) else str(value) for name, value in plain.items()}
+    with EventWriter(folder) as writer:
+        for part in (summary.text("configuration", table), *summary.hparams(numbers, dict.fromkeys(RESULTS, 0.0))[:2]):
+            writer.add_summary(part, 0)
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|")
+
+
+def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
+    """Leave one event file with the settings, the first ``events`` of PPO, and those of imitation up to ``epochs``.
+
+    epochs: -1: none of them.
     Bytes and times of what stays are untouched.  Raises EventsError if fewer events are there.
     """
     files = event_files(folder)
@@ -146,8 +175,8 @@ def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
     for record, event in _records(files):
         if not event.summary.value:
             head = head or record  # the format's version
-        elif (tag := event.summary.value[0].tag).startswith(IMITATION):
-            if event.step <= epochs and (tag, event.step) not in seen:
+        elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
+            if (event.step <= epochs or not tag.startswith(IMITATION)) and (tag, event.step) not in seen:
                 kept.append(record)
                 seen.add((tag, event.step))
         elif count < events:

@@ -4,9 +4,10 @@ import csv
 
 import pytest
 from stable_baselines3.common.logger import Logger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rl.events import EventsError, EventWriter, event_files, read_scalars
-from rl.train.logs import ScalarLog, cut_events
+from rl.train.logs import GrowingTable, ScalarLog, cut_events, write_settings
 
 
 def write(log, steps, **more):
@@ -60,6 +61,29 @@ def test_events_of_imitation_stay_and_those_of_repeated_epochs_go(tmp_path):
     assert scalars["a"].steps.tolist() == [100, 200]
     cut_events(tmp_path / "tensorboard", 0, epochs=-1)
     assert event_files(tmp_path / "tensorboard") == []
+
+
+def test_settings_are_on_the_board_once_and_stay(tmp_path):
+    settings = {"ppo.gamma": {"value": 0.995, "source": "default"}, "seeds": {"value": [1, 2], "source": "a | b"}}
+    board = tmp_path / "tensorboard"
+    write_settings(board, settings)
+    write(ScalarLog(tmp_path), [1])
+    write_settings(board, settings)
+    write(ScalarLog(tmp_path, rows=1, events=1), [2])
+    found = EventAccumulator(str(board)).Reload()
+    assert read_scalars(board)["a"].steps.tolist() == [1, 2]
+    (text,) = found.Tensors("configuration/text_summary")
+    assert b"| ppo.gamma | 0.995 | default |" in text.tensor_proto.string_val[0]
+    assert len(found.PluginTagToContent("hparams")) == 2
+
+
+def test_columns_are_in_order_whenever_they_appear(tmp_path):
+    logger = Logger(None, [GrowingTable(tmp_path / "progress.csv")])
+    for names in (["x/b", "train/loss"], ["time/fps", "x/a", "train/loss"], ["x/b"]):
+        for name in names:
+            logger.record(name, len(name))
+        logger.dump()
+    assert (tmp_path / "progress.csv").read_text() == "time/fps,train/loss,x/a,x/b\n,10,,3\n8,10,3,\n,,,3\n"
 
 
 @pytest.mark.parametrize("lost", ["progress.csv", "tensorboard"])
