@@ -1,12 +1,27 @@
 """The learning curves of a run: what is shown, and a chart of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nppsim.report.charts import coloured, large_numbers, new_chart, to_png, whole_numbers
+from nppsim.generate import CATEGORIES
+from nppsim.report.charts import INK, coloured, large_numbers, new_chart, to_png, whole_numbers
 from rl.events import Scalars
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STAGE = "curriculum/current_stage_idx"
+_OF_STAGE = ("curriculum_stages/", "_share")  # around the name of a stage, in a tag that every stage has
+
+
+class Stage(NamedTuple):
+    """A stage of the curriculum.  begin: decisions played until then."""
+
+    begin: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -17,7 +32,8 @@ class Chart:
     tags: shown in it; the first is solid, further ones dashed or dotted.
     factor: values are multiplied by it.
     smooth: width of the running mean, in points.
-    steps: drawn as a staircase.
+    steps: drawn as a staircase, a step per stage.
+    since_start: each value is a rate over all that came before, and is shown as the rate since the value before.
     """
 
     title: str
@@ -26,32 +42,62 @@ class Chart:
     factor: float = 1.0
     smooth: int = 1
     steps: bool = False
+    since_start: bool = False
 
 
 CHARTS = (
-    Chart("Success", ("rollout/success_rate", "eval/all_success"), "%", 100.0),
+    Chart("Success on dev levels, always the same", ("eval/all_success",), "%", 100.0),
+    Chart("Success on the levels that are drawn", ("rollout/success_rate",), "%", 100.0),
     Chart("Return per episode", ("rollout/ep_rew_mean",)),
     Chart("Episode length", ("rollout/ep_len_mean",), "decisions"),
     Chart("Entropy of the policy", ("train/entropy_loss",), "nats", -1.0),
     Chart("KL of an update", ("train/approx_kl",), "nats", smooth=5),
     Chart("Explained variance of the critic", ("train/explained_variance",), smooth=5),
     Chart("Value loss", ("train/value_loss",), smooth=5),
-    Chart("Curriculum stage", ("curriculum/current_stage_idx",), steps=True),
-    Chart("Speed", ("time/fps",), "decisions/s"),
+    Chart("Curriculum stage", (STAGE,), steps=True),
+    Chart("Speed", ("time/fps",), "decisions/s", smooth=5, since_start=True),
 )
 _STYLES = ("-", "--", ":")
+_STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
 
-def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> bytes | None:
-    """PNG of one chart with a line per run and tag; runs: name -> tag -> Scalars.  None where no run has any tag."""
+def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
+    """The stages of a run's curriculum, as they came; none where it had no stages."""
+    if STAGE not in scalars:
+        return []
+    names = stage_names(scalars)
+    steps, places = scalars[STAGE]
+    begin = np.flatnonzero(np.diff(places, prepend=-1))
+    return [Stage(int(steps[i]), names[int(places[i])]) for i in begin if places[i] < len(names)]
+
+
+def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
+    """Names of the stages in order: the categories of the training levels, those of nobody's making last."""
+    before, after = _OF_STAGE
+    found = {
+        tag.removeprefix(before).removesuffix(after)
+        for tag in scalars
+        if tag.startswith(before) and tag.endswith(after)
+    }
+    return [name for name in CATEGORIES if name in found] + sorted(found - set(CATEGORIES))
+
+
+def curve_chart(
+    chart: Chart, runs: Mapping[str, Mapping[str, Scalars]], marks: Mapping[str, Sequence[Stage]] | None = None
+) -> bytes | None:
+    """PNG of one chart with a line per run and tag; runs: name -> tag -> Scalars.  None where no run has any tag.
+
+    marks: name -> stages, whose beginnings are marked; they are named if it is one run's.  Runs have the colours that
+        ``coloured`` gives them, in all charts the same, and are not named in the chart.
+    """
     if not any(tag in scalars for scalars in runs.values() for tag in chart.tags):
         return None
     axes = new_chart(chart.title, chart.unit)
-    for colour, name, scalars in coloured(runs):
+    for colour, _name, scalars in coloured(runs):
         for style, tag in zip(_STYLES[: len(chart.tags)], chart.tags, strict=True):
             if tag not in scalars:
                 continue
-            steps, values = scalars[tag]
+            steps, values = _since_start(scalars[tag]) if chart.since_start else scalars[tag]
             values = chart.factor * values
             if chart.smooth > 1 and len(values) > chart.smooth:
                 axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
@@ -61,15 +107,37 @@ def curve_chart(chart: Chart, runs: Mapping[str, Mapping[str, Scalars]]) -> byte
                 values,
                 style,
                 color=colour,
-                label=name if style == "-" else f"{name}, {tag}",
-                marker="o" if style != "-" or len(values) == 1 else None,
+                marker="o" if len(values) < 30 else None,
                 markersize=3,
                 drawstyle="steps-post" if chart.steps else "default",
             )
     if chart.steps:
-        whole_numbers(axes.yaxis)
+        names = max((stage_names(scalars) for scalars in runs.values()), key=len)
+        axes.set_yticks(range(len(names)), names, fontsize=7)
+    else:
+        _mark_stages(axes, runs, marks or {})
+    whole_numbers(axes.xaxis)
     large_numbers(axes)
     return to_png(axes, "decisions")
+
+
+def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, Sequence[Stage]]) -> None:
+    """A line where a stage begins, in the run's colour; with its name if there is one run."""
+    for colour, name, _ in coloured(runs):
+        for stage in marks.get(name, ())[1:]:
+            axes.axvline(stage.begin, color=colour if len(runs) > 1 else INK, linewidth=0.8, linestyle=":", alpha=0.7)
+            if len(runs) == 1:
+                axes.text(stage.begin, 1, stage.name, transform=axes.get_xaxis_transform(), **_STAGE_NAME)
+
+
+def _since_start(line: Scalars) -> Scalars:
+    """Rates since the value before, of rates since the start; the first, in which everything began, is left out."""
+    steps, rates = line
+    keep = np.flatnonzero(rates > 0)
+    steps, seconds = steps[keep], steps[keep] / rates[keep]
+    passed = np.diff(seconds)
+    sound = passed > 0
+    return Scalars(steps[1:][sound], np.diff(steps)[sound] / passed[sound])
 
 
 def _running_mean(values: np.ndarray, width: int) -> np.ndarray:

@@ -151,7 +151,7 @@ def train_one(job: Job) -> RunRecord:
     events = fine_tune(job, ppo)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
-    record = record_of(job, begin, plan, played, clone, moved, ppo, films, events)
+    record = record_of(job, begin, plan, found, played, clone, moved, ppo, films, events)
     save_run(record)
     return record
 
@@ -419,6 +419,7 @@ def record_of(
     job: Job,
     begin: float,
     plan: hardware.Plan,
+    settings: dict,
     played: dict[str, list[EpisodeRecord]],
     clone: Clone | None,
     moved: TransferReport | None,
@@ -430,6 +431,7 @@ def record_of(
 
     begin: when it began, by ``time.monotonic``.
     plan: sizes it ran with.
+    settings: resolved, with their sources.
     played: the final evaluation's episodes by method.
     clone, moved: of the imitation, None without.
     ppo: after training.
@@ -452,4 +454,5 @@ def record_of(
         events=events,
         wall_time_s=time.monotonic() - begin + ppo.spent_before + (clone.spent_before if clone else 0.0),
         curriculum=ppo.sampler.summary(),
+        settings=settings,
     )

@@ -53,6 +53,7 @@ class RunRecord:
     events: what happened during training.
     wall_time_s: of all of it.
     curriculum: strategy, counts and success by category, events with their reasons.
+    settings: dotted name -> {"value", "source"}.
     """
 
     architecture: str
@@ -70,6 +71,7 @@ class RunRecord:
     events: Sequence[dict]
     wall_time_s: float
     curriculum: dict = field(default_factory=dict)
+    settings: dict = field(default_factory=dict)
 
     @property
     def delivered(self) -> str:
@@ -138,7 +140,7 @@ class ExperimentRecord:
         return {
             label: {
                 method: aggregate(*(run.played[method] for run in runs)) if runs[0].played[method] else None
-                for method in METHODS
+                for method in runs[0].played
             }
             for label, runs in self.groups.items()
             if len(runs) > 1
@@ -274,6 +276,7 @@ def _report_entry(run: RunRecord) -> dict:
             "films": [asdict(film) for film in run.films],
         },
         "events": run.events,
+        "settings": run.settings,
     }
 
 

@@ -23,6 +23,7 @@ its data says "not run":
         plan              hardware plan: text or dict
         wall_time_s       seconds
         events            list of dicts: what happened during training
+        settings          dict: dotted name -> {"value", "source"}
         paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.judge.video.Film``]}; relative
                           paths are looked up in the report's folder, then in the working directory; a film's in "run"
     all_seeds             dict: name -> results as above, over several seeds
@@ -43,11 +44,11 @@ from nppsim.errors import needed
 from nppsim.report.charts import coloured, lines_chart
 from nppsim.report.pages import Plot, render_page, write_page
 from rl.events import EventsError, Scalars, read_scalars
-from rl.experiment.curves import CHARTS, curve_chart
+from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
 from rl.judge.comparison import Difference, format_difference
 from rl.judge.results import ALL, categories
 
-METHODS = {"random": "random play", "bc": "BC alone", "ppo": "after PPO"}
+METHODS = {"ppo": "after PPO", "bc": "BC alone", "random": "random play"}  # what matters first
 _LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # in the history of cloning -> label
 _ACCURACIES = {
     "train_accuracy": "training",
@@ -81,9 +82,10 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         all_seeds=_results(experiment.get("all_seeds") or {}),
         comparisons=_comparisons(experiment, architectures),
         notes=notes,
-        curves=[(chart, curve_chart(chart, runs)) for chart in CHARTS] if runs else [],
+        curves=_curves(runs),
+        colours=[(colour, name) for colour, name, _ in coloured(runs)],
         ledgers=_ledgers(runs),
-        architectures={name: _sections(entry, folder) for name, entry in architectures.items()},
+        parts=_parts({name: _sections(entry, folder) for name, entry in architectures.items()}),
         config=experiment.get("config"),
         machine=machine,
         versions=experiment.get("versions"),
@@ -93,10 +95,37 @@ def render_report(experiment: Mapping, folder: Path) -> str:
 def _sections(entry: Mapping, folder: Path) -> dict[str, Any]:
     """What the page shows of one architecture; None or empty for what was not run."""
     return {
-        "bc": _cloning(entry.get("bc") or {}),
+        "bc": _cloning(entry.get("bc") or {}, entry.get("events") or ()),
+        "settings": _settings(entry.get("settings") or {}),
         "films": _films(entry.get("paths") or {}, folder),
         "speed": _speed(entry.get("speed") or {}, entry.get("wall_time_s")),
         **{key: entry.get(key) for key in ("checklist", "doctor", "events", "audit", "transfer", "plan")},
+    }
+
+
+def _parts(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[str, Any]]]:
+    """Section -> (title, content): a pair for all runs in which it is the same, without a title if that is all of them."""
+    parts: dict[str, list[tuple[list[str], Any]]] = {}
+    for name, contents in sections.items():
+        for key, content in contents.items():
+            groups = parts.setdefault(key, [])
+            same = next((names for names, other in groups if other == content), None)
+            groups.append(([name], content)) if same is None else same.append(name)
+    return {
+        key: [(", ".join(names) if len(groups) > 1 else "", content) for names, content in groups]
+        for key, groups in parts.items()
+    }
+
+
+def _settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict]] | None:
+    """Rows of what was chosen, by somebody or for the machine, and of what is at its default."""
+    if not settings:
+        return None
+    rows = [{"setting": name, "value": one["value"], "from": one["source"]} for name, one in settings.items()]
+    is_default = [row["from"] == "default" for row in rows]
+    return {
+        "chosen": [row for row, default in zip(rows, is_default, strict=True) if not default],
+        "defaults": [row for row, default in zip(rows, is_default, strict=True) if default],
     }
 
 
@@ -183,6 +212,11 @@ def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict
     return runs, notes
 
 
+def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, bytes | None]]:
+    marks = {name: stages(scalars) for name, scalars in runs.items()}
+    return [(chart, curve_chart(chart, runs, marks)) for chart in CHARTS] if runs else []
+
+
 def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     """Where rewards come from: a chart per run that logged them."""
     plots = []
@@ -198,7 +232,8 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
     return plots
 
 
-def _cloning(bc: Mapping) -> dict[str, Any] | None:
+def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
+    """events: of the run, of which the first evaluation is the clone's."""
     if not bc:
         return None
     metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}
@@ -220,10 +255,16 @@ def _cloning(bc: Mapping) -> dict[str, Any] | None:
     told = ("validation", "training", "baselines", "closed_loop", "history")
     return {
         "scores": scores,
-        "closed_loop": bc.get("closed_loop"),
+        "closed_loop": bc.get("closed_loop") or _of_the_clone(events),
         "plots": [Plot(title, lines_chart(title, unit, lines, "epoch")) for title, unit, lines in charts if lines],
         "rest": {key: value for key, value in bc.items() if key not in told},
     }
+
+
+def _of_the_clone(events: Sequence[Mapping]) -> dict[str, str | None] | None:
+    """Success per category on the dev levels, before PPO."""
+    first = next((event["evaluation"] for event in events if event.get("at") == 0 and "evaluation" in event), None)
+    return first and {category: _percent(success) for category, success in first.items()}
 
 
 def _history_lines(

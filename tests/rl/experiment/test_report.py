@@ -3,12 +3,13 @@
 import html
 import re
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from nppsim.measure.intervals import wilson
-from rl.events import EventsError, EventWriter, read_scalars, require_tags
-from rl.experiment.curves import CHARTS
+from rl.events import EventsError, EventWriter, Scalars, read_scalars, require_tags
+from rl.experiment.curves import CHARTS, STAGE, _since_start, curve_chart, stages
 from rl.experiment.report import write_report
 from rl.judge.comparison import Comparison, Difference
 
@@ -56,6 +57,7 @@ def experiment(tmp_path):
         },
         "comparisons": [comparison("mlp_baseline after PPO", "BC alone", 0.41, [0.31, 0.5])],
         "transfer": {"copied": 41, "fresh": ["value_head.weight", "value_head.bias"]},
+        "settings": {"ppo.gamma": {"value": 0.99, "source": "command line"}, "x": {"value": 1, "source": "default"}},
         "speed": {"decisions_per_s": 51234.5, "share": {"environment": 0.125, "update": 0.875}},
         "wall_time_s": 611.5, "audit": [{"term": "win", "per episode": 3.0}], "plan": "setting  value\nnum_envs 512",
         "paths": {"tensorboard": "mlp/tensorboard", "run": "mlp", "films": [
@@ -135,7 +137,11 @@ def test_paths_may_be_those_of_the_working_directory(tmp_path, experiment, monke
     paths |= {key: f"{tmp_path.name}/{paths[key]}" for key in ("tensorboard", "run")}
     experiment["machine"] = "two cores"
     page = write_report(experiment, f"{tmp_path.name}/report.html").read_text()
-    assert 'src="mlp/videos/a%20b.mp4"' in page and 'alt="Success"' in page and "two cores" in page
+    assert (
+        'src="mlp/videos/a%20b.mp4"' in page
+        and 'alt="Success on the levels that are drawn"' in page
+        and "two cores" in page
+    )
 
 
 def test_charts_without_data_name_their_tags(tmp_path, experiment):
@@ -168,3 +174,28 @@ def test_missing_tags_and_second_trees_are_found(tmp_path):
     EventWriter(tmp_path / "training").close()  # opened, never written to
     with pytest.raises(EventsError, match=r"2 event trees \(PPO_1, training\)"):
         require_tags(tmp_path, ["train/approx_kl"])
+
+
+def test_stages_are_named_where_they_begin():
+    steps = np.array([100, 200, 300, 400])
+    run = {
+        STAGE: Scalars(steps, np.array([0.0, 1.0, 1.0, 2.0])),
+        **{f"curriculum_stages/{name}_share": Scalars(steps, np.ones(4)) for name in ("own", "simplest", "complex")},
+    }
+    assert stages(run) == [(100, "simplest"), (200, "complex"), (400, "own")]
+    assert stages({}) == []
+    (chart,) = (one for one in CHARTS if one.steps)
+    assert curve_chart(chart, {"run": run}, {"run": stages(run)})
+
+
+def test_speed_is_that_of_each_update_without_the_first():
+    """100 decisions in 10 s, then 100 in 1 s, then 100 in 2 s."""
+    line = _since_start(Scalars(np.array([100, 200, 300]), np.array([100 / 10, 200 / 11, 300 / 13])))
+    assert line.steps.tolist() == [200, 300] and np.allclose(line.values, [100, 50])
+
+
+def test_what_is_the_same_in_all_runs_is_shown_once(tmp_path, experiment):
+    one = experiment["architectures"]["mlp_baseline"]
+    experiment["architectures"] = {"a": one, "b": one}
+    page = texts(write_report(experiment, tmp_path / "report.html").read_text())
+    assert page.count("ppo.gamma") == 1
