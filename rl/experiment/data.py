@@ -117,17 +117,22 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = reward.audit(config.reward.weights, config.ppo.gamma, config.frame_skip, lengths)
     for row in rows:
-        verdict = "; ".join(row.problems) or "in order"
-        log(
-            f"rewards on {row.category} (way {row.path_px:.0f} px): win {row.win_return:+.2f}, "
-            f"time-out {row.timeout_return:+.2f}, death {row.death_return:+.2f}: {verdict}"
-        )
+        if row.problems:
+            log(f"rewards on {_told(row)}: {'; '.join(row.problems)}")
+    if not any(row.problems for row in rows):
+        least = min(rows, key=lambda row: row.win_return - max(row.timeout_return, row.death_return))
+        log(f"rewards in order on {len(rows)} categories; nearest to each other on {_told(least)}")
     problems = [problem for row in rows for problem in row.problems]
     if problems and config.reward.is_default:
         raise ConfigError(
             f"the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, or train on shorter levels"
         )
     return rows
+
+
+def _told(row: reward.AuditRow) -> str:
+    returns = f"win {row.win_return:+.2f}, time-out {row.timeout_return:+.2f}, death {row.death_return:+.2f}"
+    return f"{row.category} (way {row.path_px:.0f} px): {returns}"
 
 
 class Suites:

@@ -290,8 +290,8 @@ def summary(record: ExperimentRecord, folder: Path) -> str:
     for run in record.runs:
         claims = "".join(f"{comparison.sentence}\n" for comparison in run.comparisons)
         claims += f"delivered: {run.delivered}\n" if run.delivered else ""
-        films = f"films: {len(run.films)} below {run.folder / 'videos'}"
-        parts.append(f"\n{run.title}, test levels\n{_table(run.results)}\n{claims}{films}")
+        claims += f"films: {len(run.films)} below {run.folder / 'videos'}\n" if run.films else ""
+        parts.append(f"\n{run.title}, test levels\n{_table(run.results)}\n{claims}".rstrip())
         parts.append(f"\nchecklist\n{checklist_table(run.checklist)}")
     parts += [f"\n{label}, all seeds, test levels\n{_table(results)}" for label, results in record.all_seeds.items()]
     if record.comparisons:
@@ -300,4 +300,6 @@ def summary(record: ExperimentRecord, folder: Path) -> str:
 
 
 def _table(results: Mapping[str, dict[str, Stats] | None]) -> str:
+    if not any(results.values()):
+        return "not played: --skip-final-eval"
     return format_table({METHODS[method]: stats for method, stats in results.items()})
