@@ -10,7 +10,7 @@ from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
 from nppsim.pictures.render import film_steps, frames
 from rl.judge.results import EpisodeRecord
-from rl.judge.video import HOLD_S, VideoError, record, record_evaluation
+from rl.judge.video import AGAIN_S, HOLD_S, SLOWER, VideoError, record, record_evaluation
 
 from packages import hide
 from worlds import small_room as corridor
@@ -52,6 +52,17 @@ def test_the_decoded_pictures_are_those_drawn(tmp_path):
     films = list(frames(level, inputs))
     for drawn, seen in zip(films, pictures[: len(films)], strict=True):
         assert np.abs(drawn.astype(int) - seen).mean() < 4
+
+
+def test_a_death_is_shown_once_more_slowly(tmp_path):
+    level, inputs = corridor(), np.full(40, RIGHT, np.uint8)
+    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, outcome="timeout"))
+    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, outcome="died"))
+    shown = min(round(AGAIN_S * 30), len(film_steps(40, 30)))
+    assert len(died) - len(lived) == SLOWER * shown + round(HOLD_S * 30)
+    again = died[len(lived) :: SLOWER][:shown]
+    played = lived[: -round(HOLD_S * 30)][-shown:]
+    assert all(np.abs(a.astype(int) - b).mean() < 4 for a, b in zip(again, played, strict=True))
 
 
 def test_a_failure_leaves_no_file(tmp_path):
