@@ -44,6 +44,7 @@ from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
 _VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
+NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
 
 
@@ -185,10 +186,13 @@ def _by_name(found: DemonstrationSet, source: str) -> dict[str, list[Demonstrati
 
 
 def _environment(found: DemonstrationSet, bank: LevelBank | None, keys: tuple[str, ...]) -> NppEnv:
-    """The environment that the demonstrations are recorded in; its spec, which Minari keeps, lacks the levels."""
+    """The environment that the demonstrations are recorded in; its spec, which Minari keeps, lacks the levels.
+
+    So that nobody plays others unawares, it names a folder that nobody has.
+    """
     bank = bank or LevelBank(list(dict.fromkeys(d.level for d in found.demonstrations)), known=found.compiled)
     env = NppEnv(bank, observations=keys, frame_skip=found.frame_skip)
-    kwargs = {"observations": list(keys), "frame_skip": found.frame_skip, "reward": "default"}
+    kwargs = {"levels": NO_LEVELS, "observations": list(keys), "frame_skip": found.frame_skip, "reward": "default"}
     env.spec = replace(gymnasium.spec(ENV_ID), kwargs=kwargs)
     return env
 

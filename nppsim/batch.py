@@ -193,11 +193,20 @@ class BatchSimulator:
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
         return self._step(actions, next_level, every_end=False)
 
-    def _step(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool) -> dict[str, np.ndarray]:
-        """One decision of each environment; no restart where ``next_level`` is -1.  every_end: see ``advance``."""
+    def _step(
+        self, actions: np.ndarray, next_level: np.ndarray, every_end: bool, resting: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """One decision of each environment; no restart where ``next_level`` is -1.
+
+        every_end: see ``advance``.
+        resting: bool[N], environments that make no decision, and restart.
+        """
         actions = np.ascontiguousarray(actions, np.int64)
         if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
+        if resting is not None:
+            actions = np.where(resting, -1, actions)
+            self.rewards[resting], self.terminated[resting], self.truncated[resting] = 0.0, False, False
         if self.shadow:
             self.shadow.before(actions)
         self._run(actions, next_level, every_end)

@@ -1,4 +1,4 @@
-"""Gymnasium environments over the batched simulator: ``NppEnv`` (one) and ``NppVectorEnv`` (many).
+"""The Gymnasium environment over the batched simulator: ``NppEnv``.  Many of them at once: ``nppsim.vector_env``.
 
 Importing this module registers both as ``nppsim/Npp-v0``.  Both play the same way: with the same seed, environment i of
 a ``NppVectorEnv`` seeded with s sees what a ``NppEnv`` seeded with s + i sees, whatever the number of threads.
@@ -12,9 +12,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
-from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from nppsim import outcomes
 from nppsim import reward as rewards
@@ -24,42 +21,49 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.pictures.live import PICTURE_SIZE, LivePicture
+from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
+from nppsim.spaces import as_spaces_have_it, observation_space
 
 ENV_ID = "nppsim/Npp-v0"
 NO_RESTART = -1  # in ``next_level``: leave the environment in the last state of its episode
+STARTER_LEVELS = Path(__file__).parent / "starter"  # three of each category, none of them in datasets/
 
 Levels = LevelBank | LevelSet | Sequence[Level] | str | Path
 Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
-def as_bank(levels: Levels) -> LevelBank:
-    """A LevelBank of a bank (itself), levels, a LevelSet, or the folder of one.
+def as_bank(levels: Levels | None) -> LevelBank:
+    """A LevelBank of a bank (itself), levels, a LevelSet, or the folder of one; None: of the levels that come with nppsim.
 
     Raises LevelSetError for a folder that is no level set, or holds a level that cannot be read.
     """
     if isinstance(levels, LevelBank):
         return levels
+    levels = STARTER_LEVELS if levels is None else levels
     return LevelBank(LevelSet.open(levels) if isinstance(levels, str | Path) else levels)
 
 
-def observation_space(observations: Sequence[str]) -> spaces.Dict:
-    """The space of one environment's observations; names or keys as in ``layout``."""
-    specs = [layout.SPECS[key] for key in layout.observation_keys(observations)]
-    return spaces.Dict({s.key: spaces.Box(s.low, s.high, s.shape, np.dtype(s.dtype).type) for s in specs})
-
-
-class _Simulator(BatchSimulator):
+class GymSimulator(BatchSimulator):
     """A BatchSimulator whose ``final_obs`` is valid in every finished row, and that can leave out restarts.
 
     Training looks only at the last observation of a time-out, to bootstrap from; Gymnasium hands out all of them.
     """
 
-    def step(self, actions: np.ndarray) -> Observations:
-        """As ``BatchSimulator.step``; with NO_RESTART as ``next_level`` an environment stays where it ended."""
+    def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
+        """As ``BatchSimulator.step``, in the shapes of the spaces; valid until the next call.
+
+        With NO_RESTART as ``next_level`` an environment stays where its episode ended.
+        resting: bool[N], environments that make no decision, and load their ``next_level``.
+        """
         if not self._started:
             raise ResetNeeded("there is no running episode: call reset() before step()")
-        return self._step(actions, self.next_level, every_end=True)
+        return as_spaces_have_it(self._step(actions, self.next_level, every_end=True, resting=resting))
+
+    def begin(self, levels: np.ndarray) -> Observations:
+        """As ``BatchSimulator.reset``, likewise."""
+        return as_spaces_have_it(self.reset(levels))
 
     def row(self, observations: Observations, i: int) -> Observations:
         """A copy of environment i's observations."""
@@ -84,7 +88,36 @@ class _Simulator(BatchSimulator):
         }
 
 
-def _level_option(
+class Watching:
+    """The pictures of some environments of a simulator; nothing is kept where none are wanted."""
+
+    def __init__(self, simulator: GymSimulator, render_mode: str | None, size: tuple[int, int]):
+        self._simulator = simulator
+        self._views: list[LivePicture] = []
+        self._before = np.zeros(simulator.num_envs, np.int64)  # frames
+        if render_mode is not None:
+            self._views = [LivePicture(size) for _ in range(simulator.num_envs)]
+
+    def started(self, i: int) -> None:
+        """Environment i has begun an episode."""
+        if self._views:
+            level, bank = self._simulator.level[i], self._simulator.bank
+            self._views[i].start(bank.levels[level], bank.compiled[level])
+            self._before[i] = 0
+
+    def followed(self, i: int, action: int) -> None:
+        """Environment i has made a decision."""
+        if self._views:
+            ninja = self._simulator.state.ninja[i]
+            self._views[i].follow(ninja, int(ACTION_INPUT[action]), int(ninja["frame"]) - int(self._before[i]))
+            self._before[i] = ninja["frame"]
+
+    def picture(self, i: int) -> np.ndarray:
+        """uint8[H, W, 3]: environment i now."""
+        return self._views[i].draw(self._simulator.state.entities[i], self._simulator.state.movers[i])
+
+
+def level_option(
     options: dict[str, Any] | None, num_levels: int, known: Sequence[str], shape: tuple[int, ...]
 ) -> np.ndarray | None:
     """``options["level"]`` as an int64 array of ``shape``, checked; None if it is absent."""
@@ -114,7 +147,7 @@ class NppEnv(gymnasium.Env):
 
     ## Observation space
     A ``Dict`` of the chosen observations, as raw values (px, px per frame, frames, flags); every component is described
-    in ``docs/observations.md``.
+    in ``docs/observations.md``.  Pictures are [H, W, 1], all else is a vector (``nppsim.spaces``).
 
     | name           | key                     | shape         | dtype   | meaning                                  |
     |----------------|-------------------------|---------------|---------|------------------------------------------|
@@ -122,9 +155,9 @@ class NppEnv(gymnasium.Env):
     | `reachability` | `reachability_features` | (9,)          | float32 | path lengths, two way-points, phase      |
     | `entities`     | `entity_positions`      | (6,)          | float32 | ninja, exit switch, exit                 |
     | `switches`     | `switch_states`         | (25,)         | float32 | five locked doors and their switches     |
-    | `hazards`      | `hazards`               | (8, 5)        | float32 | nearest hazards                          |
-    | `foresight`    | `foresight`             | (6, 4, 11)    | float32 | what each action leads to                |
-    | `surroundings` | `surroundings`          | (3, 19, 19)   | uint8   | solid, deadly and one-way parts nearby  |
+    | `hazards`      | `hazards`               | (40,)         | float32 | eight nearest hazards, [8, 5]            |
+    | `foresight`    | `foresight`             | (264,)        | float32 | what each action leads to, [6, 4, 11]    |
+    | `surroundings` | `surroundings`          | (1083,)       | uint8   | what is solid, deadly, one-way, [3, 19, 19] |
     | `player_frame` | `player_frame`          | (84, 84, 1)   | uint8   | picture of 168 px around the ninja       |
     | `global_view`  | `global_view`           | (176, 100, 1) | uint8   | picture of the whole level, x first      |
 
@@ -143,12 +176,14 @@ class NppEnv(gymnasium.Env):
     ``episode_return`` and ``reward_terms`` (name -> sum; they add up to the return).
 
     ## Arguments
-    levels: LevelBank, LevelSet, levels, or the path of a dataset folder.
+    levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: 30 levels that come with nppsim.
     observations: names or keys of the table.
     frame_skip: frames per decision, at least 1.
     reward: preset or RewardConfig.
     gamma: discount per decision.
-    render_mode: None or "rgb_array", a picture of level, ninja and the way so far (extra ``video``).
+    render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and the way so far (extra ``gym``);
+        "human": a window shows it after each step.
+    render_size: width and height of pictures, px, the same for all levels.
     profile: measure the phases of every call (``step_timing``); None: if NPPSIM_PROFILING=1 is in the environment.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
@@ -157,21 +192,22 @@ class NppEnv(gymnasium.Env):
     * v0: initial version
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_SECOND // FRAME_SKIP}  # noqa: RUF012  # as in gymnasium.Env
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": FRAMES_PER_SECOND // FRAME_SKIP}  # noqa: RUF012  # as in gymnasium.Env
 
     def __init__(
         self,
-        levels: Levels,
+        levels: Levels | None = None,
         observations: Sequence[str] = layout.VISION_FREE,
         frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
         gamma: float = rewards.GAMMA,
         render_mode: str | None = None,
+        render_size: tuple[int, int] = PICTURE_SIZE,
         profile: bool | None = None,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
-        self.simulator = _Simulator(
+            raise ValueError(f"render_mode is {render_mode!r}; needed is None, 'rgb_array' or 'human'")
+        self.simulator = GymSimulator(
             as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
             profile=profile,
         )  # fmt: skip
@@ -180,6 +216,8 @@ class NppEnv(gymnasium.Env):
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode
+        self._watching = Watching(self.simulator, render_mode, render_size)
+        self._window = Window("N++", self.metadata["render_fps"]) if render_mode == "human" else None
         self._inputs: list[np.ndarray] = []  # of this episode
         self._playing = False
 
@@ -193,10 +231,12 @@ class NppEnv(gymnasium.Env):
     ) -> tuple[Observations, dict[str, Any]]:
         """Start an episode.  options: {"level": index} chooses the level.  Returns observations and info."""
         super().reset(seed=seed)
-        chosen = _level_option(options, len(self.bank), ("level",), (1,))
+        chosen = level_option(options, len(self.bank), ("level",), (1,))
         levels = self.np_random.integers(len(self.bank), size=1) if chosen is None else chosen
-        observations = self.simulator.reset(levels)
+        observations = self.simulator.begin(levels)
         self._inputs, self._playing = [], True
+        self._watching.started(0)
+        self._show()
         return self.simulator.row(observations, 0), self.simulator.start_info(levels[0])
 
     def step(self, action: int) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
@@ -206,9 +246,11 @@ class NppEnv(gymnasium.Env):
         if not self.action_space.contains(action):
             raise ValueError(f"the action is {action!r}; needed is an integer 0..{NUM_ACTIONS - 1}")
         before = self._frame
-        observations = self.simulator.step(np.array([action], np.int64))
+        observations = self.simulator.decide(np.array([action], np.int64))
         self._inputs.append(np.full(self._frame - before, ACTION_INPUT[action], np.uint8))
         self._playing = len(self.simulator.finished) == 0
+        self._watching.followed(0, int(action))
+        self._show()
         return (
             self.simulator.row(observations, 0),
             float(self.simulator.rewards[0]),
@@ -236,154 +278,26 @@ class NppEnv(gymnasium.Env):
         return self.simulator.action_masks()[0]
 
     def render(self) -> np.ndarray | None:
-        """uint8[H, W, 3]: level, ninja and way so far; None without render_mode.  For films: ``nppsim.pictures.render``."""
+        """uint8[height, width, 3] of ``render_size``: the reachable part of the level, the ninja and its way so far.
+
+        None without render_mode, and with "human", where the window shows it.  For films: ``nppsim.pictures.render``.
+        """
         if self.render_mode is None:
             return None
         if self._frame == 0 and not self._playing:
             raise ResetNeeded("there is nothing to show yet: call reset() first")
-        from nppsim.pictures import render  # Pillow is an extra
+        if self._window is not None:
+            return None
+        return self._watching.picture(0)
 
-        *_, picture = render.frames(self.bank.levels[self.simulator.level[0]], self.inputs, fps=1)
-        return picture
+    def _show(self) -> None:
+        if self._window is not None:
+            self._window.show(self._watching.picture(0))
 
-
-class NppVectorEnv(VectorEnv):
-    """Many ``NppEnv``, stepped together by one kernel.
-
-    Autoreset mode SAME_STEP: the step that ends an episode returns the first observation of the next one; the last
-    observation and the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays,
-    with masks ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
-
-    levels, observations, frame_skip, reward, gamma, profile: as for ``NppEnv``.
-    num_envs: number of environments.
-    threads: CPU threads, all usable ones if None; results do not depend on it.
-    copy: hand out copies of the observations; with False the arrays are written again by the next step.
-    """
-
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # likewise
-
-    def __init__(
-        self,
-        levels: Levels,
-        num_envs: int = 1,
-        observations: Sequence[str] = layout.VISION_FREE,
-        frame_skip: int = FRAME_SKIP,
-        reward: str | RewardConfig = "default",
-        gamma: float = rewards.GAMMA,
-        threads: int | None = None,
-        copy: bool = True,
-        profile: bool | None = None,
-    ):
-        self.simulator = _Simulator(
-            as_bank(levels),
-            num_envs,
-            frame_skip=frame_skip,
-            observations=observations,
-            reward=reward,
-            gamma=gamma,
-            threads=threads,
-            profile=profile,
-        )
-        self.num_envs = num_envs
-        self.copy = copy
-        self.single_observation_space = observation_space(observations)
-        self.single_action_space = spaces.Discrete(NUM_ACTIONS)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        # A step must know the next level, so each generator is one draw ahead: ``next_level`` holds what it drew.
-        seeded = [seeding.np_random() for _ in range(num_envs)]
-        self._generators = [generator for generator, _ in seeded]
-        self._seeds = [seed for _, seed in seeded]
-        for i in range(num_envs):
-            self._draw(i)
-
-    @property
-    def bank(self) -> LevelBank:
-        """The levels; ``options={"level": i}`` are indices into them."""
-        return self.simulator.bank
-
-    @property
-    def step_timing(self) -> dict[str, float]:
-        """As of ``NppEnv``, all environments together."""
-        return self.simulator.step_timing
-
-    @property  # type: ignore[misc]  # read-only, and one of each environment, as in Gymnasium's SyncVectorEnv
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The generator of each environment, from which its levels are drawn."""
-        return tuple(self._generators)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # likewise
-        """The seed of each environment's generator."""
-        return tuple(self._seeds)
-
-    def _draw(self, i: int) -> None:
-        self.simulator.next_level[i] = self._generators[i].integers(len(self.bank))
-
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observations, dict[str, Any]]:
-        """Start an episode in every environment.
-
-        seed: environment i gets seed + i, or its own of a sequence; None: its generator goes on.
-        options: "level", one index or int[num_envs]; "reset_mask", bool[num_envs], starts only these environments.
-        Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
-        """
-        if seed is None or isinstance(seed, int | np.integer):
-            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"seed has {len(seeds)} entries; needed is one for each of {self.num_envs} environments")
-        chosen = _level_option(options, len(self.bank), ("level", "reset_mask"), (self.num_envs,))
-        started = np.flatnonzero(self._reset_mask(options)).tolist()
-        for i in started:
-            if seeds[i] is not None:
-                self._generators[i], self._seeds[i] = seeding.np_random(seeds[i])
-                self._draw(i)
-        levels = np.full(self.num_envs, -1, np.int32)
-        levels[started] = (self.simulator.next_level if chosen is None else chosen)[started]
-        observations = self.simulator.reset(levels)
-        infos: dict[str, Any] = {}
-        for i in started:
-            if chosen is None:
-                self._draw(i)
-            infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
-        return self._handed_out(observations), infos
-
-    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
-        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
-        if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
-            raise ValueError(f"options['reset_mask'] is {mask!r}; needed is bool[{self.num_envs}] with a True entry")
-        return mask
-
-    def step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One decision of every environment.  actions: int[num_envs], 0..5.
-
-        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos, which is
-        empty unless an episode has ended.
-        """
-        simulator = self.simulator
-        observations = simulator.step(actions)
-        infos: dict[str, Any] = {}
-        for i in simulator.finished.tolist():
-            last = {"final_obs": simulator.row(simulator.final_obs, i), "final_info": simulator.episode_info(i)}
-            infos = self._add_info(infos, {**last, **simulator.start_info(simulator.level[i])}, i)
-            self._draw(i)
-        return (
-            self._handed_out(observations),
-            simulator.rewards.astype(np.float64),
-            simulator.terminated.copy(),
-            simulator.truncated.copy(),
-            infos,
-        )
-
-    def _handed_out(self, observations: Observations) -> Observations:
-        return {key: values.copy() if self.copy else values for key, values in observations.items()}
-
-    def action_masks(self) -> np.ndarray:
-        """bool[num_envs, 6]: actions that can have an effect of their own now."""
-        return self.simulator.action_masks()
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._window.close()
 
 
-gymnasium.register(ENV_ID, entry_point="nppsim.env:NppEnv", vector_entry_point="nppsim.env:NppVectorEnv")
+gymnasium.register(ENV_ID, entry_point="nppsim.env:NppEnv", vector_entry_point="nppsim.vector_env:NppVectorEnv")

@@ -89,11 +89,11 @@ ORDER = {
         {"physics"},
         {"compile", "paths"},
         {"bank", "observe"},
-        {"generate", "reward", "simulate"},
+        {"generate", "reward", "simulate", "spaces"},
         {"decision", "pictures", "replays", "verify"},
         {"batch", "report"},
         {"env", "measure", "planner", "shadow"},
-        {"fuzz"},
+        {"fuzz", "vector_env"},
         {"level", "render", "replay"},  # former places of modules
         {"__init__"},
         {"__main__"},

@@ -36,7 +36,8 @@ from nppsim.physics.state import (
 )
 from nppsim.pictures.canvas import PALETTE, Canvas, Colour, Point, turned
 
-REACH = 22  # level px around the centre of an entity or of the ninja that its drawing may touch
+REACH = 22  # level px around the centre of an entity that its drawing may touch
+NINJA_REACH = 14  # likewise of the ninja
 
 
 @dataclass(frozen=True)

@@ -128,3 +128,13 @@ def film_pixels_per_tile(region: Box, scale: float) -> int:
     pixels_per_tile(scale)  # refuses what is no scale
     fit = min(FILM_SIZE[0] / (region[2] - region[0]), FILM_SIZE[1] / (region[3] - region[1]), 2 * TILE)
     return max(2, 2 * int(fit * scale / 2))
+
+
+def fitting_pixels_per_tile(region: Box, size: tuple[int, int]) -> int:
+    """Whole number of pixels per tile that shows a region as large as fits into ``size`` (width, height, px).
+
+    At most enlarged twice.  RenderError where not even the whole stage would have a pixel for each tile.
+    """
+    if min(size[0] // STAGE[0], size[1] // STAGE[1]) < 1:
+        raise RenderError(f"a picture of {size[0]} x {size[1]} px is too small; give at least {STAGE[0]} x {STAGE[1]}")
+    return min(size[0] // (region[2] - region[0]), size[1] // (region[3] - region[1]), 2 * TILE)

@@ -22,7 +22,7 @@ from nppsim.errors import needed
 from nppsim.levels.level import Level
 from nppsim.physics.state import JUMPING
 from nppsim.pictures.canvas import PALETTE, ROUTE_COLOURS, Canvas, route_colour
-from nppsim.pictures.figures import REACH, NinjaLook
+from nppsim.pictures.figures import NINJA_REACH, NinjaLook
 from nppsim.pictures.region import (
     TILE,
     WHOLE_STAGE,
@@ -197,7 +197,10 @@ def frames(
             scene.repaint(background, around(way[shown : step + 1], 2), now, way[: step + 1])
             looks, shown = now, step
         picture = background.copy()
-        for area in [*(touched(entity, looks[entity]) for entity in scene.moving), around(way[step : step + 1], REACH)]:
+        for area in [
+            *(touched(entity, looks[entity]) for entity in scene.moving),
+            around(way[step : step + 1], NINJA_REACH),
+        ]:
             scene.repaint(picture, area, looks, way[: step + 1], ninja[step])
         held = int(inputs[step - 1]) if step else 0
         strip = panel.draw(step, held, (outcome or run.outcome) if step == run.frames else None)

@@ -1,13 +1,13 @@
 """A level prepared for drawing: its still background, its entities, and how they and the ninja look at each frame."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nppsim.actions import LEFT, RIGHT
+from nppsim.compile import LevelGeometry
 from nppsim.errors import needed
 from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level
@@ -24,10 +24,13 @@ _STRIDE_PX = 5.2  # the ninja's way per radian of its stride
 _RIM_PX = 1.1  # width of the darker edge of the tiles
 _BAND = 4  # rows of tiles drawn at once, so that the oversampled picture stays small
 _BACKGROUND, _SOLID, _RIM = range(3)
-_COLOURS = np.array([PALETTE.background, PALETTE.tile, PALETTE.rim], np.uint8)
+_COLOURS = bytes((*PALETTE.background, *PALETTE.tile, *PALETTE.rim))
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom in level px
 Looks = Mapping[DrawnEntity, EntityLook]
+Condition = tuple[Point, bool, int, bool]  # of an entity now: centre, active, its own state number, closed
+
+_STATE_OF_MOVER = {kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP}  # whose state is that of their mover
 
 
 class Scene:
@@ -49,6 +52,8 @@ class Scene:
         self._classes = _tile_classes(level, region, ppt * OVERSAMPLE)
         self._run: Run | None = None  # whose columns are known
         self._columns: dict[tuple[int, int], int] = {}
+        self._geometry: LevelGeometry | None = None  # likewise
+        self._places: dict[tuple[int, int], int] = {}
 
     def looks_at(self, run: Run, frame: int) -> dict[DrawnEntity, EntityLook]:
         """The looks after ``frame`` frames of a run; 0 is its start."""
@@ -57,19 +62,49 @@ class Scene:
         if run is not self._run:
             self._run, self._columns = run, {(int(kind), int(n)): i for i, (kind, n) in enumerate(run.entities)}
         state, place = run.entity_state[frame - 1], run.entity_position[frame - 1]
+
+        def condition(column: int) -> Condition:
+            bits, (x, y) = state[column], place[column].tolist()
+            own = int(own_state(bits))  # three bits, signed
+            return (x, y), bool(is_active(bits)), own - 8 * (own > 3), bool(is_closed(bits))
+
+        return self._looks(self._columns, condition)
+
+    def looks_now(
+        self, geometry: LevelGeometry, entities: np.ndarray, movers: np.ndarray
+    ) -> dict[DrawnEntity, EntityLook]:
+        """The looks in the present state of an environment.
+
+        geometry: of the level, as compiled.  entities, movers: the environment's rows of a simulator's state.
+        """
+        if geometry is not self._geometry:
+            numbered = zip(geometry.entity_type.tolist(), geometry.entity_number.tolist(), strict=True)
+            self._geometry, self._places = geometry, {key: i for i, key in enumerate(numbered)}
+
+        def condition(place: int) -> Condition:
+            entity, mover = entities[place], int(geometry.entity_mover[place])
+            at, own = geometry.entity_xy[place], int(entity["state"])
+            if mover >= 0:
+                at, kind = (movers[mover]["x"], movers[mover]["y"]), int(geometry.entity_type[place])
+                own = int(movers[mover]["state"]) if kind in _STATE_OF_MOVER else own
+            return (float(at[0]), float(at[1])), bool(entity["active"]), own, bool(entity["closed"])
+
+        return self._looks(self._places, condition)
+
+    def _looks(
+        self, places: Mapping[tuple[int, int], int], condition: Callable[[int], Condition]
+    ) -> dict[DrawnEntity, EntityLook]:
+        """places: of (type, number) in what ``condition`` knows; a type that is not there was left out: scenery."""
         looks = {}
         for entity, start in self.looks.items():
-            column = self._columns.get((entity.kind, entity.index))
-            if column is None:  # a type that was left out of the run: scenery
+            place = places.get((entity.kind, entity.index))
+            if place is None:
                 looks[entity] = start
                 continue
-            bits = state[column]
-            own = int(own_state(bits))  # three bits, signed
-            x, y = place[column].tolist()
-            looks[entity] = EntityLook((x, y), bool(is_active(bits)), own - 8 * (own > 3), bool(is_closed(bits)))
+            at, active, state, closed = condition(place)
             if entity.kind == kinds.EXIT:  # barred for good if it has no switch
-                barred = entity.switch is None or bool(is_active(state[self._columns[kinds.EXIT_SWITCH, entity.index]]))
-                looks[entity] = replace(looks[entity], closed=barred)
+                closed = entity.switch is None or condition(places[kinds.EXIT_SWITCH, entity.index])[1]
+            looks[entity] = EntityLook(at, active, state, closed)
         return looks
 
     def picture(self, looks: Looks, ninja: NinjaLook | None, *, movers: bool = True) -> "Image":
@@ -77,7 +112,7 @@ class Scene:
         picture = needed("PIL.Image", "video").new("RGB", (self.width, self.height))
         for top in range(0, self.height, _BAND * self.ppt):
             box = (0, top, self.width, min(top + _BAND * self.ppt, self.height))
-            picture.paste(self._draw(box, looks, (), ninja, movers), box[:2])
+            picture.paste(self.part(box, looks, (), ninja, movers=movers), box[:2])
         return picture
 
     def repaint(
@@ -87,6 +122,11 @@ class Scene:
 
         Without a ninja the movers are left out too: that is the background of a film.
         """
+        if (box := self.box_of(area)) is not None:
+            picture.paste(self.part(box, looks, trace, ninja, movers=ninja is not None), box[:2])
+
+    def box_of(self, area: Area) -> Box | None:
+        """The pixels of the picture that an area covers, in whole or in part; None where it is outside."""
         k = self.ppt / TILE
         left, top = self.region[0] * TILE, self.region[1] * TILE
         box = (
@@ -95,8 +135,7 @@ class Scene:
             min(math.ceil((area[2] - left) * k), self.width),
             min(math.ceil((area[3] - top) * k), self.height),
         )
-        if box[0] < box[2] and box[1] < box[3]:
-            picture.paste(self._draw(box, looks, trace, ninja, ninja is not None), box[:2])
+        return box if box[0] < box[2] and box[1] < box[3] else None
 
     def overlay(self, picture: "Image") -> Canvas:
         """A canvas over the whole of ``picture``, to draw more onto it; its ``finish`` gives the new picture."""
@@ -105,12 +144,12 @@ class Scene:
         left, top = self.region[:2]
         return Canvas(picture.resize(size, nearest), (left * TILE, top * TILE), self.ppt / TILE * OVERSAMPLE)
 
-    def _draw(
-        self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, movers: bool
+    def part(
+        self, box: Box, looks: Looks, trace: np.ndarray | Sequence, ninja: NinjaLook | None, *, movers: bool
     ) -> "Image":
         """A box of the picture (output px), drawn anew."""
         left, top, right, bottom = (OVERSAMPLE * v for v in box)
-        image = needed("PIL.Image", "video").fromarray(_COLOURS[self._classes[top:bottom, left:right]])
+        image = _coloured(self._classes[top:bottom, left:right])
         k = self.ppt / TILE
         x0, y0 = self.region[0] * TILE, self.region[1] * TILE
         area = (x0 + box[0] / k, y0 + box[1] / k, x0 + box[2] / k, y0 + box[3] / k)
@@ -125,6 +164,16 @@ class Scene:
         if ninja is not None:
             draw_ninja(canvas, ninja)
         return canvas.finish()
+
+
+def _coloured(classes: np.ndarray) -> "Image":
+    """An RGB image of _BACKGROUND, _SOLID and _RIM, uint8[height, width]."""
+    height, width = classes.shape
+    image = needed("PIL.Image", "video").frombuffer(
+        "P", (width, height), np.ascontiguousarray(classes), "raw", "P", 0, 1
+    )
+    image.putpalette(_COLOURS)
+    return image.convert("RGB")
 
 
 def level_entities(level: Level) -> list[DrawnEntity]:
@@ -157,25 +206,40 @@ def initial_look(entity: DrawnEntity) -> EntityLook:
     )
 
 
-def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
-    """The ninja's pose after 0, 1, ... frames: which way it faces, its stride, its tilt on slopes."""
-    looks = [NinjaLook(level.spawn)]
-    facing, stride, tilt = 1, 0.0, 0.0
-    for i in range(run.frames):
-        state, speed = int(run.ninja_state[i]), float(run.velocity[i, 0])
-        wanted = -1 if inputs[i] & LEFT else int(bool(inputs[i] & RIGHT))
+class Gait:
+    """The ninja's pose from one moment to the next: which way it faces, its stride, its tilt on slopes."""
+
+    def __init__(self) -> None:
+        self.facing, self.stride, self.tilt = 1, 0.0, 0.0
+
+    def after(self, at: Point, state: int, speed: float, normal: Point | None, held: int, frames: int = 1) -> NinjaLook:
+        """The pose after some frames.
+
+        at: centre.
+        state: 0..9.
+        speed: horizontal, px per frame.
+        normal: of the floor; None in the air.
+        held: the input byte.
+        """
+        wanted = -1 if held & LEFT else int(bool(held & RIGHT))
         if state in (RUNNING, WALL_SLIDING) and wanted:
-            facing = wanted
+            self.facing = wanted
         elif state != WALL_SLIDING and abs(speed) > 0.01:
-            facing = 1 if speed > 0 else -1
-        stride += abs(speed) / _STRIDE_PX
-        if run.airborne[i]:
-            tilt = 0.0 if state in (JUMPING, WALL_SLIDING) else 0.9 * tilt
+            self.facing = 1 if speed > 0 else -1
+        self.stride += frames * abs(speed) / _STRIDE_PX
+        if normal is None:
+            self.tilt = 0.0 if state in (JUMPING, WALL_SLIDING) else 0.9**frames * self.tilt
         else:
-            normal_x, normal_y = run.floor_normal[i]
-            tilt = math.atan2(normal_y, normal_x) + math.pi / 2
-        x, y = run.position[i].tolist()
-        looks.append(NinjaLook((x, y), state, facing, stride, tilt))
+            self.tilt = math.atan2(normal[1], normal[0]) + math.pi / 2
+        return NinjaLook(at, state, self.facing, self.stride, self.tilt)
+
+
+def ninja_looks(level: Level, run: Run, inputs: np.ndarray) -> list[NinjaLook]:
+    """The ninja's pose after 0, 1, ... frames."""
+    looks, gait = [NinjaLook(level.spawn)], Gait()
+    for i in range(run.frames):
+        (x, y), normal = run.position[i].tolist(), None if run.airborne[i] else tuple(run.floor_normal[i].tolist())
+        looks.append(gait.after((x, y), int(run.ninja_state[i]), float(run.velocity[i, 0]), normal, int(inputs[i])))
     return looks
 
 

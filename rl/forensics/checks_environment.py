@@ -10,6 +10,7 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
+from nppsim.spaces import as_spaces_have_it
 from rl.config import ExperimentConfig, PPOConfig
 from rl.forensics.checks_data import Levels
 from rl.forensics.doctor import BEFORE, CheckWarned, check, derived, require
@@ -226,7 +227,7 @@ def many_play_like_one(env: BatchVecEnv, some_levels: LevelBank) -> str:
     batch.reset(levels)
     threads.reset(levels)
     first, _ = alone.reset(options={"level": 0})
-    _same("observations of one alone at the start", {k: v[0] for k, v in batch.obs.items()}, first)
+    _same("observations of one alone at the start", {k: v[0] for k, v in as_spaces_have_it(batch.obs).items()}, first)
     rng, running = np.random.default_rng(0), True
     for t in range(60):
         masks = batch.action_masks()
@@ -244,7 +245,9 @@ def many_play_like_one(env: BatchVecEnv, some_levels: LevelBank) -> str:
             require(mine == theirs, f"one alone gets {theirs} at decision {t}, in a batch {mine}", _PROGRAM)
             running = not (terminated or truncated)
             if running:
-                _same(f"observations of one alone at {t}", {k: v[0] for k, v in batch.obs.items()}, obs)
+                _same(
+                    f"observations of one alone at {t}", {k: v[0] for k, v in as_spaces_have_it(batch.obs).items()}, obs
+                )
     return "64 environments, 60 decisions, 1 and 3 threads, and one alone"
 
 

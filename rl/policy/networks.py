@@ -5,6 +5,7 @@ returns one feature vector.  Every layer exists after ``__init__`` (a layer that
 missing from the optimiser), and there is neither BatchNorm nor dropout: rollout and update must see one function.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -283,7 +284,8 @@ def _check(key: str, shape: tuple[int, ...], dtype: str) -> None:
     spec = layout.SPECS[key]
     # One channel first is the same memory as one channel last; Stable-Baselines3 reorders images on its own.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    if shape not in (spec.shape, channel_first):
+    flat = (math.prod(spec.shape),)  # as in ``nppsim.spaces``: the same memory, too
+    if shape not in (spec.shape, channel_first, flat):
         raise ObservationError(f"{key} has shape {shape} per observation, expected {spec.shape}")
     if dtype != spec.dtype:
         hint = " (raw bytes: the network scales them itself)" if spec.dtype == "uint8" else ""

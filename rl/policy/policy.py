@@ -5,6 +5,7 @@ It takes raw observations.  Stable-Baselines3's own preprocessing (which turns u
 """
 
 import contextlib
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -19,9 +20,9 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
-from nppsim.env import observation_space
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
 from rl.policy.networks import Encoder, ObservationError, check_batch
 
@@ -33,7 +34,8 @@ ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of 
 class NppPolicy(ActorCriticPolicy):
     """Actor-critic over Dict observations and six actions.
 
-    observation_space: Dict with at least the keys of the architecture, shapes and dtypes of the layout.
+    observation_space: Dict with at least the keys of the architecture, in the shapes and dtypes of the layout,
+        or of ``nppsim.spaces``.
     lr_schedule: progress remaining (1 to 0) -> learning rate of Adam.
     architecture: name in ``rl.policy.architectures.ARCHITECTURES``.
     statistics: for the normaliser; without them the first forward pass raises StatisticsError.
@@ -185,7 +187,7 @@ class NppPolicy(ActorCriticPolicy):
         """For ``predict``: tensors with a batch axis, and whether the observation had one."""
         given = _dictionary(observation)
         arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
-        vectorized = any(array.ndim > len(layout.SPECS[key].shape) for key, array in arrays.items())
+        vectorized = any(array.ndim > len(_own_axes(key, array)) for key, array in arrays.items())
         if not vectorized:
             arrays = {key: array[None] for key, array in arrays.items()}
         return self.to_tensors(arrays), vectorized
@@ -199,6 +201,12 @@ class NppPolicy(ActorCriticPolicy):
             "statistics": self.statistics,
             "precision": self.precision,
         }
+
+
+def _own_axes(key: str, values: np.ndarray) -> tuple[int, ...]:
+    """The shape of one observation: the layout's, or that of ``nppsim.spaces``, a vector."""
+    shape = layout.SPECS[key].shape
+    return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
 
 
 def sample_actions(logits: torch.Tensor, rng: torch.Generator | None = None) -> torch.Tensor:

@@ -1,7 +1,12 @@
 """BatchVecEnv: the batched simulator as a Stable-Baselines3 vector environment, for plain SB3 algorithms.
 
-    env = BatchVecEnv(BatchSimulator(levels, 64), make_sampler(categories, config, seed))
-    PPO("MultiInputPolicy", env).learn(100_000)
+    levels = LevelSet.open("datasets/train")
+    categories = [levels.category(i) for i in range(len(levels))]
+    sampler = make_sampler(categories, CurriculumConfig(use_curriculum=True), seed=0)
+    env = BatchVecEnv(BatchSimulator(levels, 64), sampler)
+    PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}).learn(100_000)
+
+``ScaledFeatures`` (``rl.policy.scaled``) brings the raw observations to one scale; without it, plain networks learn slowly.
 
 Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
 with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
@@ -21,9 +26,9 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 
 from nppsim.actions import NUM_ACTIONS
 from nppsim.batch import BatchSimulator
-from nppsim.env import observation_space
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
+from nppsim.spaces import as_spaces_have_it, observation_space
 from rl.curriculum import CurriculumManager
 
 EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms that do not say when they update
@@ -166,8 +171,9 @@ class BatchVecEnv(VecEnv):
             "TimeLimit.truncated": truncated,
         }
         if truncated:
-            info["terminal_observation"] = {key: values[env].copy() for key, values in sim.final_obs.items()}
+            final = as_spaces_have_it(sim.final_obs)
+            info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}
         return info
 
     def _observations(self) -> dict[str, np.ndarray]:
-        return {key: values.copy() for key, values in self.sim.obs.items()}
+        return {key: values.copy() for key, values in as_spaces_have_it(self.sim.obs).items()}

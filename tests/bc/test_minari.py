@@ -12,6 +12,7 @@ from bc.dataset import DatasetError, check_memory
 from bc.demonstrations import DemonstrationError, ReplayFile, load_demonstrations
 from bc.minari import About, dataset_id, export_minari, import_minari
 from nppsim import NppEnv
+from nppsim.levels.level_set import LevelSetError
 from nppsim.observe import layout
 from nppsim.replays.replay import Replay
 
@@ -85,7 +86,7 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
                 np.testing.assert_array_equal(values[t], observation[key])
             observation, reward, terminated, *_ = env.step(int(action))
             assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
-    with pytest.raises(TypeError, match="levels"):
+    with pytest.raises(LevelSetError, match="levels of the episodes: pass levels=.* does not exist"):
         dataset.recover_environment()
 
 

@@ -38,6 +38,15 @@ def corridor(spawn=20, switch=30, door=40, **more):
     return Level.build(grid, (spawn, FLOOR), exits=[((switch, FLOOR), (door, FLOOR))], **more)
 
 
+def straight(mine=False, length=12, name=""):
+    """A flat corridor: spawn, switch and exit in a row, to be finished by holding right; with a mine, to die on."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10:12, 2 : 2 + length] = 0
+    ground = 4 * 12 + 4 - 2  # centre of the ninja, 10 px above the floor of tile row 11, in steps of 6 px
+    mines = [(MINE, 4 * 6, ground)] if mine else []
+    return Level.build(grid, (14, ground), exits=[((4 * 8, ground), (4 * 11, ground))], entities=mines, name=name)
+
+
 def small_room(width=10, height=4, extra=(), switch=7):
     """A room with its corner at tile (5, 8): the ninja left, the switch, and the exit right, all on the floor."""
     tiles = np.ones((23, 42), np.uint8)

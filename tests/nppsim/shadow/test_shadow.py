@@ -11,11 +11,12 @@ import pytest
 
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
-from nppsim.env import NppEnv, NppVectorEnv
+from nppsim.env import NppEnv
 from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
 from nppsim.shadow import Shadow, report
 from nppsim.shadow.__main__ import main as judge_command
+from nppsim.vector_env import NppVectorEnv
 
 from places import ROOT
 from worlds import KINDS, MIXED, UNFINISHED, corridor, mixed_level, random_level, room

@@ -9,8 +9,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 from nppsim.batch import BatchSimulator
-from nppsim.env import observation_space
 from nppsim.levels import kinds
+from nppsim.spaces import observation_space
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.train.vec_env import BatchVecEnv

@@ -1,0 +1,179 @@
+"""Pictures of an environment while it is played, each in a few milliseconds: only what has changed is drawn again.
+
+What stands still is drawn once per level and kept.  What moves is drawn once per look and place within a pixel, and then laid
+over the background.  The ninja, whose poses do not repeat, is drawn each time.  The film of a whole run is ``render.frames``.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from nppsim.compile import LevelGeometry
+from nppsim.errors import needed
+from nppsim.levels.level import Level
+from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas
+from nppsim.pictures.figures import NINJA_REACH, REACH, DrawnEntity, EntityLook, NinjaLook, draw_entity
+from nppsim.pictures.region import FILM_SIZE, TILE, Box, fitting_pixels_per_tile, used_region, widened
+from nppsim.pictures.scene import Area, Gait, Scene, around, touched
+
+PICTURE_SIZE = FILM_SIZE  # px, width and height, of the pictures of every level
+_LEVELS_KEPT = 16  # backgrounds in memory, up to 12 MB each at PICTURE_SIZE
+_SPRITES_KEPT = 512  # per environment, a few kB each
+_TRACE_PX = 2  # the way so far touches no pixel farther from it (level px)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What stands still in the pictures of a level.  picture: uint8[H, W, 3].  left, top: where the scene lies in it."""
+
+    scene: Scene
+    picture: np.ndarray
+    left: int
+    top: int
+
+
+@lru_cache(maxsize=_LEVELS_KEPT)
+def _stage(level: Level, size: tuple[int, int]) -> _Stage:
+    region = widened(used_region(level))
+    scene = Scene(level, fitting_pixels_per_tile(region, size), region)
+    picture = np.full((size[1], size[0], 3), PALETTE.tile, np.uint8)
+    left, top = (size[0] - scene.width) // 2, (size[1] - scene.height) // 2
+    still = np.asarray(scene.picture(scene.looks, None, movers=False))
+    picture[top : top + scene.height, left : left + scene.width] = still
+    return _Stage(scene, picture, left, top)
+
+
+@dataclass(frozen=True)
+class _Sprite:
+    """Something drawn that is laid over a background: ``colour + background * rest / 255``, uint8 and uint16[h, w, 3].
+
+    left, top: of its corner, px from the pixel that its centre lies in.
+    """
+
+    colour: np.ndarray
+    rest: np.ndarray
+    left: int
+    top: int
+
+
+class LivePicture:
+    """The pictures of one environment, all of one size whatever the level: its reachable part, as large as fits.
+
+    size: width and height, px.  RenderError for one that is too small; MissingPackageError without Pillow.
+
+        live.start(level, geometry)                       # at the start of an episode
+        live.follow(ninja, held, frames)                  # after each decision
+        picture = live.draw(entities, movers)             # uint8[height, width, 3], whenever one is wanted
+    """
+
+    def __init__(self, size: tuple[int, int] = PICTURE_SIZE):
+        width, height = size
+        fitting_pixels_per_tile((0, 0, 1, 1), (width, height))  # refuses what is too small
+        self.size = (int(width), int(height))
+        self._sprites: OrderedDict[tuple, _Sprite] = OrderedDict()
+        self._scale = 0
+
+    def start(self, level: Level, geometry: LevelGeometry) -> None:
+        """An episode begins.  geometry: of the level, as compiled."""
+        self._stage, self._geometry = _stage(level, self.size), geometry
+        scene = self._stage.scene
+        if scene.ppt != self._scale:
+            self._sprites.clear()
+            self._scale = scene.ppt
+        self._ground = self._stage.picture.copy()
+        self._looks = dict(scene.looks)
+        self._gait, self._ninja = Gait(), NinjaLook(level.spawn)
+        self._way, self._drawn = [level.spawn], 0  # px; index of the last point whose way is on the ground
+
+    def follow(self, ninja: np.void, held: int, frames: int) -> None:
+        """A decision has been played.
+
+        ninja: its row of the simulator's state.  held: the input byte.  frames: that it lasted.
+        """
+        at = (float(ninja["x"]), float(ninja["y"]))
+        normal = None if ninja["airborne"] else (float(ninja["floor_x"]), float(ninja["floor_y"]))
+        self._ninja = self._gait.after(at, int(ninja["state"]), float(ninja["vx"]), normal, held, frames)
+        self._way.append(at)
+
+    def draw(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
+        """uint8[height, width, 3], the caller's own.  entities, movers: the environment's rows of the simulator's state."""
+        scene = self._stage.scene
+        now = scene.looks_now(self._geometry, entities, movers)
+        way = np.array(self._way)
+        for entity in scene.still:
+            if now[entity] != self._looks[entity]:
+                self._paint(self._ground, touched(entity, now[entity]), now, way, None)
+        if self._drawn < len(way) - 1:
+            self._paint(self._ground, around(way[self._drawn :], _TRACE_PX), now, way, None)
+            self._drawn = len(way) - 1
+        self._looks = now
+        picture = self._ground.copy()
+        for entity in scene.moving:
+            self._lay(picture, entity, now[entity])
+        self._paint(picture, around([self._ninja.at], NINJA_REACH), now, way, self._ninja)
+        return picture
+
+    def _paint(
+        self,
+        picture: np.ndarray,
+        area: Area,
+        looks: dict[DrawnEntity, EntityLook],
+        way: np.ndarray,
+        ninja: NinjaLook | None,
+    ) -> None:
+        """Draw an area anew; with the ninja, movers are drawn too."""
+        stage = self._stage
+        if (box := stage.scene.box_of(area)) is not None:
+            part = stage.scene.part(box, looks, way, ninja, movers=ninja is not None)
+            left, top, right, bottom = box
+            picture[stage.top + top : stage.top + bottom, stage.left + left : stage.left + right] = np.asarray(part)
+
+    def _lay(self, picture: np.ndarray, entity: DrawnEntity, look: EntityLook) -> None:
+        """Draw a mover."""
+        stage, scene = self._stage, self._stage.scene
+        k, (left, top, _, _) = scene.ppt / TILE, scene.region
+        steps_x = round((look.at[0] - left * TILE) * k * OVERSAMPLE)
+        steps_y = round((look.at[1] - top * TILE) * k * OVERSAMPLE)
+        (column, dx), (row, dy) = divmod(steps_x, OVERSAMPLE), divmod(steps_y, OVERSAMPLE)
+        sprite = self._sprite(entity, look, dx, dy)
+        inside = picture[stage.top : stage.top + scene.height, stage.left : stage.left + scene.width]
+        x, y = column + sprite.left, row + sprite.top
+        height, width = sprite.rest.shape[:2]
+        cut: Box = (max(-x, 0), max(-y, 0), min(scene.width - x, width), min(scene.height - y, height))
+        if cut[0] >= cut[2] or cut[1] >= cut[3]:
+            return
+        part = np.s_[cut[1] : cut[3], cut[0] : cut[2]]
+        target = inside[y + cut[1] : y + cut[3], x + cut[0] : x + cut[2]]
+        target[:] = sprite.colour[part] + (target * sprite.rest[part] // 255).astype(np.uint8)
+
+    def _sprite(self, entity: DrawnEntity, look: EntityLook, dx: int, dy: int) -> _Sprite:
+        """dx, dy: place of its centre within a pixel, in OVERSAMPLE-th of one."""
+        key = (entity.kind, entity.orientation, replace(look, at=(0.0, 0.0)), dx, dy)
+        if key in self._sprites:
+            self._sprites.move_to_end(key)
+            return self._sprites[key]
+        if len(self._sprites) >= _SPRITES_KEPT:
+            self._sprites.popitem(last=False)
+        k = self._scale / TILE
+        reach = math.ceil(REACH * k)
+        side, at = (2 * reach + 1) * OVERSAMPLE, (dx / OVERSAMPLE / k, dy / OVERSAMPLE / k)
+        drawn = []
+        for shade in ("black", "white"):  # what differs between the two shows through
+            image = needed("PIL.Image", "video").new("RGB", (side, side), shade)
+            canvas = Canvas(image, (-reach / k, -reach / k), k * OVERSAMPLE)
+            draw_entity(canvas, replace(entity, at=at), replace(look, at=at))
+            drawn.append(np.asarray(canvas.finish()).astype(np.uint16))
+        black, white = drawn
+        rest = white - np.minimum(black, white)
+        rows, columns = np.flatnonzero((rest < 255).any(axis=(1, 2))), np.flatnonzero((rest < 255).any(axis=(0, 2)))
+        if not len(rows):
+            rows = columns = np.zeros(1, int)
+        part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        sprite = _Sprite(
+            black[part].astype(np.uint8), np.ascontiguousarray(rest[part]), columns[0] - reach, rows[0] - reach
+        )
+        self._sprites[key] = sprite
+        return sprite

@@ -1,0 +1,105 @@
+"""The spaces of the Gymnasium and Stable-Baselines3 environments: which shapes observations have there, within which bounds.
+
+Pictures are [H, W, 1].  All else is a vector, however many axes it has in ``layout``: libraries take whatever has three
+axes and bytes for a picture, and convolve it.  ``values.reshape(layout.SPECS[key].shape)`` gives the axes back.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from gymnasium import spaces
+
+from nppsim.levels.level import MAX_RECORDS, POSITION_UNIT
+from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
+from nppsim.observe import layout
+from nppsim.observe.foresight import PROGRESS_LIMIT
+from nppsim.observe.vectors import NO_HAZARD
+from nppsim.paths import MAX_PATH
+
+Bounds = tuple[float, float]
+
+_FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
+_SPEED = (-300.0, 300.0)  # px per frame: a boost pad in every frame would end there; without, the ninja stays below 10
+_BUFFER = (-1.0, 5.0)  # frames
+_WAY = (0.0, MAX_PATH)
+_AWAY = {
+    "x": (-STAGE_WIDTH, STAGE_WIDTH),
+    "y": (-STAGE_HEIGHT, STAGE_HEIGHT),
+}  # px from one place of the stage to another
+_PLACE = {"x": (0.0, STAGE_WIDTH), "y": (0.0, STAGE_HEIGHT)}
+_RECORD = (
+    -12.0,
+    255.0 * POSITION_UNIT + 12.0,
+)  # px: where a record can put something, and the middle of a door beside it
+_SEEN = (-125.0, 125.0)  # px: the window of hazards, and the face of a thwump whose centre is at its edge
+_COUNT = (0.0, float(MAX_RECORDS))
+_STATES = ("standing", "running", "braking", "jumping", "falling", "wall_sliding")
+_DOOR_PLACES = ("switch_x", "switch_y", "door_x", "door_y")
+_UNLIMITED = (-np.inf, np.inf)
+
+# Of components by name; several keys have components of the same name and meaning.
+_BOUNDS: dict[str, dict[str, Bounds]] = {
+    "game_state": {
+        **_PLACE,
+        **dict.fromkeys(("vx", "vy"), _SPEED),
+        **dict.fromkeys(
+            ("wall_normal", "floor_normal_x", "floor_normal_y", "pad_direction_x", "pad_direction_y"), _UNIT
+        ),
+        **dict.fromkeys(("jump_buffer", "floor_buffer", "wall_buffer", "pad_buffer"), _BUFFER),
+        **dict.fromkeys((f"state_{name}" for name in _STATES), _FLAG),
+        **dict.fromkeys(("airborne", "walled", "ceiling_contact", "gravity", "drag", "jump_held"), _FLAG),
+        "jump_hold": (0.0, 46.0),
+    },
+    "reachability_features": {
+        **dict.fromkeys(("path_to_objective", "path_to_exit", "path_from_start"), _WAY),
+        **{f"waypoint{n}_d{axis}": _AWAY[axis] for n in (1, 2) for axis in "xy"},
+        **dict.fromkeys(("switch_collected", "reachable"), _FLAG),
+    },
+    "entity_positions": {
+        **{f"ninja_{axis}": _PLACE[axis] for axis in "xy"},
+        **{f"{name}_{axis}": _RECORD for name in ("switch", "exit") for axis in "xy"},
+    },
+    "switch_states": {
+        **{f"door{n}_{name}": _RECORD for n in range(layout.NUM_DOORS) for name in _DOOR_PLACES},
+        **{f"door{n}_open": _FLAG for n in range(layout.NUM_DOORS)},
+    },
+    "hazards": {
+        "dx": _SEEN,
+        "dy": (_SEEN[0], NO_HAZARD),
+        **dict.fromkeys(("vx", "vy"), _SPEED),
+        "radius": (0.0, 8.0),
+    },
+    "foresight": {
+        **{f"d{axis}": _AWAY[axis] for axis in "xy"},
+        **dict.fromkeys(("vx", "vy"), _SPEED),
+        "progress": (-PROGRESS_LIMIT, PROGRESS_LIMIT),
+        **dict.fromkeys(("death", "win", "airborne", "switch"), _FLAG),
+        **dict.fromkeys(("gold", "doors"), _COUNT),
+    },
+}
+
+
+def observation_space(observations: Sequence[str]) -> spaces.Dict:
+    """The space of one environment's observations; names or keys as in ``layout``.
+
+    Bounds hold wherever the ninja spawns inside the stage; what a damaged level may put outside falls for ever.
+    """
+    return spaces.Dict({key: _box(layout.SPECS[key]) for key in layout.observation_keys(observations)})
+
+
+def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Observations of N environments, key -> [N, ...] as in ``layout``, in the shapes of ``observation_space``: views."""
+    return {key: values.reshape(len(values), *_shape(layout.SPECS[key])) for key, values in observations.items()}
+
+
+def _shape(spec: layout.ObservationSpec) -> tuple[int, ...]:
+    return spec.shape if spec.key in layout.IMAGES else (int(np.prod(spec.shape)),)
+
+
+def _box(spec: layout.ObservationSpec) -> spaces.Box:
+    if not spec.components:
+        return spaces.Box(0, 255, _shape(spec), np.uint8)
+    known = _BOUNDS.get(spec.key, {})
+    bounds = np.array([known.get(name, _UNLIMITED) for name in spec.components], np.float32)
+    times = _shape(spec)[0] // len(bounds)
+    return spaces.Box(np.tile(bounds[:, 0], times), np.tile(bounds[:, 1], times), dtype=np.float32)

@@ -1,0 +1,232 @@
+"""Many ``NppEnv`` at once as one Gymnasium vector environment: ``NppVectorEnv``, registered as ``nppsim/Npp-v0``, too."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from nppsim import reward as rewards
+from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Watching, as_bank, level_option
+from nppsim.observe import layout
+from nppsim.reward import RewardConfig
+from nppsim.spaces import as_spaces_have_it, observation_space
+
+
+class NppVectorEnv(VectorEnv):
+    """Many ``NppEnv``, stepped together by one kernel.
+
+    What happens when an episode ends is the ``autoreset_mode``, as in Gymnasium's own vector environments:
+
+    * SAME_STEP: the step that ends an episode returns the first observation of the next one; the last observation and the
+      info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
+      ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
+    * NEXT_STEP: it returns the last observation, and in ``infos`` the info of the episode; the next step makes no decision
+      there: it returns the first observation of the next episode, a reward of 0 and no end.
+    * DISABLED: likewise, but the environment stays there until ``reset(options={"reset_mask": ...})``.
+
+    levels, observations, frame_skip, reward, gamma, profile, render_size: as for ``NppEnv``.
+    num_envs: number of environments.
+    autoreset_mode: an AutoresetMode, or its name or value ("NextStep").
+    render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
+    threads: CPU threads, all usable ones if None; results do not depend on it.
+    copy: hand out copies of the observations; with False the arrays are written again by the next step.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # as in gymnasium.Env
+
+    def __init__(
+        self,
+        levels: Levels | None = None,
+        num_envs: int = 1,
+        observations: Sequence[str] = layout.VISION_FREE,
+        frame_skip: int = FRAME_SKIP,
+        reward: str | RewardConfig = "default",
+        gamma: float = rewards.GAMMA,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        render_mode: str | None = None,
+        render_size: tuple[int, int] = PICTURE_SIZE,
+        threads: int | None = None,
+        copy: bool = True,
+        profile: bool | None = None,
+    ):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
+        self.autoreset_mode = _mode(autoreset_mode)
+        self.simulator = GymSimulator(
+            as_bank(levels),
+            num_envs,
+            frame_skip=frame_skip,
+            observations=observations,
+            reward=reward,
+            gamma=gamma,
+            threads=threads,
+            profile=profile,
+        )
+        self.num_envs = num_envs
+        self.copy = copy
+        self.single_observation_space = observation_space(observations)
+        self.single_action_space = spaces.Discrete(NUM_ACTIONS)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.metadata = {
+            **self.metadata,
+            "autoreset_mode": self.autoreset_mode,
+            "render_fps": FRAMES_PER_SECOND / frame_skip,
+        }
+        self.render_mode = render_mode
+        self._watching = Watching(self.simulator, render_mode, render_size)
+        self._began = False  # whether there has been a reset
+        self._ended = np.zeros(num_envs, bool)  # environments in the last state of their episode
+        # A step must know the next level, so each generator is one draw ahead.
+        self._drawn = np.zeros(num_envs, np.int32)
+        seeded = [seeding.np_random() for _ in range(num_envs)]
+        self._generators = [generator for generator, _ in seeded]
+        self._seeds = [seed for _, seed in seeded]
+        for i in range(num_envs):
+            self._draw(i)
+
+    @property
+    def bank(self) -> LevelBank:
+        """The levels; ``options={"level": i}`` are indices into them."""
+        return self.simulator.bank
+
+    @property
+    def step_timing(self) -> dict[str, float]:
+        """As of ``NppEnv``, all environments together."""
+        return self.simulator.step_timing
+
+    @property  # type: ignore[misc]  # read-only, and one of each environment, as in Gymnasium's SyncVectorEnv
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The generator of each environment, from which its levels are drawn."""
+        return tuple(self._generators)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # likewise
+        """The seed of each environment's generator."""
+        return tuple(self._seeds)
+
+    def _draw(self, i: int) -> None:
+        self._drawn[i] = self._generators[i].integers(len(self.bank))
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Start an episode in every environment.
+
+        seed: environment i gets seed + i, or its own of a sequence; None: its generator goes on.
+        options: "level", one index or int[num_envs]; "reset_mask", bool[num_envs], starts only these environments.
+        Returns observations and info: ``level`` and ``level_name``, with masks ``_level`` and ``_level_name``.
+        """
+        if seed is None or isinstance(seed, int | np.integer):
+            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"seed has {len(seeds)} entries; needed is one for each of {self.num_envs} environments")
+        chosen = level_option(options, len(self.bank), ("level", "reset_mask"), (self.num_envs,))
+        started = np.flatnonzero(self._reset_mask(options)).tolist()
+        for i in started:
+            if seeds[i] is not None:
+                self._generators[i], self._seeds[i] = seeding.np_random(seeds[i])
+                self._draw(i)
+        levels = np.full(self.num_envs, -1, np.int32)
+        levels[started] = (self._drawn if chosen is None else chosen)[started]
+        observations = self.simulator.begin(levels)
+        self._began, self._ended[started] = True, False
+        infos: dict[str, Any] = {}
+        for i in started:
+            if chosen is None:
+                self._draw(i)
+            self._watching.started(i)
+            infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
+        return self._handed_out(observations), infos
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
+            raise ValueError(f"options['reset_mask'] is {mask!r}; needed is bool[{self.num_envs}] with a True entry")
+        return mask
+
+    def step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One decision of every environment.  actions: int[num_envs], 0..5.
+
+        Returns observations, rewards float64[num_envs], terminated and truncated bool[num_envs], and infos, which is
+        empty unless an episode has ended, or begun.
+        """
+        simulator, same_step = self.simulator, self.autoreset_mode is AutoresetMode.SAME_STEP
+        resting = self._ended.copy()
+        if resting.any() and self.autoreset_mode is AutoresetMode.DISABLED:
+            raise ResetNeeded(
+                f"the episode of environment {int(np.argmax(resting))} has ended; call "
+                "reset(options={'reset_mask': ...}) before the next step"
+            )
+        simulator.next_level[:] = self._drawn if same_step else np.where(resting, self._drawn, NO_RESTART)
+        observations = simulator.decide(actions, resting if resting.any() else None)
+        infos: dict[str, Any] = {}
+        for i in np.flatnonzero(resting).tolist():
+            infos = self._begun(infos, i)
+        for i in simulator.finished.tolist():
+            info = simulator.episode_info(i)
+            if same_step:
+                final = simulator.row(as_spaces_have_it(simulator.final_obs), i)
+                infos = self._begun(self._add_info(infos, {"final_obs": final, "final_info": info}, i), i)
+            else:
+                infos = self._add_info(infos, info, i)
+        if not same_step:
+            self._ended[:] = False
+            self._ended[simulator.finished] = True
+        self._follow(actions, resting)
+        return (
+            self._handed_out(observations),
+            simulator.rewards.astype(np.float64),
+            simulator.terminated.copy(),
+            simulator.truncated.copy(),
+            infos,
+        )
+
+    def _begun(self, infos: dict[str, Any], i: int) -> dict[str, Any]:
+        """Environment i has begun its next episode on the level that was drawn for it."""
+        infos = self._add_info(infos, self.simulator.start_info(self.simulator.level[i]), i)
+        self._draw(i)
+        return infos
+
+    def _follow(self, actions: np.ndarray, resting: np.ndarray) -> None:
+        """Tell the pictures what has happened."""
+        if self.render_mode is None:
+            return
+        restarted = resting.copy()
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            restarted[self.simulator.finished] = True
+        for i, action in enumerate(np.asarray(actions).tolist()):
+            if restarted[i]:
+                self._watching.started(i)
+            else:
+                self._watching.followed(i, action)
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each environment, uint8[height, width, 3] of ``render_size``; None without render_mode."""
+        if self.render_mode is None:
+            return None
+        if not self._began:
+            raise ResetNeeded("there is nothing to show yet: call reset() first")
+        return tuple(self._watching.picture(i) for i in range(self.num_envs))
+
+    def _handed_out(self, observations: Observations) -> Observations:
+        return {key: values.copy() if self.copy else values for key, values in observations.items()}
+
+    def action_masks(self) -> np.ndarray:
+        """bool[num_envs, 6]: actions that can have an effect of their own now."""
+        return self.simulator.action_masks()
+
+
+def _mode(mode: AutoresetMode | str) -> AutoresetMode:
+    if isinstance(mode, str) and mode in AutoresetMode.__members__:
+        return AutoresetMode[mode]
+    return AutoresetMode(mode)

@@ -1,0 +1,75 @@
+"""Plain Stable-Baselines3 on plain observations: by its own networks, and by the features extractor that ships."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import VecNormalize
+
+import rl.train.vec_env
+from nppsim.batch import BatchSimulator
+from nppsim.env import STARTER_LEVELS, NppEnv
+from nppsim.errors import UserError
+from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+from nppsim.spaces import observation_space
+from rl.config import CurriculumConfig
+from rl.curriculum import make_sampler
+from rl.policy.scaled import CLAMP, ScaledFeatures
+from rl.train.vec_env import BatchVecEnv
+
+from worlds import straight
+
+TINY = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "device": "cpu"}
+
+
+def test_plain_ppo_plays_the_default_environment():
+    model = PPO("MultiInputPolicy", gymnasium.make("nppsim/Npp-v0"), **TINY)
+    model.learn(16)
+    observation, _ = model.env.envs[0].reset(seed=0)
+    action, _ = model.predict(observation)
+    assert action in range(6)
+
+
+def test_the_example_of_the_batched_environment_runs(monkeypatch):
+    """As its page has it, on the levels that ship and in small."""
+    example = re.search(r"\n\n((?:    .*\n)+)", rl.train.vec_env.__doc__)[1]
+    small = example.replace("100_000", "16").replace("datasets/train", str(STARTER_LEVELS)).replace(", 64)", ", 2)")
+    assert small.count("16") == 1 and "datasets" not in small
+    names = {"LevelSet": LevelSet, "make_sampler": make_sampler, "CurriculumConfig": CurriculumConfig,
+             "BatchVecEnv": BatchVecEnv, "BatchSimulator": BatchSimulator, "ScaledFeatures": ScaledFeatures,
+             "PPO": lambda *a, **k: PPO(*a, **k | TINY)}  # fmt: skip
+    exec("if True:\n" + small, names)
+    assert names["env"].num_envs == 2
+
+
+def test_the_extractor_reads_everything_there_is_on_one_scale():
+    env = NppEnv([straight()], layout.ALL)
+    model = PPO("MultiInputPolicy", env, policy_kwargs={"features_extractor_class": ScaledFeatures}, **TINY)
+    model.learn(8)
+    extractor = ScaledFeatures(observation_space(layout.VISION_FREE), features_dim=32)
+    observation, _ = NppEnv([straight()]).reset(seed=0)
+    tensors = {key: torch.from_numpy(values)[None].float() for key, values in observation.items()}
+    seen = []
+    extractor.fusion[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    assert extractor(tensors).shape == (1, 32)
+    assert 0.2 < seen[0].abs().max() <= CLAMP
+    scaled = dict(zip(extractor.keys, seen[0][0].split([tensors[key].numel() for key in extractor.keys]), strict=True))
+    x = layout.SPECS["game_state"].components.index("x")
+    assert scaled["game_state"][x] == pytest.approx(observation["game_state"][x] / 528)
+    assert scaled["surroundings"].max() == 1
+    with pytest.raises(UserError, match="'picture' is no observation of nppsim"):
+        ScaledFeatures(spaces.Dict({"picture": spaces.Box(0, 1, (3,))}))
+
+
+def test_vec_normalize_takes_the_default_observations():
+    sampler = make_sampler(["simple"], CurriculumConfig(), 0)
+    env = VecNormalize(BatchVecEnv(BatchSimulator([straight()], 2, threads=1), sampler))
+    env.reset()
+    for _ in range(20):
+        observations, *_ = env.step(np.full(2, 2))
+    assert all(np.isfinite(values).all() for values in observations.values())
