@@ -1,5 +1,7 @@
 """nppsim: the N++ physics, exact and fast, with observations and Gymnasium environments."""
 
+__version__ = "0.1.0"
+
 from nppsim import _cache
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank

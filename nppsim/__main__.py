@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,9 @@ class CommandError(UserError, ValueError):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, fuzz, replays), 2 the command failed."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    if argv and argv[0] not in _COMMANDS and argv[0] in (others := _others()):
+        return others[argv[0]].load()(argv[1:])
 
     def job() -> int | None:
         arguments = _parser().parse_args(argv)
@@ -54,8 +58,15 @@ def _command(name: str, text: str, flags: Flags) -> Callable[[Command], Command]
     return register
 
 
+def _others() -> dict[str, EntryPoint]:
+    """Commands of installed packages: name -> what takes the words after it and returns the exit status."""
+    return {entry.name: entry for entry in entry_points(group="nppsim.commands")}
+
+
 def _parser() -> Parser:
-    parser = Parser(prog="python -m nppsim", description=nppsim.__doc__)
+    others = ", ".join(_others())
+    epilog = f"further commands, each with a --help of its own: {others}" if others else None
+    parser = Parser(prog="nppsim", description=nppsim.__doc__, epilog=epilog)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (job, flags, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)

@@ -43,7 +43,8 @@ def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
         who = f"process {os.getpid()} on {socket.gethostname()} since {datetime.now():%Y-%m-%d %H:%M:%S}"
         with naming(folder / LOCK):
             os.truncate(file, 0)
-            os.pwrite(file, who.encode(), 0)
+            os.lseek(file, 0, os.SEEK_SET)  # not pwrite: Windows has none
+            os.write(file, who.encode())
         check = partial(_check_there, file, folder)
         yield check
         check()
@@ -59,7 +60,7 @@ def _take(file: int, folder: Path) -> None:
             with naming(folder / LOCK):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = os.pread(file, 1000, 0).decode(errors="replace") or "another process"
+            who = os.read(file, 1000).decode(errors="replace") or "another process"
             raise FolderError(
                 f"{folder}: {who} is writing to it; wait for its end, stop it, or choose another folder"
             ) from None
