@@ -395,6 +395,13 @@ class BCDataset:
                 "on other levels"
             )
 
+    def runs(self) -> dict[str, np.ndarray]:
+        """Level fingerprint -> int8[n], the actions of its shortest demonstration."""
+        ends = np.cumsum(np.bincount(self.demonstration, minlength=len(self.names)))[:-1]
+        each = np.split(self.actions, ends)
+        longest_first = sorted(zip(self.level_fingerprints, each, strict=True), key=lambda pair: -len(pair[1]))
+        return {level: actions.copy() for level, actions in longest_first}
+
     def rows(self, validation: bool) -> np.ndarray:
         """int64[n]: rows of the training or of the validation part."""
         return np.flatnonzero(self.validation[self.demonstration] == validation)

@@ -54,6 +54,7 @@ class BatchSimulator:
     threads: CPU threads; all usable ones if None.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
     shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
+    static: what another simulator of the same bank has prepared of the levels (see ``sibling``).
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
     obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
@@ -74,6 +75,7 @@ class BatchSimulator:
         threads: int | None = None,
         profile: bool | None = None,
         shadow: bool | None = None,
+        static: Static | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
             raise ValueError(f"num_envs and frame_skip must be at least 1; got {num_envs} and {frame_skip}")
@@ -92,7 +94,7 @@ class BatchSimulator:
         self._pool = ThreadPoolExecutor(self.threads - 1, "nppsim") if spread else None
         self._allocate_state()
         self._allocate_observations()
-        self._static = self._make_static()
+        self._static = static or self._make_static()
         self.profile = _wanted(profile, "NPPSIM_PROFILING")
         self._out = self._allocate_output()
         self.next_level = np.arange(num_envs, dtype=np.int32) % len(self.bank)
@@ -216,8 +218,10 @@ class BatchSimulator:
             self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs
 
-    def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:
-        """Run the kernel over all environments, in parts that the threads take one after another.
+    def _run(
+        self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False, envs: np.ndarray | None = None
+    ) -> None:
+        """Run the kernel over all environments, in parts that the threads take one after another; or over a few, alone.
 
         Plain threads and kernels without the interpreter's lock, rather than Numba's parallel loops: OpenMP's waiting
         threads spin, and a second busy process on the machine then costs a factor of six.
@@ -228,6 +232,10 @@ class BatchSimulator:
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
         with _announced_compilation(advance):
+            if envs is not None:
+                for env in envs.tolist():
+                    advance(env, env + 1, *arguments)
+                return
             if self._pool is None or not getattr(advance, "overloads", ()):
                 advance(0, self.num_envs, *arguments)
                 return
@@ -263,9 +271,33 @@ class BatchSimulator:
         self._rows[i] = snapshot
         self._started = True
 
-    def observe(self) -> dict[str, np.ndarray]:
-        """Write the observations of the present states (after ``restore``) and return them."""
-        return self.reset(np.full(self.num_envs, -1, np.int32))
+    def observe(self, envs: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Write the observations of the present states (after ``restore``) and return them.
+
+        envs: int[k], of these environments only.
+        """
+        stay = np.full(self.num_envs, -1, np.int32)
+        if envs is None:
+            return self.reset(stay)
+        self._run(np.full(self.num_envs, -1), stay, envs=envs)
+        if self.shadow:
+            self.shadow.after_observing(envs)
+        return self.obs
+
+    def sibling(self) -> "BatchSimulator":
+        """A simulator of one environment with the same levels and settings, for states: it observes next to nothing."""
+        return BatchSimulator(
+            self.bank,
+            1,
+            frame_skip=self.frame_skip,
+            observations=("game_state",),
+            reward=self.reward_config,
+            gamma=self.gamma,
+            threads=1,
+            profile=False,
+            shadow=False,
+            static=self._static,
+        )
 
     def action_masks(self) -> np.ndarray:
         """bool[N, 6]: actions that can have an effect of their own now; for learners that mask actions."""

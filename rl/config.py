@@ -300,6 +300,11 @@ class ExperimentConfig:
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
                 "test_pretraining",
             )
+        if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
+            raise ConfigError(
+                "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
+                "--curriculum-stage-learning-rate",
+            )
         if self.evaluation.skip_final_eval and self.video.record_eval_videos:
             raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
 

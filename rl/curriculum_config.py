@@ -1,5 +1,6 @@
 """The settings of the curriculum: which level is played next, by which strategy."""
 
+import math
 import re
 from dataclasses import dataclass, fields
 
@@ -12,6 +13,7 @@ DEFAULT_STRATEGY = "stages"  # of --use-curriculum alone
 # Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
 _OF_STAGES = (
     *("start_stage", "threshold", "stage_thresholds", "min_episodes", "mixing_share", "regression_threshold"),
+    *("stage_gamma", "stage_learning_rate", "stage_ent_coef"),
     *("next_share", "early_advancement", "early_success", "trend_advancement", "trend_rise"),
     *("auto_adjustment", "adjustment_freq", "adjustment_step", "min_threshold"),
 )
@@ -22,7 +24,16 @@ STRATEGIES_WITH = {  # field -> strategies
     **dict.fromkeys(("replay_score", "replay_temperature"), ("plr",)),
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
+STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # of PPO
+_STAGE_LIMITS = {  # (above, at most)
+    "stage_thresholds": (0.0, 1.0),
+    "stage_gamma": (0.0, 1.0),
+    "stage_learning_rate": (0.0, math.inf),
+    "stage_ent_coef": (-math.ulp(0.0), math.inf),
+}
+_NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?")
 _CURRICULUM = "use-curriculum"
+_STARTS = "start-states"
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,28 @@ class CurriculumConfig:
     )
     stage_thresholds: tuple[str, ...] = setting(
         (), "of single stages, STAGE=X", flag="curriculum-stage-thresholds", metavar="STAGE=X", needs=_CURRICULUM
+    )
+    stage_gamma: tuple[str, ...] = setting(
+        (),
+        "discount while single stages are learned, STAGE=X; in the others --gamma",
+        flag="curriculum-stage-gamma",
+        metavar="STAGE=X",
+        needs=_CURRICULUM,
+    )
+    stage_learning_rate: tuple[str, ...] = setting(
+        (),
+        "learning rate while single stages are learned, STAGE=X, before annealing; in the others --initial-lr",
+        flag="curriculum-stage-learning-rate",
+        metavar="STAGE=X",
+        needs=_CURRICULUM,
+    )
+    stage_ent_coef: tuple[str, ...] = setting(
+        (),
+        "weight of the entropy bonus while single stages are learned, STAGE=X; in the others from --ent-coef-start to "
+        "--ent-coef-end",
+        flag="curriculum-stage-ent-coef",
+        metavar="STAGE=X",
+        needs=_CURRICULUM,
     )
     min_episodes: int = setting(
         300,
@@ -199,13 +232,36 @@ class CurriculumConfig:
         above=0,
     )
 
+    start_states: bool = setting(
+        False,
+        "on levels that are never won, begin a part of the episodes along demonstrations or the agent's own best runs",
+        flag=_STARTS,
+    )
+    start_share: float = setting(
+        0.25,
+        "of the episodes on such a level begin there, the others where the level does",
+        flag="start-states-share",
+        needs=_STARTS,
+        above=0,
+        high=0.25,
+    )
+    start_threshold: float = setting(
+        0.2,
+        "success of these episodes with which they begin earlier from then on",
+        flag="start-states-threshold",
+        needs=_STARTS,
+        above=0,
+        high=1,
+    )
+
     def __post_init__(self) -> None:
         check_settings(self)
         if self.strategy is not None:
             object.__setattr__(self, "use_curriculum", True)
         if self.use_curriculum:
             self._check_strategy()
-        self._check_stage_thresholds()
+        for name, (above, at_most) in _STAGE_LIMITS.items():
+            self._check_stages(name, above, at_most)
         if self.auto_adjustment and self.min_threshold > self.threshold:
             raise ConfigError(
                 f"is above --curriculum-threshold {self.threshold}; lower it, or use "
@@ -221,8 +277,27 @@ class CurriculumConfig:
 
     def threshold_of(self, stage: str) -> float:
         """Success that ends this stage, before anything is lowered."""
-        own = dict(text.split("=") for text in self.stage_thresholds)
-        return float(own.get(stage, self.threshold))
+        return self._of_stages("stage_thresholds").get(stage, self.threshold)
+
+    @property
+    def stages_named(self) -> set[str]:
+        """Stages that have settings of PPO of their own."""
+        return {stage for name in STAGE_SETTINGS for stage in self._of_stages(name)}
+
+    def changes_in(self, stage: str) -> dict[str, float | None]:
+        """Settings of PPO, by their names, that are others while this stage is learned."""
+        own = {name: self._of_stages(name).get(stage) for name in STAGE_SETTINGS}
+        changes: dict[str, float | None] = {}
+        if own["stage_gamma"] is not None:
+            changes |= {"gamma": own["stage_gamma"], "pbrs_gamma": None}  # shaping has that discount, too
+        if own["stage_learning_rate"] is not None:
+            changes["learning_rate"] = own["stage_learning_rate"]
+        if own["stage_ent_coef"] is not None:
+            changes |= dict.fromkeys(("ent_coef_start", "ent_coef_end"), own["stage_ent_coef"])
+        return changes
+
+    def _of_stages(self, name: str) -> dict[str, float]:
+        return {stage: float(value) for stage, value in (text.split("=") for text in getattr(self, name))}
 
     def _check_strategy(self) -> None:
         """ConfigError for a setting that the strategy in force does not have."""
@@ -234,8 +309,11 @@ class CurriculumConfig:
                 advice = f"has no effect with --curriculum {self.chosen}, only with {', '.join(owners)}; leave it out"
                 raise ConfigError(advice, one.name, getattr(self, one.name))
 
-    def _check_stage_thresholds(self) -> None:
-        for text in self.stage_thresholds:
+    def _check_stages(self, name: str, above: float, at_most: float) -> None:
+        """ConfigError unless a setting of single stages is STAGE=X, with X within its limits."""
+        for text in getattr(self, name):
             stage, _, value = text.partition("=")
-            if not (stage and re.fullmatch(r"0?\.\d+|1(\.0*)?", value) and float(value) > 0):
-                raise ConfigError("give STAGE=X with X above 0 and at most 1", "stage_thresholds", text)
+            if not (stage and _NUMBER.fullmatch(value) and above < float(value) <= at_most):
+                limits = f"above {above:g}" if above >= 0 else "at least 0"
+                limits += f" and at most {at_most:g}" if at_most < math.inf else ""
+                raise ConfigError(f"give STAGE=X with X {limits}", name, text)

@@ -127,6 +127,12 @@ class Shadow:
             self._compare_present(i, None if level < 0 else level)
             self._count(i)
 
+    def after_observing(self, envs: np.ndarray) -> None:
+        """Compare these environments, which have been put somewhere.  envs: int[k]."""
+        for i in envs.tolist():
+            self._compare_present(i, None)
+            self._count(i)
+
     # ------------------------------------------------------------------------------------------------------ comparisons
     def _compare_step(self, i: int, place: int, final: bool) -> None:
         """Environment i, whose state before the step is in row ``place``."""

@@ -3,6 +3,7 @@
     manager = make_sampler(categories, config, seed)
     manager.start(sim)                  # episodes begin in every environment
     ended = manager.next_episodes(sim)  # after each step: records of the episodes that ended; the next levels are drawn
+    manager.watch(sim, actions)         # before each step
     manager.update(sim)                 # after each update of the policy: shares anew, and waiting draws with them
 
 It lives in the process that owns the simulator, so that there are no copies of it.  An episode costs O(log levels), an
@@ -18,6 +19,7 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
+from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, gini, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
@@ -41,6 +43,8 @@ class CurriculumManager:
     stages: categories that occur, easiest first.
     stage_of: int32[L], place of each level's category there.
     updates: of the policy, so far.
+    starts: start states; None where all episodes begin where their levels do.
+    true_starts: bool[k], of the episodes that ``next_episodes`` returned last, whether they began there.  Only these count.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class CurriculumManager:
         self._returns = Windows(categories, config.window)
         self._played, self._won = np.zeros(len(levels), np.int64), np.zeros(len(levels), np.int64)
         self._details: dict[str, float] = {}  # statistics of all levels, when they were worked out last
+        self.starts = StartStates(config) if config.start_states else None
+        self.true_starts = np.empty(0, bool)
 
     # -----------------------------------------------------------------------------------------------------------------
     # With a simulator
@@ -80,6 +86,8 @@ class CurriculumManager:
         sim.reset(self.draw(sim.num_envs))
         sim.next_level[:] = self.draw(sim.num_envs)
         self.adopt(sim)
+        if self.starts:
+            self.starts.tracks.begin(sim, np.arange(sim.num_envs))
 
     def adopt(self, sim: BatchSimulator) -> None:
         """Take what the environments play, and will play next, as drawn now: after they were put there by hand."""
@@ -87,24 +95,52 @@ class CurriculumManager:
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
         self._drawn_at = np.full(sim.num_envs, self.updates)
+        if self.starts:
+            self.starts.adopt()
+
+    def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
+        """Take note of what is about to be decided; start states are made of that.  actions: int[N]."""
+        if self.starts:
+            if self._bank_prints is None:  # a run that goes on in other environments' stead
+                self._read_fingerprints(sim)
+            self.starts.watch(sim, actions)
+
+    def counts(self, env: int) -> bool:
+        """Whether the present episode of an environment began where its level does."""
+        return self.starts is None or not self.starts.began[env]
+
+    def credited(self, sim: BatchSimulator) -> np.ndarray:
+        """int32[N]: the level that each environment plays; -1 where its episode does not count."""
+        return np.where(self.starts.began > 0, -1, sim.level) if self.starts else sim.level
 
     def next_episodes(self, sim: BatchSimulator) -> np.ndarray:
         """EPISODE_DTYPE[k], of the episodes that ended in the latest step; draws what their environments play after next.
+
+        With start states, some environments are put further on in the level that they have just begun.
 
         LevelMismatchError where an episode was played, or begins, on another level than the one that was drawn for it.
         """
         finished = sim.finished
         ended = sim.episode[finished]
         self._check(sim, ended)
-        self.record(ended["level"], ended["outcome"] == WON, ended["ret"], self._began[finished])
+        self.true_starts = true = np.ones(len(ended), bool) if self.starts is None else self.starts.began[finished] == 0
+        if self.starts:
+            self.starts.end(sim, ended)
+        counted = ended[true]
+        self.record(counted["level"], counted["outcome"] == WON, counted["ret"], self._began[finished[true]])
         self._lag = max(self._lag, int((self.updates - self._drawn_at[finished]).max(initial=0)))
         self._playing[finished] = sim.next_level[finished]
         self._began[finished] = self._drawn_at[finished] = self.updates
         sim.next_level[finished] = self.draw(len(finished))
+        if self.starts:
+            self.starts.begin(sim, finished, self._rng)
         return ended
 
     def _read_fingerprints(self, sim: BatchSimulator) -> None:
-        self._bank_prints = _short([level.fingerprint for level in sim.bank.levels])
+        prints = [level.fingerprint for level in sim.bank.levels]
+        self._bank_prints = _short(prints)
+        if self.starts:
+            self.starts.attach(sim, prints, self._won_before())
         if self._drawn_prints is None:
             self._drawn_prints = self._bank_prints
 
@@ -136,7 +172,8 @@ class CurriculumManager:
 
         decided, advantages: level and advantage of each decision of the rollout, where ``wants_advantages``.
         """
-        self.learn(self._playing, self._began, decided, advantages)
+        counts = slice(None) if self.starts is None else self.starts.began == 0
+        self.learn(self._playing[counts], self._began[counts], decided, advantages)
         sim.next_level[:] = self.draw(sim.num_envs)
         self._drawn_at = np.full(sim.num_envs, self.updates)
 
@@ -191,6 +228,9 @@ class CurriculumManager:
         none = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None
         levels, won, returns, began = ended or (none.levels, none.won, none.returns, none.began)
+        if decided is not None and advantages is not None:
+            decided, advantages = decided.ravel(), advantages.ravel()
+            decided, advantages = decided[decided >= 0].astype(np.int64), advantages[decided >= 0]
         self.strategy.update(
             Outcomes(
                 levels,
@@ -199,13 +239,22 @@ class CurriculumManager:
                 began,
                 none.running if running is None else running,
                 none.running_began if running_began is None else running_began,
-                none.decided if decided is None else decided.ravel().astype(np.int64),
-                none.advantages if advantages is None else advantages.ravel(),
+                none.decided if decided is None else decided,
+                none.advantages if advantages is None else advantages,
             )
         )
         self.updates += 1
         self._waiting.clear()
         self._settled = 0
+        if self.starts:
+            self.starts.update(self._won)
+
+    def _won_before(self) -> np.ndarray:
+        """int64[L]: wins of each level as of the latest update."""
+        won = self._won.copy()
+        for levels, wins, *_ in self._waiting[: self._settled]:
+            np.subtract.at(won, levels[wins], 1)
+        return won
 
     def _settle(self) -> None:
         """Bring the statistics up to date: in one go for many episodes, as each step has only a few."""
@@ -282,7 +331,7 @@ class CurriculumManager:
             if played[level]:
                 result[f"curriculum_levels/{level}_episodes"] = float(played[level])
                 result[f"curriculum_levels/{level}_success"] = float(self._won[level] / played[level])
-        return result | self._details | self.strategy.metrics()
+        return result | self._details | self.strategy.metrics() | (self.starts.metrics() if self.starts else {})
 
     def _of_all_levels(self) -> dict[str, float]:
         played = self._played
@@ -306,7 +355,8 @@ class CurriculumManager:
             }
             for number, name in enumerate(self.stages)
         }
-        return {"strategy": self.config.chosen, "categories": rows, "events": [dict(event) for event in self.events]}
+        found = {"strategy": self.config.chosen, "categories": rows, "events": [dict(event) for event in self.events]}
+        return found | ({"start_states": self.starts.summary()} if self.starts else {})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the future depends on, as plain values and copies of arrays; see ``statistics.as_json``."""
@@ -327,6 +377,7 @@ class CurriculumManager:
             "played": self._played.copy(),
             "won": self._won.copy(),
             "details": dict(self._details),
+            "start_states": self.starts and self.starts.state_dict(),
             "rng": self._rng.bit_generator.state,
             "of_strategy": self.strategy.state_dict(),
         }
@@ -355,6 +406,13 @@ class CurriculumManager:
             self._returns.fill(number, unpacked(returns))
         self._played, self._won = unpacked(state["played"]), unpacked(state["won"])
         self._details = dict(state["details"])
+        if bool(self.starts) != bool(state["start_states"]):
+            raise ConfigError(
+                f"the saved run had {'' if state['start_states'] else 'no '}start states", "--start-states"
+            )
+        if self.starts:
+            self.starts.load_state_dict(state["start_states"])
+            self.starts.update(self._won_before())
         self._rng.bit_generator.state = state["rng"]
         self.strategy.load_state_dict(state["of_strategy"])
 

@@ -56,6 +56,13 @@ class Stages(Strategy):
             raise ConfigError(
                 f"the training dataset has no such levels, only {there}", "--curriculum-start-stage", start
             )
+        absent = sorted(config.stages_named - set(levels.names))
+        if absent:
+            raise ConfigError(
+                f"the training dataset has no levels of {', '.join(absent)}, for which there are settings of PPO; it has "
+                f"{', '.join(levels.names)}",
+                "--curriculum-stage-...",
+            )
         self.place = 0 if start is None else levels.names.index(start)
         self.now = self.episodes = 0
         self.mastered = False

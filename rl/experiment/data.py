@@ -115,7 +115,10 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     """The arithmetic of the rewards, per category, before training; the default preset must pass."""
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
-    rows = reward.audit(config.reward.weights, config.ppo.gamma, config.frame_skip, lengths)
+    rows = []
+    for name, some in lengths.items():  # each with the discount that it is learned with
+        gamma = config.curriculum.changes_in(name).get("gamma") or config.ppo.gamma
+        rows += reward.audit(config.reward.weights, gamma, config.frame_skip, {name: some})
     for row in rows:
         if row.problems:
             log(f"rewards on {_told(row)}: {'; '.join(row.problems)}")

@@ -148,6 +148,7 @@ def train_one(job: Job) -> RunRecord:
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
     ppo = BatchPPO(env, job.architecture.name, settings, plan, statistics=statistics, seed=job.seed, device=plan.device)
     moved = hand_over(job, clone, ppo) if clone else None
+    lend_runs(job, clone, env)
     events = fine_tune(job, ppo)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
@@ -289,7 +290,9 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
     imitation.check_result(policy, dataset, result, first)
-    clone = Clone(policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]))
+    clone = Clone(
+        policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]), dataset.runs()
+    )
     save_clone(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
     (job.folder / UNFINISHED).unlink(missing_ok=True)
     return clone
@@ -339,6 +342,19 @@ def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
     ppo.anchor_to(clone.policy)
     job.doctor.meet(clone=clone.policy, cloning=clone.result, probe=clone.probe, moved=moved)
     return moved
+
+
+def lend_runs(job: Job, clone: Clone | None, env: BatchVecEnv) -> None:
+    """Where start states are wished for, give them the demonstrations of training levels."""
+    starts = env.sampler.starts
+    if starts is not None:
+        demonstrated = clone.runs if clone else {}
+        levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
+        count = starts.add({level: demonstrated[level] for level in levels})
+        job.log(
+            f"start states: demonstrations of {count} of {len(job.data.train)} training levels, elsewhere the agent's own "
+            "best runs"
+        )
 
 
 def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:

@@ -44,6 +44,7 @@ class ResumeError(UserError, RuntimeError):
 class Clone:
     """A policy that imitates, how it was made, and observations to compare others with it on.
 
+    runs: level fingerprint -> actions of its shortest demonstration, int8[n].
     spent_before: seconds of its making, where that was before the run was interrupted.
     """
 
@@ -51,6 +52,7 @@ class Clone:
     statistics: ObservationStatistics
     result: BCResult
     probe: dict[str, np.ndarray]
+    runs: dict[str, np.ndarray]
     spent_before: float = 0.0
 
 
@@ -83,7 +85,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
 
 def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping) -> None:
     """Keep a policy that has been cloned."""
-    made = {"result": clone.result.as_dict(), "probe": clone.probe}
+    made = {"result": clone.result.as_dict(), "probe": clone.probe, "runs": clone.runs}
     checkpoint.save(folder / CLONE, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
@@ -101,7 +103,9 @@ def read_clone(folder: Path, device: str) -> Clone | None:
         raise checkpoint.CheckpointError(f"{error}; or remove it, and imitation is repeated") from error
     made = data["training"]
     result = _decoded(BCResult, made["result"], path)
-    return Clone(policy.to(device), data["statistics"], result, made["probe"], spent_before=result.wall_time_s)
+    return Clone(
+        policy.to(device), data["statistics"], result, made["probe"], made["runs"], spent_before=result.wall_time_s
+    )
 
 
 def save_run(record: RunRecord) -> None:

@@ -260,7 +260,8 @@ def schedules_are_the_configured_ones(settings: PPOConfig) -> str:
 def one_discount_everywhere(ppo: BatchPPO, settings: PPOConfig) -> str:
     """Shaping, advantages and configuration have one gamma and one lambda; the sizes are the plan's."""
     buffer = ppo.rollout_buffer
-    found = {"configuration": settings.gamma, "PPO": ppo.gamma, "rollouts": buffer.gamma, "simulator": ppo.sim.gamma}
+    configured = ppo.sampler.config.changes_in(ppo.sampler.stage).get("gamma") or settings.gamma
+    found = {"configuration": configured, "PPO": ppo.gamma, "rollouts": buffer.gamma, "simulator": ppo.sim.gamma}
     require(len(set(found.values())) == 1, f"gamma differs: {found}", "leave --pbrs-gamma out")
     decays = {settings.gae_lambda, ppo.gae_lambda, buffer.gae_lambda}
     require(len(decays) == 1, f"lambda differs: {decays}", _PROGRAM)
@@ -323,7 +324,7 @@ def the_update_moved_the_weights(ppo: BatchPPO) -> str:
         return f"learning rate {rate:.2e}, steered"
     warmup = ppo.config.learning_rate_warmup_updates if ppo.reference is not None else 0
     risen = min(1.0, ppo.actor_updates / (warmup + 1))
-    highest = (ppo.config.learning_rate or 0) * risen
+    highest = (ppo.in_force.learning_rate or 0) * risen
     lowest = ppo.config.learning_rate_at(ppo.progress) * risen
     good = 0.98 * lowest <= rate <= 1.02 * highest
     require(good, f"the learning rate is {rate:.3g}, configured are {lowest:.3g} to {highest:.3g}", _PROGRAM)

@@ -59,9 +59,9 @@ def a_level_that_is_drawn_is_played_and_credited(ppo: BatchPPO) -> str:
         return drawn[-1]
 
     def watched_record(levels: np.ndarray, wins: np.ndarray, *rest: np.ndarray) -> None:
-        ended = np.asarray(levels).tolist()
-        require(ended == playing[sim.finished].tolist(), f"levels {ended} get credit that were not played", _PROGRAM)
-        wanted = (sim.episode["outcome"][sim.finished] == WON).tolist()
+        ended, counted = np.asarray(levels).tolist(), sim.finished[sampler.true_starts]
+        require(ended == playing[counted].tolist(), f"levels {ended} get credit that were not played", _PROGRAM)
+        wanted = (sim.episode["outcome"][counted] == WON).tolist()
         require(np.asarray(wins).tolist() == wanted, "wins are credited to others", _PROGRAM)
         credited.extend(zip(ended, wanted, strict=True))
         playing[sim.finished] = sim.next_level[sim.finished]

@@ -34,4 +34,5 @@ def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig
     require(
         drawing is STRATEGIES[chosen], f"levels are drawn by {drawing.__name__}, asked for was {chosen!r}", _PROGRAM
     )
+    require(bool(env.sampler.starts) == config.curriculum.start_states, "start states are not as asked for", _PROGRAM)
     return f"{len(asked)} wishes, {len(configured)} settings of PPO"

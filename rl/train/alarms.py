@@ -198,8 +198,8 @@ class Alarms:
         self.chance += sampler.probabilities()
         self.playing[sim.level] = True
         self.plays += sim.num_envs
-        self.fired += (ppo.ended["terms"] != 0).sum(axis=0)
-        self.episodes += len(ppo.ended)
+        self.fired += (ppo.counted["terms"] != 0).sum(axis=0)
+        self.episodes += len(ppo.counted)
         self.actions += torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
 
     def _figures(self, ppo: BatchPPO, seconds: float) -> Figures:
@@ -219,8 +219,8 @@ class Alarms:
             return float(logged.get(f"train/{tag}", math.nan)) if learned else math.nan
 
         return Figures(
-            episodes=len(ppo.ended),
-            wins=int((ppo.ended["outcome"] == WON).sum()),
+            episodes=len(ppo.counted),
+            wins=int((ppo.counted["outcome"] == WON).sum()),
             positive=int((buffer.rewards > 0).sum()),
             kl=value("last_kl"),
             clip_fraction=value("clip_fraction"),

@@ -11,7 +11,7 @@ earlier updates: bands and trends.
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from nppsim.observe import layout
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.reward import TERMS
 from rl.policy.policy import NppPolicy
+from rl.ppo_config import PPOConfig
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
 
@@ -63,6 +64,7 @@ class Fault(NamedTuple):
 class Kept:
     """What an update is held against; taken after the rollout, just before it.
 
+    config: settings in force, those of the curriculum's stage included.
     progress, hold, actor_updates, critic_only: of training.
     rows: int64[R], decisions on which networks are asked again.
     log_probs: float32[R, 6], by the policy before the update.
@@ -73,6 +75,7 @@ class Kept:
     steps: that the optimiser has made.
     """
 
+    config: PPOConfig
     progress: float
     hold: float
     actor_updates: int
@@ -92,6 +95,7 @@ class Kept:
         rows = torch.arange(0, size, max(1, size // ROWS), device=ppo.device)[:ROWS]
         log_probs, values = asked(ppo.policy, ppo, rows)
         return cls(
+            config=settings_of_stage(ppo),
             progress=ppo.progress,
             hold=ppo.hold,
             actor_updates=ppo.actor_updates,
@@ -158,9 +162,14 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
         yield from start.faults(ppo)
 
 
+def settings_of_stage(ppo: BatchPPO) -> PPOConfig:
+    """The configuration with what the stage that is learned now changes."""
+    return replace(ppo.config, **ppo.sampler.config.changes_in(ppo.sampler.stage))  # type: ignore[arg-type]
+
+
 def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
     """One number, one value, wherever it is used."""
-    config, buffer, plan = ppo.config, ppo.rollout_buffer, ppo.n_steps
+    config, buffer, plan = settings_of_stage(ppo), ppo.rollout_buffer, ppo.n_steps
     wanted = {
         "discount of PPO": (ppo.gamma, config.gamma),
         "discount of the rollouts": (buffer.gamma, config.gamma),
@@ -279,6 +288,13 @@ def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
     early = (ended["outcome"] == TIMEOUT) & (ended["frames"] < ppo.sim.bank.time_limit[ended["level"]])
     if early.any():
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
+    played = ended["decisions"] * ppo.sim.frame_skip
+    if ppo.sampler.starts and not ppo.config.desync_episodes and (ended["frames"] <= played).sum() != len(ppo.counted):
+        yield Fault(
+            "start states",
+            f"{len(ppo.counted)} episodes count as begun where their levels begin, by their clocks "
+            f"{(ended['frames'] <= played).sum()} did: success would be that of easier starts",
+        )
     which, decisions, sums = complete(ppo, start)
     if not np.array_equal(ended["decisions"][which], decisions):
         yield Fault("episodes", "episodes in the rollout are not as long as their records say")
@@ -303,10 +319,11 @@ def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     with torch.no_grad():
         last = ppo.policy.logits_and_values(ppo.policy.to_tensors(ppo.sim.obs))[1].cpu().numpy().astype(np.float64)
     goes_on = ~numbers(ppo, "episode_ends")
-    deltas = rewards + ppo.config.gamma * np.vstack([values[1:], last[None]]) * goes_on - values
+    gamma, decay = settings_of_stage(ppo).gamma, ppo.config.gae_lambda
+    deltas = rewards + gamma * np.vstack([values[1:], last[None]]) * goes_on - values
     advantages, sum_so_far = np.empty_like(deltas), np.zeros_like(last)
     for t in range(len(deltas) - 1, -1, -1):
-        sum_so_far = deltas[t] + ppo.config.gamma * ppo.config.gae_lambda * goes_on[t] * sum_so_far
+        sum_so_far = deltas[t] + gamma * decay * goes_on[t] * sum_so_far
         advantages[t] = sum_so_far
     for name, wanted in {"advantages": advantages, "returns": advantages + values}.items():
         limit = closeness(ppo) * (1 + np.abs(wanted).max())
@@ -314,8 +331,8 @@ def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
         if not off <= limit:
             yield Fault(
                 name,
-                f"{name} differ by {off:.3g} from their definition (gamma {ppo.config.gamma:g}, lambda "
-                f"{ppo.config.gae_lambda:g}): sign, bootstrap, ends of episodes or discount are wrong",
+                f"{name} differ by {off:.3g} from their definition (gamma {gamma:g}, lambda "
+                f"{decay:g}): sign, bootstrap, ends of episodes or discount are wrong",
             )
 
 
@@ -349,7 +366,7 @@ class Start:
     """
 
     def __init__(self, ppo: BatchPPO):
-        self.episodes = list(ppo.sampler.state_dict()["episodes"])
+        self.episodes = ppo.sampler.episodes.tolist()
         self.level = ppo.sim.level.copy()
         going, count = ppo.sim.state, ppo.sim.num_envs
         self.so_far = np.stack([going.progress["decisions"][:count], going.terms[:count].sum(axis=1)])
@@ -373,7 +390,7 @@ class Start:
         yield from self._sampler_faults(ppo)
 
     def _sampler_faults(self, ppo: BatchPPO) -> Iterator[Fault]:
-        state, ended = ppo.sampler.state_dict(), ppo.ended
+        state, ended = ppo.sampler.state_dict(), ppo.counted
         stage, won = ppo.sampler.stage_of[ended["level"]], ended["outcome"] == WON
         for number, name in enumerate(ppo.sampler.stages):
             outcomes = won[stage == number].astype(int).tolist()
@@ -388,7 +405,7 @@ class Start:
 
 def metrics_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     """What is logged about the rollout, worked out again from its episodes and decisions."""
-    logged, ended = ppo.logger.name_to_value, ppo.ended
+    logged, ended = ppo.logger.name_to_value, ppo.counted
     counts = np.bincount(numbers(ppo, "actions").ravel(), minlength=NUM_ACTIONS)
     wanted = {f"actions/frequency/{name}": n / counts.sum() for name, n in zip(ACTION_TAGS, counts, strict=True)}
     wanted |= {"sim/episodes": len(ended), "sim/distinct_levels": len(set(ended["level"].tolist()))}
@@ -432,7 +449,7 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
 
 def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
-    config = ppo.config
+    config = kept.config
     annealed = 1 + (config.learning_rate_end_share - 1) * kept.progress if config.anneal_learning_rate else 1.0
     warming = config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
     risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))

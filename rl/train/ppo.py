@@ -11,6 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,6 +81,7 @@ class BatchPPO(PPO):
     ``anchor_to`` makes it stay close to a cloned policy for a while.
     speed: seconds spent so far in each of PARTS; decisions_played, and seconds in rollouts and updates: since training
         began.
+    in_force: the configuration with what the curriculum's present stage changes.
     ending: whether training is to end before the next rollout.
     reserved: seconds that what follows the last update will take, as far as a time budget counts it.
     Raises DivergedError when an update meets numbers that are not finite.
@@ -137,6 +139,7 @@ class BatchPPO(PPO):
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
+        self.counted = self.ended  # of these, the ones that began where their level does
         self.ending = False
         self.reserved = 0.0
         self.spent_before = 0.0  # ``spent`` when this process went on with the run
@@ -145,6 +148,12 @@ class BatchPPO(PPO):
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
+        self._enter_stage()
+
+    def _enter_stage(self) -> None:
+        """Let the settings of the stage that is learned now be in force; one discount for rollouts, time-outs and shaping."""
+        self.in_force = replace(self.config, **self.sampler.config.changes_in(self.sampler.stage))  # type: ignore[arg-type]
+        self.gamma = self.rollout_buffer.gamma = self.sim.gamma = self.in_force.gamma
 
     def anchor_to(self, cloned: NppPolicy) -> None:
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
@@ -194,6 +203,7 @@ class BatchPPO(PPO):
         prepared = super()._setup_learn(*arguments, **keywords)
         if fresh and self.config.desync_episodes:
             desynchronise(self.sim, self._rng)
+            self.sampler.adopt(self.sim)
         self._num_timesteps_at_start = 0
         self.start_time -= int(1e9 * self.spent_before)
         return prepared
@@ -219,14 +229,15 @@ class BatchPPO(PPO):
         if self.ending:
             return False
         buffer, sim = self.rollout_buffer, self.sim
-        episodes = [np.empty(0, sim.episode.dtype)]
+        episodes, counts = [np.empty(0, sim.episode.dtype)], [np.empty(0, bool)]
         cut_off: list[CutOff] = []
         begin = time.perf_counter()
         for t in range(n_rollout_steps):
             deciding = time.perf_counter()
             actions = self._decide(t)
             decided = time.perf_counter()
-            self._decided[t] = sim.level
+            self._decided[t] = self.sampler.credited(sim)
+            self.sampler.watch(sim, actions)
             sim.step(actions)
             self.speed["inference"] += decided - deciding
             self.speed["environment"] += time.perf_counter() - decided
@@ -235,6 +246,7 @@ class BatchPPO(PPO):
                 cut_off.append(self._cut_off(t))
             if sim.finished.size:
                 episodes.append(self._begin_next_episodes())
+                counts.append(self.sampler.true_starts)
             self.num_timesteps += sim.num_envs
             if not callback.on_step():
                 return False
@@ -247,7 +259,8 @@ class BatchPPO(PPO):
         self.seconds += seconds
         self.decisions_played += len(buffer)
         self.ended = np.concatenate(episodes)
-        self._log_rollout(self.ended, seconds)
+        self.counted = self.ended[np.concatenate(counts)] if self.sampler.starts else self.ended
+        self._log_rollout(self.counted, seconds)
         callback.on_rollout_end()
         return True
 
@@ -300,7 +313,7 @@ class BatchPPO(PPO):
         return self.policy.logits_and_values(self.policy.to_tensors(obs))[1]
 
     def _log_rollout(self, episodes: np.ndarray, seconds: float) -> None:
-        """episodes: records of those that ended in the rollout."""
+        """episodes: records of those that ended in the rollout and count."""
         assert self.ep_info_buffer is not None and self.ep_success_buffer is not None  # made by learn()
         for episode in episodes[-self._stats_window_size :]:
             self.ep_info_buffer.append({"r": float(episode["ret"]), "l": int(episode["decisions"]), "t": 0.0})
@@ -361,6 +374,7 @@ class BatchPPO(PPO):
             self.sampler.update(self.sim, self._decided, self.rollout_buffer.advantages.cpu().numpy())
         else:
             self.sampler.update(self.sim)
+        self._enter_stage()
         self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 
     def _loss_settings(self) -> LossSettings:
@@ -369,7 +383,7 @@ class BatchPPO(PPO):
         return LossSettings(
             clip_range=config.clip_range,
             vf_coef=config.vf_coef,
-            ent_coef=config.ent_coef_at(progress),
+            ent_coef=self.in_force.ent_coef_at(progress),
             bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since),
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
@@ -416,7 +430,7 @@ class BatchPPO(PPO):
         return torch.cat(self._team.share(len(buffer), part))
 
     def _learning_rate(self) -> float:
-        rate = self.steered_rate if self.config.desired_kl else self.config.learning_rate_at(self.progress)
+        rate = self.steered_rate if self.config.desired_kl else self.in_force.learning_rate_at(self.progress)
         return rate if self.critic_only else rate * self._risen
 
     @property
@@ -481,6 +495,7 @@ class BatchPPO(PPO):
         self.logger.record("train/learning_rate", rate)
         self.logger.record("train/last_kl", kl)
         self.logger.record("train/ent_coef", settings.ent_coef)
+        self.logger.record("train/gamma", self.gamma)
         self.logger.record("train/bc_kl_coef", settings.bc_kl_coef)
         self.logger.record("train/clip_range", settings.clip_range)
         self.logger.record("train/n_updates", self._n_updates)
@@ -494,8 +509,10 @@ class BatchPPO(PPO):
         names = (
             "explained_variance",
             "config",
+            "in_force",
             "speed",
             "ended",
+            "counted",
             "ending",
             "reserved",
             "spent_before",
@@ -539,6 +556,7 @@ class BatchPPO(PPO):
         self.ep_info_buffer = deque(infos, maxlen=self._stats_window_size)
         self.ep_success_buffer = deque(wins, maxlen=self._stats_window_size)
         self.sampler.load_state_dict(json.loads(training["curriculum"]))
+        self._enter_stage()
         self._rng.bit_generator.state = json.loads(training["shuffling"])
         self._sampling.set_state(training["sampling"])
         torch.set_rng_state(training["torch"])

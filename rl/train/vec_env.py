@@ -10,7 +10,8 @@
 
 Episodes restart inside ``step``.  Only environments whose episode has just ended get an info dictionary of their own,
 with "episode" {"r": return, "l": decisions, "t": seconds since the start}, "is_success", "level" (index), "outcome",
-"TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.
+"TimeLimit.truncated" and, after a time-out, "terminal_observation"; all others share one empty dictionary.  Episodes that
+began at a start state (``rl.curriculum.start_states``) have no "episode" and no "is_success", as they do not count.
 """
 
 import hashlib
@@ -105,6 +106,7 @@ class BatchVecEnv(VecEnv):
             raise RuntimeError("step_wait() without step_async(); call step()")
         actions, self._actions = self._actions, None
         sim = self.sim
+        self.sampler.watch(sim, actions)
         sim.step(actions)
         if self._no_info:
             raise RuntimeError(
@@ -160,16 +162,17 @@ class BatchVecEnv(VecEnv):
         sim = self.sim
         episode, truncated = sim.episode[env], bool(sim.truncated[env])
         info = {
-            "episode": {
-                "r": float(episode["ret"]),
-                "l": int(episode["decisions"]),
-                "t": round(time.monotonic() - self._begin, 6),
-            },
-            "is_success": bool(episode["outcome"] == WON),
             "level": int(episode["level"]),
             "outcome": NAMES[episode["outcome"]],
             "TimeLimit.truncated": truncated,
         }
+        if self.sampler.counts(env):
+            info["is_success"] = bool(episode["outcome"] == WON)
+            info["episode"] = {
+                "r": float(episode["ret"]),
+                "l": int(episode["decisions"]),
+                "t": round(time.monotonic() - self._begin, 6),
+            }
         if truncated:
             final = as_spaces_have_it(sim.final_obs)
             info["terminal_observation"] = {key: values[env].copy() for key, values in final.items()}

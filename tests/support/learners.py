@@ -45,10 +45,10 @@ class Scalars(KVWriter):
         pass
 
 
-def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0):
-    """Environments whose levels are drawn evenly."""
+def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None):
+    """Environments whose levels are drawn evenly, or by a curriculum."""
     sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, observations=OBSERVATIONS, gamma=gamma, threads=1)
-    return BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), seed))
+    return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed))
 
 
 def make_plan(num_envs=4, rollout_length=32, minibatch_size=32):
@@ -73,12 +73,12 @@ def statistics(seed=0):
     return found
 
 
-def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, seed=0, **settings):
+def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, seed=0, curriculum=None, **settings):
     """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
     plan = make_plan(num_envs, rollout_length, minibatch_size)
     config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
-    env = make_env(num_envs, frame_skip=frame_skip, gamma=config.gamma, seed=seed)
+    env = make_env(num_envs, frame_skip=frame_skip, gamma=config.gamma, seed=seed, curriculum=curriculum)
     ppo = BatchPPO(env, "vision_free", config, plan, statistics=statistics(), seed=seed)
     scalars = Scalars()
     ppo.set_logger(Logger(None, [scalars]))

@@ -11,6 +11,7 @@ from stable_baselines3.common.logger import Logger
 from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from rl.curriculum.statistics import as_json
+from rl.curriculum_config import CURRICULA, CurriculumConfig
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train import ppo as ppo_module
 from rl.train.ppo import BatchPPO, DivergedError
@@ -436,13 +437,16 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
         ours.train()
 
 
-def test_training_goes_on_where_its_state_was_taken():
+@pytest.mark.parametrize("start_states", [False, True])
+@pytest.mark.parametrize("strategy", CURRICULA)
+def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
     """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
-    ours, _ = make_ppo(**AT_ONCE)
+    curriculum = CurriculumConfig(strategy=strategy, start_states=start_states)
+    ours, _ = make_ppo(**AT_ONCE, curriculum=curriculum)
     ours.anchor_to(build_policy("vision_free", statistics()))
     roll_out(ours)
     ours.train()
-    other, _ = make_ppo(**AT_ONCE, seed=5)
+    other, _ = make_ppo(**AT_ONCE, seed=5, curriculum=curriculum)
     other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
     assert (other.updates, other.num_timesteps) == (1, 128)
     assert (other.sim.state.progress["decisions"] > 0).any()

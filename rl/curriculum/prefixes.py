@@ -1,0 +1,60 @@
+"""The states that sequences of actions lead to, played once and kept for a while."""
+
+from collections import OrderedDict
+
+import numpy as np
+
+from nppsim.batch import BatchSimulator
+from nppsim.errors import UserError
+
+MOST_BYTES = 64 << 20  # of the states that are kept
+
+
+class StartStateError(UserError, RuntimeError):
+    """A stored run that does not lead where it led when it was stored."""
+
+
+class Prefixes:
+    """States by (level, actions), the latest ones that were asked for."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
+        self._sim: BatchSimulator | None = None  # one environment, with the levels of the one that asks
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the states that are kept."""
+        return sum(state.nbytes for state in self._states.values())
+
+    def state(self, sim: BatchSimulator, level: int, actions: np.ndarray) -> np.ndarray:
+        """uint8[B]: a snapshot for ``sim`` of where these actions lead, as if an episode began there.
+
+        Decisions and rewards are counted from there on; the level's clock has run as long as the actions take.
+        Raises StartStateError if the actions end the episode.
+        """
+        key = (level, actions.tobytes())
+        if key not in self._states:
+            self._states[key] = self._played(sim, level, actions)
+            while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):
+                self._states.popitem(last=False)
+        self._states.move_to_end(key)
+        return self._states[key]
+
+    def _played(self, sim: BatchSimulator, level: int, actions: np.ndarray) -> np.ndarray:
+        if self._sim is None or self._sim.bank is not sim.bank:
+            self._sim = sim.sibling()
+        alone = self._sim
+        alone.reset(np.array([level]))
+        for number, action in enumerate(actions, 1):
+            alone.step(np.array([action]))
+            if alone.finished.size:
+                raise StartStateError(
+                    f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends after decision {number} of "
+                    f"{len(actions)}, but went on when it was stored; begin a new run, or go on without --start-states"
+                )
+        alone.state.progress["decisions"][0] = 0
+        alone.state.terms[0] = 0.0
+        return alone.snapshot(0)

@@ -1,0 +1,278 @@
+"""Start states: where episodes begin, what counts, and that all of it goes on after a resume or in another bank."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.outcomes import WON
+from rl.curriculum import make_sampler
+from rl.curriculum.prefixes import Prefixes, StartStateError
+from rl.curriculum.start_states import FADE, MIN_TRIES, MOST_TRIES, MOST_WINS, STEPS
+from rl.curriculum.statistics import as_json
+from rl.curriculum_config import CURRICULA, CurriculumConfig
+from rl.train.audit import Kept, Start, faults_of_rollout
+
+from learners import make_ppo, roll_out
+from worlds import RIGHT, corridor
+
+LEVELS = [corridor(door=40), corridor(door=60), corridor(door=80)]
+NOTHING = 0
+
+
+def winning(level):
+    """Actions that win a corridor: running to the right."""
+    sim = BatchSimulator([level], 1, observations=("game_state",), threads=1)
+    sim.reset()
+    for count in range(1, 1000):
+        sim.step(np.array([RIGHT]))
+        if sim.finished.size:
+            assert sim.episode["outcome"][0] == WON
+            return np.full(count, RIGHT)
+    raise AssertionError("nobody won")
+
+
+RUNS = {level.fingerprint: winning(level) for level in LEVELS}
+
+
+def made(levels=LEVELS, num_envs=8, strategy="uniform", runs=RUNS, seed=0, begin=True, **settings):
+    """(sampler, simulator), with demonstrations of the levels."""
+    sim = BatchSimulator(levels, num_envs, observations=("game_state", "reachability_features"), threads=1)
+    config = CurriculumConfig(strategy=strategy, start_states=True, **settings)
+    sampler = make_sampler(["simple"] * len(levels), config, seed, fingerprints=[one.fingerprint for one in levels])
+    sampler.starts.add(runs)
+    if begin:
+        sampler.start(sim)
+    return sampler, sim
+
+
+def play(sampler, sim, decide, steps):
+    """Records of the episodes that ended, and whether they began where the level does."""
+    ended, true = [], []
+    for _ in range(steps):
+        actions = decide(sampler)
+        sampler.watch(sim, actions)
+        sim.step(actions)
+        if sim.finished.size:
+            ended.append(sampler.next_episodes(sim))
+            true.append(sampler.true_starts)
+    return np.concatenate(ended), np.concatenate(true)
+
+
+def helped(sampler):
+    """Wins from start states, and never from the true start."""
+    return np.where(sampler.starts.began > 0, RIGHT, NOTHING)
+
+
+def idle(sampler):
+    return np.full(len(sampler.starts.began), NOTHING)
+
+
+def test_an_episode_begins_where_the_actions_lead_and_counts_from_there():
+    sampler, sim = made(num_envs=4)
+    rng, levels = np.random.default_rng(1), np.array([0, 1, 2, 0])
+    while not sampler.starts.began.all():
+        others = sampler.starts.began == 0
+        sim.reset(np.where(others, levels, -1))
+        sampler.starts.begin(sim, np.flatnonzero(others), rng)
+    alone = BatchSimulator(LEVELS, 1, observations=("game_state", "reachability_features"), threads=1)
+    for env in range(4):
+        prefix = RUNS[LEVELS[sim.level[env]].fingerprint][: sampler.starts.began[env]]
+        assert len(prefix) == len(RUNS[LEVELS[sim.level[env]].fingerprint]) * (STEPS - 1) // STEPS
+        alone.reset(sim.level[env : env + 1])
+        for action in prefix:
+            alone.step(np.array([action]))
+        for key, values in alone.obs.items():
+            assert np.array_equal(sim.obs[key][env], values[0]), key
+        assert sim.state.ninja[env] == alone.state.ninja[0]
+        assert sim.state.progress["decisions"][env] == 0
+        assert not sim.state.terms[env].any()
+        assert sim.state.progress["potential"][env] == alone.state.progress["potential"][0] > 0
+
+
+def test_at_most_the_share_begins_there_and_only_the_others_count():
+    sampler, sim = made(num_envs=16, start_share=0.25, start_threshold=1.0)
+    ended, true = play(sampler, sim, idle, 3000)
+    share = 1 - true.mean()
+    assert abs(share - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(true)), (share, len(true))
+    assert sampler.metrics()["curriculum/episodes"] == true.sum()
+    assert sampler.metrics()["start_states/episodes"] == (~true).sum()
+    assert ((ended["frames"] > ended["decisions"] * sim.frame_skip) == ~true).all()
+
+
+def test_success_from_there_moves_it_back_until_the_true_start_and_counts_nowhere_else():
+    sampler, sim = made(num_envs=16)
+    for _ in range(12):
+        ended, true = play(sampler, sim, helped, 800)
+        assert (ended["outcome"][~true] == WON).all()
+        assert not (ended["outcome"][true] == WON).any()
+        sampler.update(sim)
+    found = sampler.metrics()
+    assert found["curriculum_stages/simple_success_rate"] == 0
+    assert found["start_states/success_rate"] == 1
+    assert all(run.position == 0 for run in sampler.starts.runs.values())
+    assert found["start_states/moves"] == 3 * (STEPS - 1)
+    assert found["start_states/levels"] == 0
+    assert sampler.summary()["start_states"]["moves"] == 27
+    assert play(sampler, sim, helped, 400)[1][-30:].all(), "from now on every episode begins where its level does"
+
+
+def test_wins_from_the_true_start_fade_it_out():
+    sampler, _ = made()
+    chances = []
+    for wins in range(MOST_WINS + 1):
+        sampler.starts.update(np.array([wins, 0, 0]))
+        chances.append(sampler.starts._chance.tolist())
+    for wins, (first, *others) in enumerate(chances):
+        assert first == (0.25 * FADE**wins if wins < MOST_WINS else 0)
+        assert others == [0.25, 0.25]
+    assert LEVELS[0].fingerprint not in sampler.starts.runs
+
+
+def test_the_agents_own_best_attempt_is_gone_on_with():
+    """It runs for 10 decisions only, then waits; each time from where the time before has led."""
+    sampler, sim = made(levels=[corridor(door=80)], runs={}, num_envs=4)
+    won = []
+
+    def short_of_breath(sampler):
+        return np.where(sim.state.progress["decisions"][:4] < 10, RIGHT, NOTHING)
+
+    for _ in range(40):
+        ended, true = play(sampler, sim, short_of_breath, 300)
+        won.append(((ended["outcome"] == WON) & ~true).sum())
+        assert not ((ended["outcome"] == WON) & true).any()
+        sampler.update(sim)
+        if any(won):
+            break
+    assert any(won), "nobody came further than from the true start"
+    (run,) = sampler.starts.runs.values()
+    assert run.wins
+    assert len(run.actions) > 30
+
+
+def test_an_attempt_that_leads_nowhere_is_given_up():
+    sampler, sim = made(levels=[corridor(door=80)], runs={}, num_envs=4)
+    play(sampler, sim, lambda sampler: np.where(sampler.starts.tracks.length < 10, RIGHT, NOTHING), 300)
+    (run,) = sampler.starts.runs.values()
+    assert not run.wins
+    tried = 0
+    while sampler.starts.runs and tried < 50:
+        play(sampler, sim, idle, 300)
+        tried += 1
+    assert not sampler.starts.runs
+    assert sampler.starts.episodes == MOST_TRIES
+
+
+def test_moves_need_enough_tries():
+    sampler, _ = made(num_envs=1)
+    starts, name = sampler.starts, LEVELS[0].fingerprint
+    starts.began[0] = len(starts.runs[name].prefix)
+    for _ in range(MIN_TRIES - 1):
+        starts._tried(0, name, won=True)
+    assert starts.runs[name].position == STEPS - 1
+    starts._tried(0, name, won=True)
+    assert starts.runs[name].position == STEPS - 2
+    starts._tried(0, name, won=True)
+    assert starts.runs[name].tries == 0, "that episode had begun at the place before"
+
+
+@pytest.mark.parametrize("strategy", CURRICULA)
+def test_a_resumed_run_draws_the_same_start_states(strategy):
+    sampler, sim = made(strategy=strategy)
+    for _ in range(3):
+        play(sampler, sim, helped, 250)
+        sampler.update(sim)
+    state = as_json(sampler.state_dict())
+    rows, waiting = sim.snapshot(slice(None)), sim.next_level.copy()
+    other, again = made(strategy=strategy, seed=5, runs={}, begin=False)
+    again.restore(slice(None), rows)
+    again.next_level[:] = waiting
+    again.observe()
+    other.load_state_dict(json.loads(state))
+    assert as_json(other.state_dict()) == state
+    found = []
+    for one, where in ((sampler, sim), (other, again)):
+        ended, true = play(one, where, helped, 250)
+        one.update(where)
+        rows = where.snapshot(slice(None)).tobytes()
+        found.append((ended.tolist(), true.tolist(), as_json(one.state_dict()), rows))
+    assert str(found[0]) == str(found[1])
+    assert "False" in str(found[0][1])
+
+
+def test_runs_survive_a_changed_bank():
+    """Levels have other places, one is new, one is gone for now."""
+    sampler, sim = made()
+    play(sampler, sim, helped, 300)
+    state = json.loads(as_json(sampler.starts.state_dict()))
+    positions = {name: run.position for name, run in sampler.starts.runs.items()}
+    levels = [corridor(door=70), LEVELS[2], LEVELS[0]]
+    other, elsewhere = made(levels, runs={}, num_envs=32)
+    other.starts.load_state_dict(state | {"tracks": None, "began": np.zeros(32, int)})
+    other.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
+    other.start(elsewhere)
+    assert (other.starts._chance > 0).tolist() == [False, True, True]
+    assert {name: run.position for name, run in other.starts.runs.items()} == positions
+    ended, true = play(other, elsewhere, helped, 600)
+    assert set(ended["level"][~true].tolist()) == {1, 2}
+    assert (ended["outcome"][~true] == WON).all()
+
+
+def test_a_stored_run_that_ends_too_early_is_an_error():
+    _, sim = made()
+    with pytest.raises(StartStateError, match=r"a stored run ends after decision \d+ of 500"):
+        Prefixes().state(sim, 0, np.full(500, RIGHT))
+
+
+def test_a_run_that_was_saved_without_start_states_goes_on_without():
+    state = make_sampler(["simple"] * 3, CurriculumConfig(), 0).state_dict()
+    with pytest.raises(ConfigError, match="--start-states: the saved run had no start states"):
+        made()[0].load_state_dict(state)
+
+
+def test_states_are_kept_for_a_while_only(monkeypatch):
+    monkeypatch.setattr("rl.curriculum.prefixes.MOST_BYTES", 1)
+    _, sim = made()
+    kept = Prefixes()
+    first = kept.state(sim, 0, np.full(3, RIGHT))
+    kept.state(sim, 1, np.full(3, RIGHT))
+    assert len(kept) == 1
+    assert np.array_equal(kept.state(sim, 0, np.full(3, RIGHT)), first)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In training
+
+
+def learner(**settings):
+    """A small PPO with start states, whose episodes are short."""
+    ppo, scalars = make_ppo(
+        frame_skip=16, num_envs=8, rollout_length=64, curriculum=CurriculumConfig(start_states=True), **settings
+    )
+    return ppo, scalars
+
+
+def test_the_audit_agrees_and_sees_episodes_that_are_counted_though_they_began_further_on():
+    ppo, _ = learner()
+    found = []
+    for spoilt in (False, False, True):
+        start = Start(ppo)
+        roll_out(ppo)
+        if spoilt:
+            ppo.counted = ppo.ended
+        found.append((len(ppo.ended) - len(ppo.counted), [f.name for f in faults_of_rollout(ppo, Kept.of(ppo), start)]))
+        assert ppo.sampler.starts.episodes > 0 or not spoilt
+        ppo.sampler.update(ppo.sim)
+    assert [faults for _, faults in found[:2]] == [[], []]
+    assert "start states" in found[2][1]
+
+
+def test_decisions_of_such_episodes_are_nobodys_advantage():
+    ppo, _ = learner()
+    for _ in range(3):
+        roll_out(ppo)
+    decided = ppo._decided
+    assert (decided == -1).any()
+    assert (decided >= 0).any()
