@@ -81,11 +81,13 @@ class LearningProgress(Strategy):
     mean, square: of the basic variant.
     entered: int64[L], update.
     evictions: int64[C], levels of each category that left.
+    evicted: int64[C], of these, at the latest update.
     draws: int64[C], episodes of each.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
-        *("active", "played", "first", "fast", "slow", "mean", "square", "entered", "evictions", "draws", "now"),
+        *("active", "played", "first", "fast", "slow", "mean", "square", "entered"),
+        *("evictions", "evicted", "draws", "now"),
     )
     OF_LEVELS: ClassVar[tuple[str, ...]] = ("played", "first", "fast", "slow", "mean", "square", "entered")
 
@@ -102,6 +104,7 @@ class LearningProgress(Strategy):
         self.first, self.fast, self.slow = np.zeros(count), np.zeros(count), np.zeros(count)
         self.mean, self.square = np.zeros(count), np.zeros(count)
         self.evictions, self.draws = np.zeros(len(levels.names), np.int64), np.zeros(len(levels.names), np.int64)
+        self.evicted = np.zeros(len(levels.names), np.int64)
         self.now = 0
         self._spread()
 
@@ -111,6 +114,7 @@ class LearningProgress(Strategy):
     def update(self, outcomes: Outcomes) -> None:
         self.now += 1
         self.draws += np.bincount(self.levels.category[outcomes.levels], minlength=len(self.draws))
+        self.evicted = np.zeros_like(self.evictions)
         self._admit(outcomes.levels[~self.active[outcomes.levels]], outcomes.levels)
         inside = self.active[outcomes.levels]
         self._average(outcomes.levels[inside], outcomes.won[inside])
@@ -132,7 +136,8 @@ class LearningProgress(Strategy):
         self.active[leaving] = False
         for name in self.OF_LEVELS:
             getattr(self, name)[leaving] = 0
-        self.evictions += np.bincount(self.levels.category[leaving], minlength=len(self.evictions))
+        self.evicted = np.bincount(self.levels.category[leaving], minlength=len(self.evictions))
+        self.evictions += self.evicted
         entering = new[: len(leaving)]
         self.active[entering] = True
         self.entered[entering] = self.now
@@ -267,6 +272,7 @@ def _summary(strategy: LearningProgress) -> dict[str, float]:
     scored = pool[strategy.played[pool] >= strategy.preset.min_samples]
     return {
         "lp/levels_in_pool": float(len(pool)),
+        "lp/completions": float(strategy.played[pool].sum()),
         "lp/levels_with_score": float(len(scored)),
         "lp/mean_success": float(strategy.success_of(scored).mean()) if len(scored) else 0.0,
         "lp/mean_score": float(strategy.scores_of(scored).mean()) if len(scored) else 0.0,
@@ -286,6 +292,7 @@ def _pools(strategy: LearningProgress) -> dict[str, float]:
         "pool_composition": size,
         "sampling_counts": strategy.draws,
         "eviction_counts": strategy.evictions,
+        "env_curriculum_stats/per_label_evictions": strategy.evicted,
         "per_label_stats/mean_lp_score": score,
         "per_label_stats/mean_reward_ema": success,
     }

@@ -20,7 +20,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Windows, gini, unpacked
+from rl.curriculum.statistics import Windows, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
 
@@ -75,6 +75,7 @@ class CurriculumManager:
         self._returns = Windows(categories, config.window)
         self._played, self._won = np.zeros(len(levels), np.int64), np.zeros(len(levels), np.int64)
         self._details: dict[str, float] = {}  # statistics of all levels, when they were worked out last
+        self._details_at = 0  # update of that
         self.starts = StartStates(config) if config.start_states else None
         self.true_starts = np.empty(0, bool)
 
@@ -311,27 +312,35 @@ class CurriculumManager:
         self._settle()
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
+            self._details_at = self.updates
         played, shares = self._played, self.shares()
         result = {
             "curriculum/episodes": float(self._episodes.sum()),
             "curriculum/lag_updates": float(self._lag),
+            "curriculum/statistics_age": float(self.updates - self._details_at),
             "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._waiting)),
             "curriculum/kib": sum(self.container_sizes().values()) / 1024,
         }
         success, returns = self._successes.means(), self._returns.means()
+        latest = np.zeros(len(self.stages), np.int64)
+        for levels, *_ in self._waiting:
+            latest += np.bincount(self.stage_of[levels], minlength=len(latest))
         for number, name in enumerate(self.stages):
             result[f"curriculum_stages/{name}_episodes"] = float(self._episodes[number])
+            result[f"env_curriculum_stats/per_label_samples/{name}"] = float(latest[number])
             result[f"curriculum_stages/{name}_share"] = float(shares[number])
             if self._episodes[number]:
                 result[f"curriculum_stages/{name}_success_rate"] = float(success[number])
                 result[f"env_task_reward/{name}"] = float(returns[number])
         if self._episodes.any():
             result["overview/reward"] = float(np.nanmean(returns))
+            result["overview/success"] = float(np.nanmean(success))
         for level in range(min(self.config.tracked_levels, len(played))):
             if played[level]:
                 result[f"curriculum_levels/{level}_episodes"] = float(played[level])
                 result[f"curriculum_levels/{level}_success"] = float(self._won[level] / played[level])
-        return result | self._details | self.strategy.metrics() | (self.starts.metrics() if self.starts else {})
+                result[f"curriculum_levels/{level}_probability"] = float(self.probabilities()[level])
+        return joined(result, self._details, self.strategy.metrics(), self.starts.metrics() if self.starts else {})
 
     def _of_all_levels(self) -> dict[str, float]:
         played = self._played
@@ -343,7 +352,7 @@ class CurriculumManager:
         }
 
     def summary(self) -> dict[str, Any]:
-        """What came of it, for results.json: by category, and the events with their reasons."""
+        """What came of it, for results.json: by category, the latest statistics, and the events with their reasons."""
         self._settle()
         success, returns, shares = self._successes.means(), self._returns.means(), self.shares()
         rows = {
@@ -355,7 +364,12 @@ class CurriculumManager:
             }
             for number, name in enumerate(self.stages)
         }
-        found = {"strategy": self.config.chosen, "categories": rows, "events": [dict(event) for event in self.events]}
+        found = {
+            "strategy": self.config.chosen,
+            "categories": rows,
+            "statistics": self.metrics(),
+            "events": [dict(event) for event in self.events],
+        }
         return found | ({"start_states": self.starts.summary()} if self.starts else {})
 
     def state_dict(self) -> dict[str, Any]:
@@ -376,7 +390,7 @@ class CurriculumManager:
             "returns": [self._returns.values(i) for i in range(len(self.stages))],
             "played": self._played.copy(),
             "won": self._won.copy(),
-            "details": dict(self._details),
+            "details": [self._details_at, dict(self._details)],
             "start_states": self.starts and self.starts.state_dict(),
             "rng": self._rng.bit_generator.state,
             "of_strategy": self.strategy.state_dict(),
@@ -405,7 +419,7 @@ class CurriculumManager:
             self._successes.fill(number, np.array(wins))
             self._returns.fill(number, unpacked(returns))
         self._played, self._won = unpacked(state["played"]), unpacked(state["won"])
-        self._details = dict(state["details"])
+        self._details_at, self._details = state["details"]
         if bool(self.starts) != bool(state["start_states"]):
             raise ConfigError(
                 f"the saved run had {'' if state['start_states'] else 'no '}start states", "--start-states"

@@ -78,6 +78,19 @@ def gini(values: np.ndarray) -> float:
     return float(2 * weighted / (n * total) - (n + 1) / n)
 
 
+def joined(*groups: dict[str, float]) -> dict[str, float]:
+    """Scalars by tag of several groups; TypeError for what is no single number, or told twice."""
+    found: dict[str, float] = {}
+    for group in groups:
+        for tag, value in group.items():
+            if type(value) is not float:
+                raise TypeError(f"{tag} is {value!r}; a statistic is one float: take the mean, or one tag for each")
+            if tag in found:
+                raise TypeError(f"{tag} is told by two parts of the curriculum; give one of them another name")
+            found[tag] = value
+    return found
+
+
 def as_json(state: dict[str, Any]) -> str:
     """A state of plain values and arrays as text; what ``json.loads`` makes of it, ``load_state_dict`` understands."""
     return json.dumps(state, default=packed)

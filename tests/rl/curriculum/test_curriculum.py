@@ -11,7 +11,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
-from rl.curriculum.statistics import Windows, as_json, gini, packed, unpacked, wilson
+from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from worlds import corridor
@@ -170,7 +170,7 @@ def test_single_levels_are_tracked_where_that_is_wished_for():
     sampler = make_sampler(CATEGORIES, CurriculumConfig(tracked_levels=2), 0)
     sampler.record([0, 0, 2], [True, False, True])
     found = {tag for tag in sampler.metrics() if tag.startswith("curriculum_levels/")}
-    assert found == {"curriculum_levels/0_episodes", "curriculum_levels/0_success"}
+    assert found == {f"curriculum_levels/0_{name}" for name in ("episodes", "success", "probability")}
     assert sampler.metrics()["curriculum_levels/0_success"] == 0.5
 
 
@@ -189,6 +189,44 @@ def test_statistics_of_all_levels_are_rarer_the_more_levels_there_are(monkeypatc
         one.learn()
     assert sampler.metrics() == other.metrics()
     assert other.metrics()["curriculum/levels_seen"] == 4
+
+
+OF_ALL = """
+    curriculum_stages/{}_success_rate curriculum_stages/{}_share curriculum_stages/{}_episodes env_task_reward/{}
+    env_curriculum_stats/per_label_samples/{} overview/reward overview/success curriculum/lag_updates
+    curriculum/episodes_since_update curriculum/statistics_age curriculum/kib curriculum/gini_of_episodes
+"""
+OF_LEARNING_PROGRESS = """
+    pool_composition/{} sampling_counts/{} eviction_counts/{} env_curriculum_stats/per_label_evictions/{}
+    per_label_stats/mean_lp_score/{} per_label_stats/mean_reward_ema/{} lp/mean_success lp/mean_score lp/completions
+    lp/mean_draw_probability lp/levels_with_score debug/raw_lp_mean debug/raw_lp_std debug/raw_lp_min debug/raw_lp_max
+    debug/raw_lp_nonzero_count debug/raw_lp_total_count curriculum_gini/pool_occupancy curriculum_gini/task_age
+    curriculum_gini/raw_lp_scores curriculum_gini/raw_lp_by_label curriculum_gini/zscored_lp_scores
+    curriculum_gini/sampling_probs curriculum_gini/sampling_probs_by_label curriculum_gini/sampling_by_label
+    curriculum_gini/evictions_by_label curriculum_gini/pool_composition_by_label
+    curriculum_gini/selectivity_loss_zscore curriculum_gini/selectivity_loss_sampling
+    curriculum_gini/selectivity_loss_lp_to_label curriculum_gini/selectivity_loss_label_to_episodes
+"""
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_every_statistic_that_is_specified_is_there_and_in_the_results(name):
+    sampler = sampler_of(name)
+    play(sampler, 0, episodes=300)
+    found = sampler.summary()
+    wanted = (OF_ALL + OF_LEARNING_PROGRESS if name == "learning_progress" else OF_ALL).split()
+    tags = {tag.format(category) for tag in wanted for category in NAMES}
+    assert tags <= found["statistics"].keys()
+    assert found["statistics"] == sampler.metrics()
+    assert set(found["categories"]) == set(NAMES)
+
+
+def test_what_is_no_single_number_is_no_statistic():
+    assert joined({"a": 1.0}, {"b": 2.0}) == {"a": 1.0, "b": 2.0}
+    with pytest.raises(TypeError, match=r"a is \[1.0, 2.0\]; a statistic is one float"):
+        joined({"a": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="a is told by two parts"):
+        joined({"a": 1.0}, {"a": 1.0})
 
 
 def test_levels_and_wins_must_fit():
