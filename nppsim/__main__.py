@@ -16,7 +16,7 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table
-from nppsim.levels.level import Level
+from nppsim.levels.level import REPLAY_SET_SUFFIX, Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
@@ -345,6 +345,58 @@ def _check_picture(path: str, flag: str) -> None:
 def _save(picture: "Image", path: str | Path) -> None:
     with replacing(path) as temporary:
         picture.save(temporary, "PNG")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# extract
+
+
+def _extract_flags(parser: Parser) -> None:
+    parser.add_argument("source", metavar="LEVEL|REPLAY", help="a level, a replay, or one of a replay set (SET.h5#7)")
+    parser.add_argument("out", metavar="OUT", help="level file to write; as text if it ends in .level")
+
+
+@_command("extract", "write the level of a replay as a file, or a level as text, and back", _extract_flags)
+def _extract(arguments: argparse.Namespace) -> None:
+    check_output_file(arguments.out, "OUT")
+    level = _load_level(arguments.source)
+    level.save(arguments.out)
+    for warning in level.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{arguments.out}: {len(level.records)} records, fingerprint {level.fingerprint[:12]}")
+
+
+def _load_level(place: str) -> Level:
+    """A level file, a replay's level, or that of one of a set."""
+    return Replay.load(place).level if REPLAY_SET_SUFFIX in place else Level.load(place)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# film
+
+
+def _film_flags(parser: Parser) -> None:
+    parser.add_argument("replay", metavar="REPLAY", help="whose run to film: a replay, or one of a set (SET.h5#7)")
+    parser.add_argument("out", metavar="OUT.mp4", help="the film")
+    parser.add_argument("--level", metavar="LEVEL", help="play the inputs on another level than the replay's own")
+    parser.add_argument("--title", metavar="TEXT", help="below the picture; default: the replay's name")
+    parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
+    parser.add_flag(Setting("of the picture; 1 fits 1056 x 600 px", flag="scale", kind=float, default=1.0, above=0))
+
+
+@_command("film", "film the run of a replay, in real time (extra: video)", _film_flags)
+def _film(arguments: argparse.Namespace) -> None:
+    for module in ("av", "PIL"):
+        errors.needed(module, "video")
+    from nppsim.pictures.film import record
+
+    check_output_file(arguments.out, "OUT.mp4", ".mp4")
+    replay = Replay.load(arguments.replay)
+    level = _load_level(arguments.level) if arguments.level else replay.level
+    run = nppsim.simulate(level, replay.inputs)
+    title = Path(arguments.replay).name if arguments.title is None else arguments.title
+    record(arguments.out, level, replay.inputs, fps=arguments.fps, scale=arguments.scale, title=title, run=run)
+    print(f"{arguments.out}: {run.outcome} after {run.frames} frames ({run.frames / FRAMES_PER_SECOND:.2f} s)")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,9 @@ TYPE, X, Y, ORIENTATION, MODE = range(5)  # bytes of a record
 RECORD_SIZE = MODE + 1
 COUNTED = -1  # instead of a count: take the number of such records
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
-REPLAY_SUFFIXES = {".replay", ".h5"}  # of files that would be read as levels of nonsense
+REPLAY_SUFFIX = ".replay"  # of a file that has a level in it
+REPLAY_SET_SUFFIX = ".h5"  # of files that would be read as levels of nonsense
+TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
 
 class LevelError(UserError, ValueError):
@@ -137,11 +139,26 @@ class Level:
 
     @classmethod
     def load(cls, path: str | Path) -> "Level":
-        """Read a level file; the path becomes the level's name.  Raises LevelError, or OSError if unreadable."""
-        if Path(path).suffix.lower() in REPLAY_SUFFIXES:
-            raise LevelError(f"{path} holds replays, no level; give a level file (Replay.load has the replay's level)")
+        """Read a level file: the map layout, text (``nppsim.levels.text``), or the level of a ``.replay``.
+
+        The path becomes the level's name.  Raises LevelError, or OSError if unreadable.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix == REPLAY_SUFFIX:
+            from nppsim.replays.replay import Replay, ReplayError  # which builds on this module
+
+            try:
+                return Replay.load(path).level
+            except ReplayError as error:
+                raise LevelError(str(error)) from error
+        if suffix == REPLAY_SET_SUFFIX:
+            raise LevelError(f"{path} holds many replays, no level; nppsim extract {path}#0 OUT writes the level of one")
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
+        if data.startswith(TEXT_BEGINS):
+            from nppsim.levels.text import from_text  # likewise
+
+            return from_text(data.decode("utf-8", "replace"), name=str(path))
         return cls.from_bytes(data, name=str(path))
 
     @classmethod
@@ -197,8 +214,13 @@ class Level:
         return data.tobytes()
 
     def save(self, path: str | Path) -> None:
-        """Write the level in the N++ map layout."""
-        write_bytes(path, self.to_bytes())
+        """Write the level in the N++ map layout; as text (``nppsim.levels.text``) where the name ends in ``.level``."""
+        if Path(path).suffix.lower() == TEXT_SUFFIX:
+            from nppsim.levels.text import to_text  # which builds on this module
+
+            write_bytes(path, to_text(self).encode())
+        else:
+            write_bytes(path, self.to_bytes())
 
     @property
     def spawn(self) -> tuple[float, float]:

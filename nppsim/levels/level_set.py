@@ -31,7 +31,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
-from nppsim.levels.level import REPLAY_SUFFIXES, Level, LevelError, mirror
+from nppsim.levels.level import REPLAY_SET_SUFFIX, Level, LevelError, mirror
 from nppsim.reading import read_json
 
 INDEX = "index.json"
@@ -233,9 +233,9 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
         ]
     files.sort(key=lambda file: file.parts)
     for file in files:
-        if file.suffix.lower() in REPLAY_SUFFIXES:
+        if file.suffix.lower() == REPLAY_SET_SUFFIX:
             raise LevelSetError(
-                f"{path / file} holds replays, no level; give a folder of level files, or move the replays out of it"
+                f"{path / file} holds many replays, no level; nppsim extract writes the level of one, or move it out of the folder"
             )
     return [
         LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())

@@ -1,0 +1,182 @@
+"""Levels as text that people can type, read, compare and edit; the format is in docs/file_formats.md.
+
+    nppsim level 1
+    title: Over the gap
+    tiles:
+    ##########################################      23 rows of 42 characters, see TILE_CHARACTERS
+    ...
+    records:
+    ninja 3.5 12                                    type, x, y, in tiles from the stage's outer corner, in quarters
+    exit-door 30 12
+    exit-switch 20 12
+    thwump 15 9 2                                   orientation 0..7, and after it the mode
+
+Reading what was written gives the same level, odd ones included.
+"""
+
+import json
+import re
+from fractions import Fraction
+
+import numpy as np
+
+from nppsim.levels import kinds
+from nppsim.levels.level import (
+    COUNTED,
+    MODE,
+    ORIENTATION,
+    STEPS_PER_TILE,
+    TYPE,
+    Level,
+    LevelError,
+    X,
+    Y,
+)
+from nppsim.levels.stage import COLUMNS, ROWS
+from nppsim.levels.tiles import NUM_TILE_SHAPES
+
+FIRST_LINE = "nppsim level 1"
+TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # of tile ids 0, 1, ...
+_ODD_TILE = "?"  # an id without geometry; a line "tile ROW COLUMN ID" says which
+_NAMES = tuple(name.replace(" ", "-") for name in kinds.ENTITY_NAMES)
+_TYPES = {name: kind for kind, name in enumerate(_NAMES)}
+_COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
+
+
+def to_text(level: Level) -> str:
+    """The level as text; ``from_text`` gives it back."""
+    lines = [FIRST_LINE]
+    if level.title:
+        plain = level.title.isprintable() and level.title == level.title.strip() and level.title[0] != '"'
+        lines.append(f"title: {level.title if plain else json.dumps(level.title)}")
+    types = level.records[:, TYPE]
+    lines += [
+        f"{field}: {value}"
+        for field, kind in _COUNTS.items()
+        if (value := getattr(level, field)) != min(int((types == kind).sum()), 255)
+    ]
+    lines.append("tiles:")
+    for row in level.tiles.tolist():
+        lines.append("".join(TILE_CHARACTERS[t] if t < NUM_TILE_SHAPES else _ODD_TILE for t in row))
+    for row, column in np.argwhere(level.tiles >= NUM_TILE_SHAPES).tolist():
+        lines.append(f"tile {row} {column} {level.tiles[row, column]}")
+    lines.append("records:")
+    for record in level.records.tolist():
+        rest = [record[ORIENTATION], record[MODE]]
+        while rest and rest[-1] == 0:
+            rest.pop()
+        kind = record[TYPE]
+        name = _NAMES[kind] if kind < len(_NAMES) else str(kind)
+        lines.append(" ".join([name, _tiles(record[X]), _tiles(record[Y]), *map(str, rest)]))
+    return "\n".join(lines) + "\n"
+
+
+def from_text(text: str, name: str = "") -> Level:
+    """The level of a text; ``name`` appears in messages.  Raises LevelError, which names the line."""
+    reader = _Reader(text, name or "level")
+    title, counts = "", {}
+    reader.expect(FIRST_LINE)
+    while (line := reader.next()) != "tiles:":
+        field, colon, value = line.partition(":")
+        if field == "title" and colon:
+            title = _title(reader, value.strip())
+        elif field in _COUNTS and value.strip().isdecimal():
+            counts[field] = int(value)
+        else:
+            raise reader.error("expected 'title: ...' or 'tiles:'")
+    tiles = np.zeros((ROWS, COLUMNS), np.uint8)
+    for row in range(ROWS):
+        tiles[row] = _row(reader)
+    while (line := reader.next()) != "records:":
+        row, column, tile = _numbers(reader, line, r"tile (\d+) (\d+) (\d+)", "'tile ROW COLUMN ID' or 'records:'")
+        if row >= ROWS or column >= COLUMNS or tile > 255:
+            raise reader.error(f"expected a row below {ROWS}, a column below {COLUMNS} and an id below 256")
+        tiles[row, column] = tile
+    records = []
+    while not reader.ended():
+        reader.next()
+        records.append(_record(reader))
+    if not records:
+        raise reader.error("there are no records; the first is the ninja's: ninja X Y")
+    found = {field: counts.get(field, COUNTED) for field in _COUNTS}
+    return Level(tiles, np.array(records), name, title=title, **found)
+
+
+class _Reader:
+    """The lines of a text that are not empty and no comments (#!), with their numbers for messages."""
+
+    def __init__(self, text: str, name: str):
+        numbered = enumerate(text.splitlines(), start=1)
+        self._lines = [(number, line.rstrip()) for number, line in numbered if line.strip() and line[:2] != "#!"]
+        self._at, self.name, self.line = 0, name, ""
+
+    def ended(self) -> bool:
+        return self._at >= len(self._lines)
+
+    def next(self) -> str:
+        if self.ended():
+            raise LevelError(f"{self.name}: the text ends after {self.line!r}; it needs 'tiles:' and 'records:'")
+        self.line = self._lines[self._at][1]
+        self._at += 1
+        return self.line
+
+    def expect(self, line: str) -> None:
+        if self.next() != line:
+            raise self.error(f"expected {line!r}")
+
+    def error(self, message: str) -> LevelError:
+        number = self._lines[self._at - 1][0] if self._at else 1
+        return LevelError(f"{self.name}: line {number} is {self.line!r}: {message}")
+
+
+def _title(reader: _Reader, value: str) -> str:
+    """A title, as it is or, with odd characters, as a JSON string."""
+    if not value.startswith('"'):
+        return value
+    try:
+        return str(json.loads(value))
+    except ValueError as error:
+        raise reader.error(f"the title begins with a quotation mark, but is no JSON string ({error})") from error
+
+
+def _row(reader: _Reader) -> list[int]:
+    line = reader.next()
+    if len(line) != COLUMNS:
+        raise reader.error(f"a row of tiles has {COLUMNS} characters, this one {len(line)}")
+    if wrong := set(line) - {*TILE_CHARACTERS, _ODD_TILE}:
+        raise reader.error(f"{min(wrong)!r} is no tile; they are {TILE_CHARACTERS} (docs/file_formats.md)")
+    return [NUM_TILE_SHAPES if c == _ODD_TILE else TILE_CHARACTERS.index(c) for c in line]
+
+
+def _record(reader: _Reader) -> list[int]:
+    """type, x, y, orientation, mode."""
+    kind, *numbers = reader.line.split()
+    if kind not in _TYPES and not (kind.isdecimal() and int(kind) < 256):
+        raise reader.error(f"{kind!r} is no type; they are {', '.join(_NAMES)}, or a number below 256")
+    if not 2 <= len(numbers) <= 4:
+        raise reader.error("expected TYPE X Y, then an orientation and a mode if they are not 0")
+    x, y = (_steps(reader, number) for number in numbers[:2])
+    rest = [int(number) if number.isdecimal() else 256 for number in numbers[2:]]
+    if max(rest, default=0) > 255:
+        raise reader.error("orientation and mode are whole numbers below 256")
+    return [_TYPES[kind] if kind in _TYPES else int(kind), x, y, *rest, *[0] * (2 - len(rest))]
+
+
+def _numbers(reader: _Reader, line: str, pattern: str, expected: str) -> list[int]:
+    match = re.fullmatch(pattern, line)
+    if match is None:
+        raise reader.error(f"expected {expected}")
+    return [int(number) for number in match.groups()]
+
+
+def _tiles(steps: int) -> str:
+    """A coordinate byte in tiles: "3.5"."""
+    return f"{steps / STEPS_PER_TILE:g}"
+
+
+def _steps(reader: _Reader, number: str) -> int:
+    """The byte of a coordinate in tiles."""
+    steps = Fraction(number) * STEPS_PER_TILE if re.fullmatch(r"\d{1,3}(\.\d{1,2})?", number) else Fraction(1, 2)
+    if steps.denominator != 1 or steps > 255:
+        raise reader.error(f"{number} is no place: give tiles, in quarters, up to 63.75")
+    return int(steps)
