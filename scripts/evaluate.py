@@ -2,8 +2,8 @@
 
 python scripts/evaluate.py CHECKPOINT --levels DIR [--record-eval-videos]
 
-Writes ``results.json`` (per category and per episode), and with --record-eval-videos ``videos/`` and
-``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
+Writes ``results.json`` (per category, level and episode), ``replays.h5`` with every episode, and with --record-eval-videos
+``videos/`` and ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
 """
 
 import sys

@@ -152,7 +152,9 @@ class Level:
             except ReplayError as error:
                 raise LevelError(str(error)) from error
         if suffix == REPLAY_SET_SUFFIX:
-            raise LevelError(f"{path} holds many replays, no level; nppsim extract {path}#0 OUT writes the level of one")
+            raise LevelError(
+                f"{path} holds many replays, no level; nppsim extract {path}#0 OUT writes the level of one"
+            )
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
         if data.startswith(TEXT_BEGINS):

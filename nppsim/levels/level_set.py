@@ -235,7 +235,7 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
     for file in files:
         if file.suffix.lower() == REPLAY_SET_SUFFIX:
             raise LevelSetError(
-                f"{path / file} holds many replays, no level; nppsim extract writes the level of one, or move it out of the folder"
+                f"{path / file} holds many replays, no level; write the level of one with nppsim extract, or move it away"
             )
     return [
         LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())

@@ -98,8 +98,8 @@ def from_text(text: str, name: str = "") -> Level:
         records.append(_record(reader))
     if not records:
         raise reader.error("there are no records; the first is the ninja's: ninja X Y")
-    found = {field: counts.get(field, COUNTED) for field in _COUNTS}
-    return Level(tiles, np.array(records), name, title=title, **found)
+    exit_count, ball_count = (counts.get(field, COUNTED) for field in _COUNTS)
+    return Level(tiles, np.array(records), name, exit_count, ball_count, title)
 
 
 class _Reader:

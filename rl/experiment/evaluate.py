@@ -2,12 +2,12 @@
 
     run(*parse(argv))
 
-Writes ``results.json`` (per category and per episode), and with --record-eval-videos ``videos/`` and
-``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
+Writes ``results.json`` (per category, level and episode), ``replays.h5`` with every episode, and with --record-eval-videos
+``videos/`` and ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,13 +19,18 @@ from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import locked
+from nppsim.outcomes import DIED, NAMES
 from nppsim.progress import progress_bar
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.judge.results import EpisodeRecord, aggregate, format_table
 from rl.judge.video import record_evaluation
 from rl.policy.checkpoint import load_policy
+
+REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
 
 
 @dataclass(frozen=True)
@@ -71,14 +76,55 @@ def run(job: Job, video: VideoConfig) -> None:
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     settings = vars(job) | vars(video) | {"frame_skip": facts["frame_skip"]}
     del settings["debug"]
-    records = [facts_of(episode) for episode in episodes]
+    records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
+    levels = level_results(episodes)
     with locked(folder):
-        write_json(folder / "results.json", {"settings": settings, "suites": methods, "episodes": records})
+        write_replays(folder / REPLAYS, episodes, facts["frame_skip"])
+        results = {"settings": settings, "suites": methods, "levels": levels, "episodes": records}
+        write_json(folder / "results.json", results)
         print(format_table(methods))
-        print(f"results: {folder / 'results.json'}")
+        print(failures(levels))
+        print(
+            f"results: {folder / 'results.json'}; every run: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
+        )
         if video.record_eval_videos:
             films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
             print(f"films: {len(films)} in {folder / 'videos'}")
+
+
+def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
+    """All episodes as a replay set, in their order; what is not in a replay stands in the metadata."""
+    with ReplayWriter(path) as writer:
+        for episode in episodes:
+            replay = Replay(episode.level, episode.inputs, episode.won, episode.level_name, frame_skip)
+            writer.append(replay, category=episode.category, source="agent", outcome=episode.outcome)
+
+
+def level_results(episodes: Sequence[EpisodeRecord]) -> list[dict[str, object]]:
+    """How each level went, in the order of the level set; frames: of the quickest win, None without one."""
+    of_level: dict[int, list[EpisodeRecord]] = {}
+    for episode in episodes:
+        of_level.setdefault(episode.level_index, []).append(episode)
+    return [
+        {
+            "level": played[0].level_name,
+            "category": played[0].category,
+            "episodes": len(played),
+            "wins": sum(episode.won for episode in played),
+            "deaths": sum(episode.outcome == NAMES[DIED] for episode in played),
+            "frames": min((episode.frames for episode in played if episode.won), default=None),
+        }
+        for _, played in sorted(of_level.items())
+    ]
+
+
+def failures(levels: Sequence[Mapping[str, object]], most: int = 10) -> str:
+    """A line about the levels that were never won."""
+    names = [str(level["level"]) for level in levels if not level["wins"]]
+    if not names:
+        return f"won at least once: all {len(levels)} levels"
+    more = f" and {len(names) - most} more (results.json lists them)" if len(names) > most else ""
+    return f"never won: {len(names)} of {len(levels)} levels: {', '.join(names[:most])}{more}"
 
 
 def facts_of(episode: EpisodeRecord) -> dict[str, object]:

@@ -1,6 +1,5 @@
-"""Films (H.264 mp4) and route pictures of episodes, made from (level, inputs) alone.  Needs the extra ``video``.
+"""Films and route pictures of the episodes of an evaluation.  Needs the extra ``video``.
 
-    record("run.mp4", level, inputs, fps=30, title="simple_004", category="simple", outcome="won")
     record_evaluation(episodes, run_folder, max_per_category=5, fps=30)
 
 An evaluation's folder then holds ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``), and a picture of
@@ -10,26 +9,18 @@ the same name in ``route_visualizations/<category>/``.
 import itertools
 import os
 import re
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import nppsim
-from nppsim.errors import UserError, needed
+from nppsim.errors import UserError
 from nppsim.files import replacing
-from nppsim.levels.level import Level
-from nppsim.outcomes import DIED, NAMES, TIMEOUT, UNFINISHED
+from nppsim.outcomes import NAMES, TIMEOUT, UNFINISHED
 from nppsim.pictures import render
+from nppsim.pictures.film import record
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
-
-CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
-HOLD_S = 1.0  # seconds for which the last picture stays
-AGAIN_S = 0.75  # seconds before a death that are shown once more
-SLOWER = 5  # times as slowly
 
 
 class VideoError(UserError, RuntimeError):
@@ -46,59 +37,6 @@ class Film:
     frames: int
     video: str
     route: str
-
-
-def record(
-    path: str | os.PathLike,
-    level: Level,
-    inputs: np.ndarray,
-    *,
-    fps: int = 30,
-    title: str = "",
-    category: str = "",
-    outcome: str | None = None,
-    run: Run | None = None,
-) -> Path:
-    """Film one episode in real time, a death once more in slow motion; the file appears only once it is complete.
-
-    Returns its path.
-
-    inputs: uint8[frames], N++ input bytes.
-    fps: 1..60.
-    title, category: texts below the film.
-    outcome: "won", "died" or "timeout" (default: what the simulator says).
-    run: ``nppsim.simulate(level, inputs)`` where the caller has it already.
-    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps out of range.
-    """
-    av = needed("av", "video")
-    run = run or nppsim.simulate(level, inputs)
-    pictures = render.frames(level, inputs, fps, title=title, category=category, outcome=outcome, run=run)
-    again = round(AGAIN_S * fps) if (outcome or run.outcome) == NAMES[DIED] else 0
-    with replacing(path) as temporary:
-        with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-            stream = container.add_stream("libx264", rate=fps)
-            stream.pix_fmt = "yuv420p"
-            stream.options = {"crf": str(CRF), "preset": "veryfast", "tune": "animation"}
-            stream.codec_context.thread_count = 1
-            first = next(pictures)
-            stream.height, stream.width = first.shape[:2]
-            for picture in _ended(itertools.chain([first], pictures), round(HOLD_S * fps), again):
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-            container.mux(stream.encode())
-    return Path(path)
-
-
-def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
-    """The pictures, the last one ``hold`` times more, and then the last ``again`` of them slowly, and that hold once more."""
-    last: deque[np.ndarray] = deque(maxlen=max(again, 1))
-    for picture in pictures:
-        last.append(picture)
-        yield picture
-    yield from itertools.repeat(picture, hold)
-    if again:
-        for picture in last:
-            yield from itertools.repeat(picture, SLOWER)
-        yield from itertools.repeat(picture, hold)
 
 
 def record_evaluation(

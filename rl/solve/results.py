@@ -10,11 +10,11 @@ from typing import Any
 
 from nppsim.files import replacing, table
 from nppsim.pictures import render
+from nppsim.pictures.film import record
 from nppsim.replays.diff import compare_replays, difference_text
 from nppsim.replays.replay import Replay
 from nppsim.report.pages import render_page
 from nppsim.simulate import simulate
-from rl.judge.video import record
 from rl.solve.levels import Task
 from rl.solve.solve import Solution
 

@@ -57,6 +57,25 @@ def test_generate_makes_a_level_or_a_level_set(tmp_path, capsys):
     assert list(levels) == [generate("simpler", seed)[0] for seed in (5, 6, 7)]
 
 
+def test_the_level_of_a_replay_is_a_level_everywhere_and_becomes_a_file(files, tmp_path, capsys):
+    pytest.importorskip("PIL")
+    play, text, back = (str(files / name) for name in ("play.replay", "out.level", "back.map"))
+    assert main(["render", play, str(tmp_path / "out.png"), "--scale", "0.25"]) == 0
+    assert main(["plan", play, str(tmp_path / "won.replay")]) == 0
+    assert main(["extract", play, text]) == 0 and main(["extract", text, back]) == 0
+    assert "records" in capsys.readouterr().out
+    assert (files / "back.map").read_bytes() == (files / "level.map").read_bytes()
+
+
+def test_anybodys_run_is_filmed(files, tmp_path, capsys):
+    av = pytest.importorskip("av")
+    film = str(tmp_path / "out.mp4")
+    assert main(["film", str(files / "play.replay"), film, "--fps", "10", "--scale", "0.25"]) == 0
+    assert "running after 60 frames (1.00 s)" in capsys.readouterr().out
+    with av.open(film) as container:
+        assert container.streams.video[0].average_rate == 10
+
+
 def test_render_draws_a_level_a_way_and_a_sheet(files, tmp_path, capsys):
     image = pytest.importorskip("PIL.Image")
     level, out = str(files / "level.map"), str(tmp_path / "out.png")
@@ -93,9 +112,9 @@ def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
             "out.unknown: give a name that ends in .png",
         ),
         (["render", "--sheet", "{folder}", "out.png", "--count", "0"], "--count 0: give a whole number of at least 1"),
-        (["render", "--sheet", "{folder}", "out.png"], "play.replay holds replays, no level"),
+        (["extract", "absent.replay", "out.level"], "absent.replay: cannot be read"),
+        (["film", "{play}", "out.gif"], "OUT.mp4 out.gif: give a name that ends in .mp4"),
         (["diff", "{play}", "{play}", "--out", "out.gif"], "--out out.gif: give a name that ends in .png"),
-        (["plan", "{play}", "out.replay", "--budget", "100"], "play.replay holds replays, no level"),
         (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no way leads over an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category impossible: has no generators"),

@@ -10,6 +10,7 @@ import pytest
 
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet, LevelSetError, check_disjoint
+from nppsim.replays.replay import Replay
 
 
 def level_with_spawn(x):
@@ -126,12 +127,22 @@ def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
         LevelSet.open(tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", ["simple.h5", "a.replay", "B.REPLAY"])
-def test_replays_are_not_read_as_levels(tmp_path, name):
+def test_sets_of_replays_are_not_read_as_levels(tmp_path):
     level_with_spawn(10).save(tmp_path / "a.map")
-    (tmp_path / name).write_bytes(bytes(2000))
-    with pytest.raises(LevelSetError, match=f"{name} holds replays, no level; give a folder of level files"):
+    (tmp_path / "simple.h5").write_bytes(bytes(2000))
+    with pytest.raises(LevelSetError, match="simple.h5 holds many replays, no level; write the level of one"):
         LevelSet.open(tmp_path)
+
+
+def test_replays_and_texts_are_levels_too(tmp_path):
+    levels = [level_with_spawn(x) for x in (10, 20, 30)]
+    levels[0].save(tmp_path / "a.map")
+    Replay(levels[1], np.ones(4, np.uint8)).save(tmp_path / "b.replay")
+    levels[2].save(tmp_path / "c.level")
+    assert list(LevelSet.open(tmp_path)) == levels
+    (tmp_path / "d.replay").write_bytes(bytes(2000))
+    with pytest.raises(LevelSetError, match=r"d\.replay: .*remove or replace this file"):
+        list(LevelSet.open(tmp_path))
 
 
 def test_an_unknown_category_is_an_error_that_lists_the_known_ones(path):

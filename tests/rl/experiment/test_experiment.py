@@ -13,7 +13,8 @@ import pytest
 from bc.demonstrations import find_replays
 from nppsim.generate import generate
 from nppsim.levels.level_set import LevelSet
-from nppsim.replays.replay_set import ReplayWriter
+from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.simulate import simulate
 from rl.command_line import resolve
 from rl.events import event_folders
 from rl.experiment.data import load_data
@@ -140,6 +141,17 @@ def test_a_checkpoint_is_evaluated_with_films(experiment, data, tmp_path, capsys
     assert status == 0, told
     assert "simplest" in told.out
     assert len(list(tmp_path.rglob("*.mp4"))) == 3
+    (file,) = tmp_path.rglob("results.json")
+    results = json.loads(file.read_text())
+    assert sum(level["episodes"] for level in results["levels"]) == len(results["episodes"]) == len(results["levels"])
+    with ReplaySet(file.with_name("replays.h5")) as replays:
+        for i, episode in enumerate(results["episodes"]):
+            assert episode["replay"] == f"replays.h5#{i}"
+            assert simulate(replays[i].level, replays[i].inputs).won == (episode["outcome"] == "won")
+            assert (replays.categories[i], replays.entry(i).frames) == (episode["category"], episode["frames"])
+    wins = sum(level["wins"] > 0 for level in results["levels"])
+    whole = f"won at least once: all {wins} levels"
+    assert (whole if wins == len(results["levels"]) else f"never won: {len(results['levels']) - wins} of") in told.out
 
 
 def test_plain_folders_of_map_files_are_datasets(tmp_path):

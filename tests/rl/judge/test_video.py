@@ -8,9 +8,10 @@ from PIL import Image
 import nppsim
 from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
+from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
 from nppsim.pictures.render import film_steps, frames
 from rl.judge.results import EpisodeRecord
-from rl.judge.video import AGAIN_S, HOLD_S, SLOWER, VideoError, record, record_evaluation
+from rl.judge.video import VideoError, record_evaluation
 
 from packages import hide
 from worlds import small_room as corridor

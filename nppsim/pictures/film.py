@@ -1,0 +1,79 @@
+"""Films (H.264 mp4) of a run, made from (level, inputs) alone.  Needs the extra ``video``.
+
+record("run.mp4", level, inputs, fps=30, title="simple_004", category="simple", outcome="won")
+"""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.errors import needed
+from nppsim.files import replacing
+from nppsim.levels.level import Level
+from nppsim.outcomes import DIED, NAMES
+from nppsim.pictures import render
+from nppsim.simulate import Run, simulate
+
+CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
+HOLD_S = 1.0  # seconds for which the last picture stays
+AGAIN_S = 0.75  # seconds before a death that are shown once more
+SLOWER = 5  # times as slowly
+
+
+def record(
+    path: str | os.PathLike,
+    level: Level,
+    inputs: np.ndarray,
+    *,
+    fps: int = 30,
+    scale: float = 1.0,
+    title: str = "",
+    category: str = "",
+    outcome: str | None = None,
+    run: Run | None = None,
+) -> Path:
+    """Film one episode in real time, a death once more in slow motion; the file appears only once it is complete.
+
+    Returns its path.
+
+    inputs: uint8[frames], N++ input bytes.
+    fps: 1..60.
+    scale: of the picture; 1 fits 1056 x 600 px.
+    title, category: texts below the film.
+    outcome: "won", "died" or "timeout" (default: what the simulator says).
+    run: ``nppsim.simulate(level, inputs)`` where the caller has it already.
+    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps out of range.
+    """
+    av = needed("av", "video")
+    run = run or simulate(level, inputs)
+    pictures = render.frames(level, inputs, fps, scale, title=title, category=category, outcome=outcome, run=run)
+    again = round(AGAIN_S * fps) if (outcome or run.outcome) == NAMES[DIED] else 0
+    with replacing(path) as temporary:
+        with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+            stream = container.add_stream("libx264", rate=fps)
+            stream.pix_fmt = "yuv420p"
+            stream.options = {"crf": str(CRF), "preset": "veryfast", "tune": "animation"}
+            stream.codec_context.thread_count = 1
+            first = next(pictures)
+            stream.height, stream.width = first.shape[:2]
+            for picture in _ended(itertools.chain([first], pictures), round(HOLD_S * fps), again):
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            container.mux(stream.encode())
+    return Path(path)
+
+
+def _ended(pictures: Iterator[np.ndarray], hold: int, again: int) -> Iterator[np.ndarray]:
+    """The pictures, the last one ``hold`` times more, and then the last ``again`` of them slowly, and that hold once more."""
+    last: deque[np.ndarray] = deque(maxlen=max(again, 1))
+    for picture in pictures:
+        last.append(picture)
+        yield picture
+    yield from itertools.repeat(picture, hold)
+    if again:
+        for picture in last:
+            yield from itertools.repeat(picture, SLOWER)
+        yield from itertools.repeat(picture, hold)

@@ -1,0 +1,86 @@
+"""Levels as text: both ways, typed by hand, and what is told of mistakes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nppsim
+from nppsim.levels import kinds
+from nppsim.levels.level import Level, LevelError
+from nppsim.levels.text import TILE_CHARACTERS, from_text, to_text
+from nppsim.levels.tiles import NUM_TILE_SHAPES
+
+from places import ROOT
+from worlds import mixed_level, random_level
+
+FULL = "#" * 42
+HALL = "##" + "." * 12 + "#" * 28
+TYPED = (
+    "nppsim level 1\ntitle: Under a low ceiling\n#! a remark\ntiles:\n"
+    + "\n".join([FULL] * 10 + [HALL] * 2 + [FULL] * 11)
+    + "\nrecords:\nninja 3.5 12.5\nexit-door 11 12.5\nexit-switch 8 12.5\ngold 5.25 12\n"
+)
+
+
+def test_a_level_typed_by_hand_is_played(tmp_path):
+    (tmp_path / "typed.level").write_text(TYPED)
+    level = Level.load(tmp_path / "typed.level")
+    assert (level.title, level.warnings, level.spawn) == ("Under a low ceiling", (), (84.0, 300.0))
+    assert level.records.tolist()[1:] == [
+        [kinds.EXIT, 44, 50, 0, 0],
+        [kinds.EXIT_SWITCH, 32, 50, 0, 0],
+        [kinds.GOLD, 21, 48, 0, 0],
+    ]
+    assert nppsim.simulate(level, np.full(200, 2, np.uint8)).won
+
+
+def test_every_tile_has_a_character():
+    assert len(set(TILE_CHARACTERS)) == NUM_TILE_SHAPES
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    title=st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=20),
+    odd=st.booleans(),
+)
+def test_any_level_comes_back_from_its_text(seed, title, odd):
+    level = mixed_level(seed) if seed % 2 else random_level(seed)
+    tiles, records = level.tiles.copy(), level.records.copy()
+    if odd:
+        tiles[seed % 23, seed % 42] = 38 + seed % 200
+        records[-1, 0] = 30 + seed % 200
+    level = Level(tiles, records, title=title, exit_count=seed % 4 if odd else level.exit_count)
+    again = from_text(to_text(level))
+    assert again == level and again.title == title
+    assert again.to_bytes() == level.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("nppsim level 1", "nppsim level 2"), "line 1 is 'nppsim level 2': expected 'nppsim level 1'"),
+        (("title:", "name:"), "line 2 .* expected 'title: ...' or 'tiles:'"),
+        ((FULL, FULL[:-1]), "line 5 .* a row of tiles has 42 characters, this one 41"),
+        ((HALL, HALL.replace(".", "*")), "line 15 .*'\\*' is no tile"),
+        (("records:", "tile 30 1 200\nrecords:"), "expected a row below 23"),
+        (("records:", "entities:"), "expected 'tile ROW COLUMN ID' or 'records:'"),
+        (("gold 5.25", "golden 5.25"), "'golden' is no type; they are ninja, mine"),
+        (("gold 5.25", "gold 5.3"), "5.3 is no place: give tiles, in quarters"),
+        (("gold 5.25 12", "gold 5.25"), "expected TYPE X Y"),
+        (("gold 5.25 12", "gold 5.25 12 300"), "orientation and mode are whole numbers below 256"),
+        (("title: Under a low ceiling", 'title: "Under'), "is no JSON string"),
+        ((TYPED[TYPED.index("tiles") :], ""), "the text ends after"),
+        ((TYPED[TYPED.index("ninja") :], ""), "there are no records; the first is the ninja's"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(change, told):
+    with pytest.raises(LevelError, match=f"mine.level: .*{told}"):
+        from_text(TYPED.replace(*change, 1), "mine.level")
+
+
+def test_the_example_of_the_docs_is_a_level():
+    page = (ROOT / "docs" / "file_formats.md").read_text()
+    example = page.partition("```text\nnppsim level 1")[2].partition("```")[0]
+    assert from_text("nppsim level 1" + example).warnings == ()
