@@ -34,6 +34,15 @@ class PPOConfig:
     clip_range: float = setting(
         0.2, "change of an action's probability that an update may make", flag="clip-range", above=0
     )
+    clip_range_end: float | None = setting(
+        None, "the same at the end of training; default: as at the start", flag="clip-range-end", above=0
+    )
+    clip_range_vf: float | None = setting(
+        None,
+        "change of a value that an update may make, in units of the rewards; default: any",
+        flag="clip-range-vf",
+        above=0,
+    )
     ent_coef_start: float = setting(
         0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0
     )
@@ -50,6 +59,12 @@ class PPOConfig:
     anneal_learning_rate: bool = setting(
         True, "lower the learning rate linearly", flag="enable-lr-annealing", switch=True
     )
+    schedules: bool = setting(
+        True,
+        "learning rate, clip range and entropy bonus change in the course of training; off: they stay as at the start",
+        flag="schedules",
+        switch=True,
+    )
     desired_kl: float | None = setting(
         None,
         "steer the learning rate so that each update moves the policy about this far, nats (annealed if the rate is); "
@@ -58,6 +73,53 @@ class PPOConfig:
         above=0,
     )
     n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1)
+    gradient_accumulation: int = setting(
+        1,
+        "minibatches whose gradients are accumulated for one step of the optimiser, exactly as if they were one",
+        flag="gradient-accumulation",
+        low=1,
+    )
+    returns_from: str = setting(
+        "collected",
+        "advantages and returns follow from the values while the rollout was played, or before each further pass from "
+        "the current ones",
+        flag="returns-from",
+        choices=("collected", "current"),
+    )
+    vtrace_rho_clip: float | None = setting(
+        None,
+        "V-trace: errors count times the probability ratio of their action, this at most; default: no V-trace; only with "
+        "--returns-from current",
+        flag="vtrace-rho-clip",
+        above=0,
+    )
+    vtrace_c_clip: float = setting(
+        1.0,
+        "likewise, times which later errors count",
+        flag="vtrace-c-clip",
+        needs="vtrace-rho-clip",
+        above=0,
+    )
+    prioritised_alpha: float = setting(
+        0.0,
+        "minibatches are drawn in proportion to the size of the advantages to this power; 0: every decision once",
+        flag="prioritised-alpha",
+        low=0,
+    )
+    prioritised_beta: float = setting(
+        1.0,
+        "power of the weights that undo this in the losses",
+        flag="prioritised-beta",
+        needs="prioritised-alpha",
+        low=0,
+        high=1,
+    )
+    gradient_statistics_freq: int = setting(
+        0,
+        "updates between curves of the gradients' mean, variance and norm, of all and of each layer; 0: none",
+        flag="gradient-statistics-freq",
+        low=0,
+    )
     self_imitation_coef: float = setting(
         0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
     )
@@ -129,6 +191,15 @@ class PPOConfig:
                 self.desired_kl,
             )
 
+        if self.returns_from not in ("collected", "current"):
+            raise ConfigError("give collected or current", "returns_from", self.returns_from)
+        if self.vtrace_rho_clip is not None and self.returns_from != "current":
+            raise ConfigError(
+                "corrects targets for what the policy has learned since they were played; add --returns-from current",
+                "vtrace_rho_clip",
+                self.vtrace_rho_clip,
+            )
+
     def settled(self, plan: Plan) -> "PPOConfig":
         """The same with the numbers that were left to the hardware plan."""
         rate = self.learning_rate or plan.learning_rate or BASE_LEARNING_RATE
@@ -144,11 +215,18 @@ class PPOConfig:
         return self.desired_kl and self.desired_kl * self._annealed(progress) ** 2
 
     def _annealed(self, progress: float) -> float:
-        return _line(1, self.learning_rate_end_share, progress) if self.anneal_learning_rate else 1.0
+        annealed = self.anneal_learning_rate and self.schedules
+        return _line(1, self.learning_rate_end_share, progress) if annealed else 1.0
+
+    def clip_range_at(self, progress: float) -> float:
+        """Change of an action's probability that an update may make, at this progress of training (0 to 1)."""
+        if self.clip_range_end is None or not self.schedules:
+            return self.clip_range
+        return _line(self.clip_range, self.clip_range_end, progress)
 
     def ent_coef_at(self, progress: float) -> float:
         """Weight of the entropy bonus at this progress of training (0 to 1)."""
-        return _line(self.ent_coef_start, self.ent_coef_end, progress)
+        return _line(self.ent_coef_start, self.ent_coef_end, progress) if self.schedules else self.ent_coef_start
 
     def bc_kl_coef_at(self, progress: float) -> float:
         """Weight of the divergence from the cloned policy at this progress (0 to 1); 0 from bc_kl_share on."""

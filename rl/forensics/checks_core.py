@@ -92,14 +92,18 @@ def plain_losses(logits: np.ndarray, values: np.ndarray, samples: Mapping, setti
         action, advantage = samples["actions"][i], samples["advantages"][i]
         ratio = p[action] / old[action]
         clipped = min(max(ratio, 1 - settings.clip_range), 1 + settings.clip_range)
-        sums["policy_gradient_loss"] -= min(ratio * advantage, clipped * advantage)
-        sums["value_loss"] += (values[i] - samples["returns"][i]) ** 2
-        sums["entropy_loss"] += float((p * np.log(p)).sum())
-        sums["approx_kl"] += float((old * np.log(old / p)).sum())
+        weight, value = samples["weights"][i] if "weights" in samples else 1.0, values[i]
+        if settings.clip_range_vf is not None:
+            played = samples["values"][i]
+            value = min(max(value, played - settings.clip_range_vf), played + settings.clip_range_vf)
+        sums["policy_gradient_loss"] -= weight * min(ratio * advantage, clipped * advantage)
+        sums["value_loss"] += weight * (value - samples["returns"][i]) ** 2
+        sums["entropy_loss"] += weight * float((p * np.log(p)).sum())
+        sums["approx_kl"] += weight * float((old * np.log(old / p)).sum())
         sums["clip_fraction"] += abs(ratio - 1) > settings.clip_range
         cloned = np.exp(samples["cloned_log_probs"][i])
-        sums["bc_kl"] += float((cloned * np.log(cloned / p)).sum())
-        sums["self_imitation_loss"] -= samples["surprises"][i] * math.log(p[action])
+        sums["bc_kl"] += weight * float((cloned * np.log(cloned / p)).sum())
+        sums["self_imitation_loss"] -= weight * samples["surprises"][i] * math.log(p[action])
     means = {name: total / rows for name, total in sums.items()}
     means["loss"] = (
         means["policy_gradient_loss"]
@@ -127,6 +131,7 @@ def _made_up_samples(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
         "returns": rng.normal(size=rows),
         "cloned_log_probs": log_probs(),
         "surprises": np.maximum(rng.normal(size=rows), 0),
+        "values": rng.normal(size=rows),
     }
     return logits, rng.normal(size=rows), samples
 
@@ -141,6 +146,7 @@ def _tensors(samples: Mapping[str, np.ndarray]) -> Samples:
 def losses_are_what_they_are_defined_as(settings: PPOConfig) -> str:
     """All losses of a made-up minibatch are those of their formulas, computed decision by decision in float64."""
     logits, values, samples = _made_up_samples(200)
+    samples["weights"] = np.linspace(0.5, 1.5, 200)
     weights = LossSettings(
         clip_range=settings.clip_range,
         vf_coef=settings.vf_coef,
@@ -148,6 +154,7 @@ def losses_are_what_they_are_defined_as(settings: PPOConfig) -> str:
         bc_kl_coef=0.2,
         return_variance=1.7,
         self_imitation_coef=0.1,
+        clip_range_vf=settings.clip_range_vf or 0.5,
     )
     wanted = plain_losses(logits, values, samples, weights)
     found = losses(torch.from_numpy(logits).float(), torch.from_numpy(values).float(), _tensors(samples), weights)
@@ -199,13 +206,13 @@ def gradients_point_the_right_way(settings: PPOConfig) -> str:
 
 @check(BEFORE)
 def parts_of_a_batch_add_up(architecture: Architecture) -> str:
-    """Gradients of a minibatch shared out among threads, and of its parts one after another, are those of the whole."""
+    """Gradients of a minibatch shared out among threads, and accumulated over its parts, are those of the whole."""
     policy, obs = made_up_policy(architecture.name, rows=60)
     rows = 60
     _, _, samples = _made_up_samples(rows)
     weights = LossSettings(clip_range=0.2, vf_coef=0.5, ent_coef=0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
 
-    def gradients(threads: int) -> dict[str, torch.Tensor]:
+    def gradients(threads: int, size: int) -> dict[str, torch.Tensor]:
         set_gradients(
             policy,
             Team(threads),
@@ -213,6 +220,7 @@ def parts_of_a_batch_add_up(architecture: Architecture) -> str:
             _tensors(samples),
             torch.arange(rows),
             weights,
+            size,
         )
         return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
 
@@ -222,22 +230,25 @@ def parts_of_a_batch_add_up(architecture: Architecture) -> str:
     whole = {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
     largest = max(float(g.abs().max()) for g in whole.values())
     worst = 0.0
-    for threads in (1, 3):
-        parts = gradients(threads)
+    for threads, size in ((1, rows), (3, rows), (2, rows // 4 + 1)):
+        parts = gradients(threads, size)
         require(parts.keys() == whole.keys(), f"{threads} threads give other tensors gradients", _PROGRAM)
         worst = max(worst, *(float((parts[name] - whole[name]).abs().max()) for name in whole))
     require(worst < TOLERANCE * max(1.0, largest), f"gradients differ by up to {worst:.3g} of {largest:.3g}", _PROGRAM)
-    return f"{len(whole)} tensors, 1 and 3 threads, off by {worst:.0e} of {largest:.2g}"
+    return f"{len(whole)} tensors, 1 to 3 threads, off by {worst:.0e} of {largest:.2g}"
 
 
 @check(BEFORE)
 def schedules_are_the_configured_ones(settings: PPOConfig) -> str:
-    """Learning rate, entropy weight and the pull to the clone run from their configured starts to their ends, straight."""
+    """Learning rate, entropy weight, clip range and the pull to the clone run from their configured starts to their ends, straight."""
     assert settings.learning_rate is not None
-    end_share = settings.learning_rate_end_share if settings.anneal_learning_rate else 1.0
+    end_share = settings.learning_rate_end_share if settings.anneal_learning_rate and settings.schedules else 1.0
+    ent_end = settings.ent_coef_end if settings.schedules else settings.ent_coef_start
+    clip_end = settings.clip_range_end if settings.schedules and settings.clip_range_end else settings.clip_range
     lines = {
         "learning_rate": (settings.learning_rate_at, settings.learning_rate, settings.learning_rate * end_share, 1.0),
-        "ent_coef": (settings.ent_coef_at, settings.ent_coef_start, settings.ent_coef_end, 1.0),
+        "ent_coef": (settings.ent_coef_at, settings.ent_coef_start, ent_end, 1.0),
+        "clip_range": (settings.clip_range_at, settings.clip_range, clip_end, 1.0),
         "bc_kl_coef": (settings.bc_kl_coef_at, settings.bc_kl_coef_start, 0.0, settings.bc_kl_share),
     }
     told = []
@@ -351,9 +362,11 @@ def the_update_is_measured_from_the_policy_that_played(ppo: BatchPPO) -> str:
 def the_losses_in_force_are_configured(ppo: BatchPPO) -> str:
     """Clip range and weights of the losses are those of the configuration; the pull is towards the clone."""
     settings, config = ppo._loss_settings(), ppo.config
-    for name in ("clip_range", "vf_coef", "self_imitation_coef"):
+    for name in ("vf_coef", "self_imitation_coef", "clip_range_vf"):
         found, wanted = getattr(settings, name), getattr(config, name)
         require(found == wanted, f"{name} in force is {found}, configured {wanted}", _PROGRAM)
+    clips = config.clip_range, config.clip_range if config.clip_range_end is None else config.clip_range_end
+    require(min(clips) <= settings.clip_range <= max(clips), f"clip_range in force is {settings.clip_range}", _PROGRAM)
     ent = config.ent_coef_end, config.ent_coef_start
     require(min(ent) - 1e-12 <= settings.ent_coef <= max(ent) + 1e-12, f"ent_coef is {settings.ent_coef}", _PROGRAM)
     require(not settings.critic_only, "the critic still learns alone", _PROGRAM)

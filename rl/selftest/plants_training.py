@@ -85,9 +85,8 @@ def _(plant: Plants) -> None:
 
 @fault("value targets are recomputed in every epoch", "F32")
 def _(plant: Plants) -> None:
-    def changed(original, ppo):
-        original_minibatches = original(ppo)
-        for number, index in enumerate(original_minibatches):
+    def changed(original, ppo, passes):
+        for number, index in enumerate(original(ppo, passes)):
             if number == 4:
                 with torch.no_grad():
                     rows = torch.arange(len(ppo.rollout_buffer))
@@ -97,7 +96,7 @@ def _(plant: Plants) -> None:
                     )
             yield index
 
-    plant.wrap(BatchPPO, "_minibatches", changed)
+    plant.wrap(BatchPPO, "_steps", changed)
 
 
 @fault("rollouts discount with another gamma", "F33")
@@ -401,12 +400,12 @@ def _(plant: Plants) -> None:
 
 @fault("most decisions are never learned from", "F20")
 def _(plant: Plants) -> None:
-    def changed(original, ppo):
-        for number, index in enumerate(original(ppo)):
+    def changed(original, ppo, passes):
+        for number, index in enumerate(original(ppo, passes)):
             if number % 4 == 0:
                 yield index
 
-    plant.wrap(BatchPPO, "_minibatches", changed)
+    plant.wrap(BatchPPO, "_steps", changed)
 
 
 @fault("the discount is 0.5", "F110", flags=("--gamma", "0.5"))

@@ -439,9 +439,10 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     yield from rate_is_as_configured(ppo, kept, logged)
     yield from rollout_is_untouched(ppo, kept)
     yield from explained_variance_is_right(ppo, logged)
-    steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * (len(ppo.rollout_buffer) // ppo.batch_size)
+    minibatches = len(ppo.rollout_buffer) // ppo.batch_size
+    steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * math.ceil(minibatches / ppo.config.gradient_accumulation)
     if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
-        yield Fault("steps", f"the optimiser made {steps} steps, {wanted} minibatches were to be learned from")
+        yield Fault("steps", f"the optimiser made {steps} steps, {wanted} were to be made")
     yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
     if "train/loss" in logged:
         yield from losses_add_up(ppo, kept, logged)
@@ -450,7 +451,9 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
 def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
     config = kept.config
-    annealed = 1 + (config.learning_rate_end_share - 1) * kept.progress if config.anneal_learning_rate else 1.0
+    moved = kept.progress if config.schedules else 0.0
+    annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
+    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
     warming = config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
     risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
     for group in ppo.policy.optimizer.param_groups:
@@ -463,8 +466,8 @@ def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[F
             yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
     pull = 1 - (kept.progress - ppo.held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
     wanted_of = {
-        "train/clip_range": config.clip_range,
-        "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * kept.progress,
+        "train/clip_range": config.clip_range + (clip_end - config.clip_range) * moved,
+        "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
         "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
     }
     for tag, wanted in wanted_of.items():

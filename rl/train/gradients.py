@@ -1,6 +1,7 @@
-"""The gradients of a minibatch, whose decisions a team shares out among its threads."""
+"""The gradients of one step: of minibatches that a team shares out among its threads; and figures on them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 
@@ -16,23 +17,19 @@ def set_gradients(
     samples: Samples,
     index: torch.Tensor,
     settings: LossSettings,
+    size: int | None = None,
 ) -> Losses[float]:
-    """The losses of a minibatch; every parameter that is to move has its gradient then, and no other has one.
+    """The losses of a step; every parameter that is to move has its gradient then, and no other has one.
 
     policy: that learns.
     team: who computes.
     observations: those of the decisions of a rollout with the given numbers.
     samples: all decisions of the rollout.
-    index: int64[B], numbers of the minibatch's decisions.
+    index: int64[B], numbers of the step's decisions.
     settings: of the losses.
+    size: decisions that go through the network together; the gradients of such minibatches are accumulated, each with its
+        share of the decisions, so that the sum is that of one minibatch of B.  None: B.
     """
-
-    def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        mine = index[rows]
-        logits, values = policy.logits_and_values(observations(mine))
-        parts = losses(logits, values, samples.take(mine), settings)
-        return parts.loss, torch.stack(parts)
-
     # The trunk is shared: the cloned actor must not move while the critic learns.
     moving = [
         parameter
@@ -40,7 +37,47 @@ def set_gradients(
         if parameter.requires_grad and ("value_net" in name or not settings.critic_only)
     ]
     policy.optimizer.zero_grad(set_to_none=True)
-    means, gradients = summed_gradients(team, len(index), loss, moving)
-    for parameter, gradient in zip(moving, gradients, strict=True):
-        parameter.grad = gradient
-    return Losses(*means.tolist())
+    if samples.weights is not None:
+        samples = replace(samples, weights=samples.weights / samples.weights[index].mean())
+    total = torch.zeros(())
+    for minibatch in index.split(size or len(index)):
+
+        def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
+            mine = of[rows]
+            logits, values = policy.logits_and_values(observations(mine))
+            parts = losses(logits, values, samples.take(mine), settings)
+            return parts.loss, torch.stack(parts)
+
+        means, gradients = summed_gradients(team, len(minibatch), loss, moving)
+        share = len(minibatch) / len(index)
+        total = total.to(means.device) + share * means
+        for parameter, gradient in zip(moving, gradients, strict=True):
+            if gradient is not None:
+                gradient = gradient if share == 1 else share * gradient
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    return Losses(*total.tolist())
+
+
+class GradientStatistics:
+    """Mean, variance and norm of the gradients of an update, of all and of each layer, before they are shortened."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, torch.Tensor]] = []
+
+    def add(self, policy: NppPolicy) -> None:
+        """Note the gradients that the policy has now."""
+        layers: dict[str, list[torch.Tensor]] = {}
+        for name, parameter in policy.named_parameters():
+            if parameter.grad is not None:
+                layers.setdefault(name.rpartition(".")[0], []).append(parameter.grad.flatten())
+        parts = {layer: torch.cat(gradients) for layer, gradients in layers.items()}
+        row: dict[str, torch.Tensor] = {}
+        for layer, gradient in {"all": torch.cat(list(parts.values())), **parts}.items():
+            row[f"mean/{layer}"], row[f"norm/{layer}"] = gradient.mean(), gradient.norm()
+            row[f"variance/{layer}"] = gradient.var(correction=0)
+        self._rows.append(row)
+
+    def means(self) -> dict[str, float]:
+        """Figure/layer -> its mean over the steps; nothing where there were none."""
+        names = self._rows[0] if self._rows else {}
+        return {name: float(torch.stack([row[name] for row in self._rows]).mean()) for name in names}

@@ -45,6 +45,8 @@ class LossSettings:
         imitation of own wins.
     critic_only: the loss is the value loss alone.
     return_variance: the value loss weighs vf_coef over this.
+    clip_range_vf: how far a value may leave the one that was given while it was played, before it stops being pulled; None:
+        as far as it likes.
     """
 
     clip_range: float
@@ -54,6 +56,7 @@ class LossSettings:
     critic_only: bool = False
     return_variance: float = 1.0
     self_imitation_coef: float = 0.0
+    clip_range_vf: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Samples:
     cloned_log_probs: float32[B, 6], of all actions, by the cloned policy; None where there is no pull towards it.
     surprises: float32[B], 0 or what a won episode gained beyond expectation from there on, in units of the advantages'
         spread; None where own wins are not imitated.
+    values: float32[B], while it was played; None where values are not clipped.
+    weights: float32[B], of the decisions in all means, 1 on average in a minibatch; None: all the same.
     """
 
     actions: torch.Tensor
@@ -74,6 +79,8 @@ class Samples:
     returns: torch.Tensor
     cloned_log_probs: torch.Tensor | None = None
     surprises: torch.Tensor | None = None
+    values: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
 
     def take(self, index: torch.Tensor) -> "Samples":
         """The decisions ``index``, int64[b]."""
@@ -85,28 +92,35 @@ def losses(
     logits: torch.Tensor, values: torch.Tensor, samples: Samples, settings: LossSettings
 ) -> Losses[torch.Tensor]:
     """All losses of a minibatch; logits float32[B, 6] and values float32[B] are the present network's."""
+
+    def mean(parts: torch.Tensor) -> torch.Tensor:
+        return parts.mean() if samples.weights is None else (samples.weights * parts).mean()
+
     clip = settings.clip_range
     log_probs_all = F.log_softmax(logits, dim=1)
     probs = log_probs_all.exp()
     log_probs = log_probs_all.gather(1, samples.actions[:, None])[:, 0]
     ratio = (log_probs - samples.log_probs.gather(1, samples.actions[:, None])[:, 0]).exp()
     gain = torch.min(samples.advantages * ratio, samples.advantages * ratio.clamp(1 - clip, 1 + clip))
-    policy_loss = -gain.mean()
-    value_loss = F.mse_loss(values, samples.returns)
-    entropy = -(probs * log_probs_all).sum(dim=1).mean()
+    policy_loss = -mean(gain)
+    if settings.clip_range_vf is not None and samples.values is not None:
+        farthest = settings.clip_range_vf
+        values = samples.values + (values - samples.values).clamp(-farthest, farthest)
+    value_loss = mean((values - samples.returns).square())
+    entropy = -mean((probs * log_probs_all).sum(dim=1))
     weighed_value_loss = settings.vf_coef / settings.return_variance * value_loss
     loss = policy_loss - settings.ent_coef * entropy + weighed_value_loss
     bc_kl = self_imitation_loss = torch.zeros((), device=logits.device)
     if samples.cloned_log_probs is not None:
-        bc_kl = divergence(samples.cloned_log_probs, log_probs_all).mean()
+        bc_kl = mean(divergence(samples.cloned_log_probs, log_probs_all))
         loss = loss + settings.bc_kl_coef * bc_kl
     if samples.surprises is not None:
-        self_imitation_loss = -(samples.surprises * log_probs).mean()
+        self_imitation_loss = -mean(samples.surprises * log_probs)
         loss = loss + settings.self_imitation_coef * self_imitation_loss
     if settings.critic_only:
         loss = weighed_value_loss
     with torch.no_grad():
-        approx_kl = divergence(samples.log_probs, log_probs_all).mean()
+        approx_kl = mean(divergence(samples.log_probs, log_probs_all))
         clip_fraction = ((ratio - 1).abs() > clip).float().mean()
     return Losses(
         policy_loss, value_loss, -entropy, loss, approx_kl, clip_fraction, bc_kl, self_imitation_loss

@@ -36,8 +36,9 @@ from nppsim.outcomes import WON
 from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo_config import KL_TOLERANCE, PPOConfig
-from rl.train.gradients import set_gradients
-from rl.train.losses import Losses, LossSettings, Samples, normalised
+from rl.train.gradients import GradientStatistics, set_gradients
+from rl.train.losses import Losses, LossSettings
+from rl.train.passes import Later, Passes, asked, samples_of
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
@@ -57,6 +58,8 @@ PARTS = ("environment", "inference", "update")  # whose time is taken; the rest 
 HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the names of their parameters
 RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
 RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
+Extended = tuple[torch.Tensor, Mapping[str, torch.Tensor], torch.Tensor]
+NOTHING_EXTENDED: Extended = (torch.empty(0, dtype=torch.int64), {}, torch.empty(0))
 
 
 class DivergedError(UserError, RuntimeError):
@@ -144,6 +147,7 @@ class BatchPPO(PPO):
         self.reserved = 0.0
         self.spent_before = 0.0  # ``spent`` when this process went on with the run
         self._began = math.nan  # time.perf_counter() when training began or went on
+        self._extended = NOTHING_EXTENDED  # time-outs of the latest rollout, as ``Later`` has them
         self._decided = np.zeros((plan.rollout_length, env.sim.num_envs), np.int32)  # level of each decision
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
@@ -231,6 +235,7 @@ class BatchPPO(PPO):
         buffer, sim = self.rollout_buffer, self.sim
         episodes, counts = [np.empty(0, sim.episode.dtype)], [np.empty(0, bool)]
         cut_off: list[CutOff] = []
+        self._extended = NOTHING_EXTENDED
         begin = time.perf_counter()
         for t in range(n_rollout_steps):
             deciding = time.perf_counter()
@@ -302,7 +307,10 @@ class BatchPPO(PPO):
         rewards = self.rollout_buffer.flat("rewards")
         index = torch.from_numpy(np.concatenate([some.decisions for some in cut_off])).to(self.device)
         obs = {key: np.concatenate([some.obs[key] for some in cut_off]) for key in self.rollout_buffer.obs}
-        rewards[index] += self.gamma * self._values(obs)
+        added = self.gamma * self._values(obs)
+        rewards[index] += added
+        if self.config.returns_from == "current":
+            self._extended = index, self.policy.to_tensors(obs), added
 
     def _begin_next_episodes(self) -> np.ndarray:
         """Records of the episodes that have just ended; what comes after is drawn."""
@@ -342,17 +350,22 @@ class BatchPPO(PPO):
         rate, settings = self._learning_rate(), self._loss_settings()
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
-        samples = self._samples(settings)
+        passes = self._passes(settings)
         steps: list[Losses[float]] = []
         norms: list[torch.Tensor] = []
+        statistics = self._gradient_statistics()
         kl, stopped = 0.0, False
-        for index in self._minibatches():
-            observations = self.rollout_buffer.observations
-            numbers = self._finite(set_gradients(self.policy, self._team, observations, samples, index, settings))
+        for index in self._steps(passes):
+            observations, samples = self.rollout_buffer.observations, passes.samples
+            numbers = self._finite(
+                set_gradients(self.policy, self._team, observations, samples, index, settings, self.batch_size)
+            )
             kl = numbers.approx_kl
             stopped = self._moved_too_far(numbers, settings)
             if stopped:
                 break
+            if statistics is not None:
+                statistics.add(self.policy)
             norms.append(self._descend())
             steps.append(numbers)
         self.updates += 1
@@ -360,6 +373,9 @@ class BatchPPO(PPO):
             self._steer(kl)
             self.actor_updates += 1
         self._log_steps(steps, norms)
+        if statistics is not None:
+            for tag, value in statistics.means().items():
+                self.logger.record(f"gradients/{tag}", value)
         self._log_update(settings, rate, kl, stopped)
         self._advance_curriculum()
         seconds = time.perf_counter() - begin
@@ -381,13 +397,14 @@ class BatchPPO(PPO):
         """What the losses weigh at this progress of training."""
         config, progress = self.config, self.progress
         return LossSettings(
-            clip_range=config.clip_range,
+            clip_range=config.clip_range_at(progress),
             vf_coef=config.vf_coef,
             ent_coef=self.in_force.ent_coef_at(progress),
             bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since),
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
             self_imitation_coef=config.self_imitation_coef,
+            clip_range_vf=config.clip_range_vf,
         )
 
     def _return_variance(self) -> float:
@@ -399,35 +416,20 @@ class BatchPPO(PPO):
         spread = float(self.rollout_buffer.returns.var())
         return spread if self.config.scale_value_loss and spread > 0 else 1.0
 
-    def _samples(self, settings: LossSettings) -> Samples:
-        """All decisions of the rollout."""
-        buffer = self.rollout_buffer
-        pulled = self.reference is not None and settings.bc_kl_coef > 0 and not settings.critic_only
-        return Samples(
-            actions=buffer.flat("actions"),
-            log_probs=buffer.flat("log_probs"),
-            advantages=normalised(buffer.flat("advantages")),
-            returns=buffer.flat("returns"),
-            cloned_log_probs=self._cloned_log_probs() if pulled else None,
-            surprises=self._surprises() if settings.self_imitation_coef > 0 else None,
-        )
+    def _passes(self, settings: LossSettings) -> Passes:
+        """What this update learns from."""
+        buffer, reference, later = self.rollout_buffer, None, None
+        if self.reference is not None and settings.bc_kl_coef > 0 and not settings.critic_only:
+            reference = asked(self.reference, buffer, self._team, self.batch_size)[0]
+        if self.config.returns_from == "current":
+            later = Later(self.policy.to_tensors(self.sim.obs), *self._extended)
+        samples = samples_of(self.config, buffer, settings, reference)
+        return Passes(self.in_force, buffer, self.policy, self._team, self.batch_size, self._rng, samples, later)
 
-    def _surprises(self) -> torch.Tensor:
-        buffer = self.rollout_buffer
-        return buffer.surprises().flatten() / (buffer.advantages.std() + 1e-8)
-
-    def _cloned_log_probs(self) -> torch.Tensor:
-        """float32[T * N, 6]: the cloned policy's log-probabilities of all actions on the rollout's observations."""
-        assert self.reference is not None
-        buffer, reference = self.rollout_buffer, self.reference
-
-        @torch.no_grad()
-        def part(rows: slice) -> torch.Tensor:
-            index = torch.arange(rows.start, rows.stop, device=self.device)
-            pieces = (buffer.observations(some) for some in index.split(self.batch_size))
-            return torch.cat([F.log_softmax(reference.logits_and_values(piece)[0], dim=1) for piece in pieces])
-
-        return torch.cat(self._team.share(len(buffer), part))
+    def _gradient_statistics(self) -> GradientStatistics | None:
+        """What is to be known of the gradients of this update; None: nothing."""
+        period = self.config.gradient_statistics_freq
+        return GradientStatistics() if period and (self.updates + 1) % period == 0 else None
 
     def _learning_rate(self) -> float:
         rate = self.steered_rate if self.config.desired_kl else self.in_force.learning_rate_at(self.progress)
@@ -448,11 +450,11 @@ class BatchPPO(PPO):
         if desired and self._risen == 1:
             self.steered_rate = steered(self.steered_rate, kl, desired)
 
-    def _minibatches(self) -> Iterator[torch.Tensor]:
-        """Every minibatch of the update; passes are counted as they begin."""
-        for _ in range(self.n_epochs):
+    def _steps(self, passes: Passes) -> Iterator[torch.Tensor]:
+        """Decisions of every step of the optimiser in this update."""
+        for number in range(self.n_epochs):
             self._n_updates += 1
-            yield from self.rollout_buffer.minibatches(self.batch_size, self._rng)
+            yield from passes.steps(number)
 
     def _finite(self, numbers: Losses[float]) -> Losses[float]:
         if not all(map(math.isfinite, numbers)):
@@ -574,6 +576,7 @@ class BatchPPO(PPO):
             "_sampling",
             "_team",
             "_decided",
+            "_extended",
         ]
 
 

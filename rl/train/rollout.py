@@ -62,15 +62,11 @@ class TensorRolloutBuffer:
         last_values: float32[N], values of the observations after the last decision.  Nothing is carried over an episode's
         end; the value of a state that was cut off by the time limit is in ``rewards`` already.
         """
-        advantage = torch.zeros_like(last_values)
-        following = last_values
-        for t in reversed(range(self.shape[0])):
-            goes_on = (~self.episode_ends[t]).float()
-            delta = self.rewards[t] + self.gamma * following * goes_on - self.values[t]
-            advantage = delta + self.gamma * self.gae_lambda * goes_on * advantage
-            self.advantages[t] = advantage
-            following = self.values[t]
-        torch.add(self.advantages, self.values, out=self.returns)
+        advantages, returns = estimated(
+            self.rewards, self.values, self.episode_ends, last_values, self.gamma, self.gae_lambda
+        )
+        self.advantages.copy_(advantages)
+        self.returns.copy_(returns)
 
     def surprises(self) -> torch.Tensor:
         """float32[T, N]: how much more a won episode brought from a decision on than the critic expected there; else 0.
@@ -109,3 +105,41 @@ class TensorRolloutBuffer:
     def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
         """Observations of flattened samples ``index``."""
         return {key: self.flat_obs(key).index_select(0, index) for key in self.obs}
+
+
+def estimated(
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    episode_ends: torch.Tensor,
+    last_values: torch.Tensor,
+    gamma: float,
+    gae_lambda: float,
+    ratios: torch.Tensor | None = None,
+    clips: tuple[float, float] = (1.0, 1.0),
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(advantages, returns), float32[T, N] both, of T decisions in N environments.
+
+    rewards, values: float32[T, N].
+    episode_ends: bool[T, N].
+    last_values: float32[N], of what was seen after the last decision.
+    ratios: float32[T, N], how much likelier each action is to the policy that is judged than to the one that played; None:
+        they are the same.
+    clips: largest ratio that an error counts times (rho), and that later errors count times (c).
+    With ratios the returns are V-trace's targets; the advantage of a decision leaves out its own ratio, by which PPO's loss
+    weighs it.  Where all ratios are 1, both are those of generalised advantage estimation.
+    Source: Schulman et al. 2016 (GAE), Espeholt et al. 2018 (V-trace).
+    """
+    advantages, traces = torch.empty_like(values), torch.empty_like(values)
+    trace, following = torch.zeros_like(last_values), last_values
+    for t in reversed(range(len(values))):
+        goes_on = (~episode_ends[t]).float()
+        delta = rewards[t] + gamma * following * goes_on - values[t]
+        advantages[t] = delta + gamma * gae_lambda * goes_on * trace
+        if ratios is None:
+            trace = advantages[t]
+        else:
+            rho, c = (ratios[t].clamp(max=clip) for clip in clips)
+            trace = rho * delta + gamma * gae_lambda * c * goes_on * trace
+        traces[t] = trace
+        following = values[t]
+    return advantages, traces + values

@@ -98,6 +98,16 @@ EXAMPLES = {
     "clip-apart": [],
     "gae-lambda": ["0.9"],
     "clip-range": ["0.1"],
+    "clip-range-end": ["0.1"],
+    "clip-range-vf": ["1"],
+    "schedules": ["--no-schedules"],
+    "gradient-accumulation": ["2"],
+    "returns-from": ["current"],
+    "vtrace-rho-clip": ["1"],
+    "vtrace-c-clip": ["0.9"],
+    "prioritised-alpha": ["0.6"],
+    "prioritised-beta": ["0.4"],
+    "gradient-statistics-freq": ["10"],
     "ent-coef-start": ["0.02"],
     "ent-coef-end": ["0.01"],
     "lr-end-share": ["0"],
@@ -205,6 +215,8 @@ NEEDED = {
     "record-eval-videos": ["--record-eval-videos"],
     "enable-early-stopping": ["--enable-early-stopping"],
     "s3-bucket": ["--s3-bucket", "bucket"],
+    "vtrace-rho-clip": ["--returns-from", "current", "--vtrace-rho-clip", "1"],
+    "prioritised-alpha": ["--prioritised-alpha", "0.6"],
 }
 
 
@@ -215,10 +227,10 @@ def arguments(name):
     """What the flag needs besides, and the flag itself with its value."""
     values = EXAMPLES[name]
     own = values if values and values[0].startswith("--") else [f"--{name}", *values]
-    gamma = ["--gamma", "0.99"] if name == "pbrs-gamma" else []
+    more = {"pbrs-gamma": ["--gamma", "0.99"], "vtrace-rho-clip": ["--returns-from", "current"]}.get(name, [])
     strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
     chosen = ["--curriculum", strategies[0]] if strategies else []
-    return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + gamma + chosen, own
+    return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + more + chosen, own
 
 
 def value_of(config, name):

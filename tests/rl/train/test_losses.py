@@ -72,17 +72,19 @@ def our_samples(ppo, played):
     actions, advantages, returns = (
         torch.from_numpy(getattr(buffer, name).copy()).flatten() for name in ("actions", "advantages", "returns")
     )
-    return Samples(actions.long(), played, normalised(advantages), returns)
+    values = torch.from_numpy(buffer.values.copy()).flatten()
+    return Samples(actions.long(), played, normalised(advantages), returns, values=values)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("clip_range", "ent_coef", "vf_coef", "max_grad_norm"), [(0.2, 0, 0.5, 1e9), (0.1, 0.1, 2, 0.3)]
+    ("clip_range", "clip_range_vf", "ent_coef", "vf_coef", "max_grad_norm"),
+    [(0.2, None, 0, 0.5, 1e9), (0.1, None, 0.1, 2, 0.3), (0.2, 0.5, 0.01, 1, 1e9)],
 )
 def test_losses_and_the_step_they_cause_are_those_of_stable_baselines3(
-    seed, clip_range, ent_coef, vf_coef, max_grad_norm
+    seed, clip_range, clip_range_vf, ent_coef, vf_coef, max_grad_norm
 ):
-    settings = {"clip_range": clip_range, "ent_coef": ent_coef, "vf_coef": vf_coef}
+    settings = {"clip_range": clip_range, "clip_range_vf": clip_range_vf, "ent_coef": ent_coef, "vf_coef": vf_coef}
     theirs, played = their_ppo(seed, max_grad_norm=max_grad_norm, **settings)
     policy, samples = copy.deepcopy(theirs.policy), our_samples(theirs, played)
     observations = torch.from_numpy(theirs.rollout_buffer.observations[:, 0].copy())
