@@ -58,18 +58,6 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
         ("vis-fps", 60, "its speed"),
     ),
     ONE_GPU: (("distributed-backend", "nccl", "how several GPUs talk: nccl or gloo"),),
-    "tracing comes later; the share of each phase is in results.json under 'speed'": (
-        ("enable-profiling", False, "phase timings"),
-        ("enable-pytorch-profiler", False, "trace"),
-        ("profiler-wait", 1, "its schedule"),
-        ("profiler-warmup", 1, "its schedule"),
-        ("profiler-active", 3, "its schedule"),
-        ("profiler-repeat", 1, "its schedule"),
-    ),
-    "memory tracing comes later; 'python -m hardware plan' prints what a run needs": (
-        ("enable-memory-profiling", False, "memory trace"),
-        ("memory-snapshot-freq", 500, "its period"),
-    ),
 }
 
 

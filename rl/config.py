@@ -35,6 +35,8 @@ REPLAYS = "replay-data-dir"
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
 _BUCKET = "s3-bucket"
+_TRACING = "enable-pytorch-profiler"
+_MEMORY = "enable-memory-profiling"
 IMITATION = "imitation"
 ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
@@ -188,6 +190,35 @@ class HardwareConfig:
 
 
 @dataclass(frozen=True)
+class ProfilingConfig:
+    """What is measured in training beside its curves; see ``rl.train.profiling``.  It costs time, and changes no bit."""
+
+    phases: bool = setting(
+        False, "where the time goes, phase by phase, in profiling/phases.json", flag="enable-profiling", switch=True
+    )
+    pytorch: bool = setting(
+        False, "traces of PyTorch's operations for Chrome, in profiling/", flag=_TRACING, switch=True
+    )
+    wait: int = setting(1, "updates that are left alone before a trace", flag="profiler-wait", needs=_TRACING, low=0)
+    warmup: int = setting(1, "updates then that warm the profiler up", flag="profiler-warmup", needs=_TRACING, low=0)
+    active: int = setting(3, "updates then that are traced", flag="profiler-active", needs=_TRACING, low=1)
+    repeat: int = setting(
+        1, "traces, one after the other; 0: as many as the run is long", flag="profiler-repeat", needs=_TRACING, low=0
+    )
+    memory: bool = setting(False, "snapshots of the memory in use, in profiling/memory.txt", flag=_MEMORY, switch=True)
+    memory_snapshot_freq: int = setting(
+        500,
+        "steps of all environments between them, each taken when the update in progress is done",
+        flag="memory-snapshot-freq",
+        needs=_MEMORY,
+        low=1,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
 class ExperimentConfig:
     """One run of the main job: every architecture, with and without imitation as wished, for every seed."""
 
@@ -280,6 +311,7 @@ class ExperimentConfig:
     upload: UploadConfig = field(default_factory=UploadConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     reward: RewardSettings = field(default_factory=RewardSettings)
+    profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
 
     def __post_init__(self) -> None:

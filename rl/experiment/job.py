@@ -42,6 +42,7 @@ from rl.train.logs import BOARD, cut_events, write_settings
 from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
+from rl.train.profiling import profilers
 from rl.train.vec_env import BatchVecEnv
 from rl.upload import Uploader
 
@@ -215,6 +216,7 @@ def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
         reward=job.config.reward.weights,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
+        profile=job.config.profiling.phases or None,
     )
     sampler = make_sampler(
         job.data.train_categories,
@@ -377,7 +379,10 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
         try:
             if not monitor.begin(ppo, job.previous_checkpoint):
                 left = job.config.ppo.total_timesteps - ppo.num_timesteps
-                ppo.learn(left, callback=[DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates)
+                profiling = profilers(job.config.profiling, job.folder)
+                ppo.learn(
+                    left, callback=[*profiling, DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates
+                )
                 stop_if(asked)
                 monitor.check_attended()
                 ppo.logger.close()

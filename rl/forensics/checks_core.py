@@ -240,7 +240,7 @@ def parts_of_a_batch_add_up(architecture: Architecture) -> str:
 
 @check(BEFORE)
 def schedules_are_the_configured_ones(settings: PPOConfig) -> str:
-    """Learning rate, entropy weight, clip range and the pull to the clone run from their configured starts to their ends, straight."""
+    """Learning rate, entropy weight, clip range and the pull to the clone run straight from their starts to their ends."""
     assert settings.learning_rate is not None
     end_share = settings.learning_rate_end_share if settings.anneal_learning_rate and settings.schedules else 1.0
     ent_end = settings.ent_coef_end if settings.schedules else settings.ent_coef_start

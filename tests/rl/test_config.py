@@ -213,6 +213,8 @@ NEEDED = {
     "use-curriculum": ["--use-curriculum"],
     "start-states": ["--start-states"],
     "record-eval-videos": ["--record-eval-videos"],
+    "enable-pytorch-profiler": ["--enable-pytorch-profiler"],
+    "enable-memory-profiling": ["--enable-memory-profiling"],
     "enable-early-stopping": ["--enable-early-stopping"],
     "s3-bucket": ["--s3-bucket", "bucket"],
     "vtrace-rho-clip": ["--returns-from", "current", "--vtrace-rho-clip", "1"],
