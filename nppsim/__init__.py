@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from nppsim import _cache
+from nppsim import _cache, compiling
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -12,3 +12,5 @@ from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.vector_env import NppVectorEnv
 from nppsim.verify import verify
+
+compiling.announce()

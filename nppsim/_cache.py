@@ -9,8 +9,11 @@ import ast
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +21,10 @@ from nppsim.errors import REFUSED, UserError
 
 _PACKAGE = Path(__file__).parent
 _COMPILED = re.compile(r"^@(njit|kernel|inlined|allocating)\b", re.MULTILINE)  # the decorators of compiled functions
-_COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
+COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
+_KEPT, _KEPT_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
+_IN_USE = ".in-use"  # locked by whoever uses a folder
+_held: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written"
 
 
@@ -46,7 +52,7 @@ def kernel_sources() -> dict[Path, str]:
     """
     sources = _sources()
     modules: dict[Path, _Module] = {}
-    pending = [(path, match["name"]) for path, text in sources.items() for match in _COMPILED_FUNCTION.finditer(text)]
+    pending = [(path, match["name"]) for path, text in sources.items() for match in COMPILED_FUNCTION.finditer(text)]
     reached = set()
     while pending:
         path, name = place = pending.pop()
@@ -141,8 +147,13 @@ def use_own_cache() -> Path:
     """Point Numba at the folder of this version of the sources and return it.  CacheFolderError if it cannot be written."""
     folder = _base() / f"numba-{kernel_digest()}"
     try:
+        new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # what Numba tries, too
+        os.utime(folder)  # when it was last used
+        _hold(folder)
+        if new:
+            remove_old(folder.parent)
     except OSError as error:
         raise CacheFolderError(
             f"{folder}: compiled kernels cannot be kept there ({error.strerror}); {_REMEDY}"
@@ -151,6 +162,46 @@ def use_own_cache() -> Path:
     if "numba" in sys.modules:
         sys.modules["numba"].config.CACHE_DIR = str(folder)
     return folder
+
+
+def _hold(folder: Path) -> None:
+    """Mark the folder as in use until this process ends, however it ends."""
+    if sys.platform != "win32":
+        import fcntl  # not on Windows
+
+        file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
+        _held.append(file)  # open as long as the process lives
+        with suppress(BlockingIOError):  # somebody is about to remove it: Numba makes it anew
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether a process compiles into the folder, or has loaded kernels from it; Windows does not tell, so yes."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    file = os.open(folder / _IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def remove_old(base: Path, now: float | None = None) -> list[Path]:
+    """Remove folders of former versions and return them: none of the newest few, none of this week, none in use."""
+    now = time.time() if now is None else now
+    links = [path for path in base.glob("numba-*") if path.is_symlink()]  # somebody's own arrangement
+    kept = {link.resolve() for link in links}
+    folders = [path for path in base.glob("numba-*") if path.is_dir() and not path.is_symlink() and path not in kept]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    old = [path for path in folders[_KEPT:] if now - path.stat().st_mtime > _KEPT_S and not _in_use(path)]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)  # another process may be at it, too
+    return old
 
 
 def _base() -> Path:

@@ -7,14 +7,11 @@ depends on the number of threads or on which environments share a batch.
 
 import itertools
 import os
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from nppsim import _cache
 from nppsim import _phases as clock
 from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
@@ -231,25 +228,24 @@ class BatchSimulator:
             self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
-        with _announced_compilation(advance):
-            if envs is not None:
-                for env in envs.tolist():
-                    advance(env, env + 1, *arguments)
-                return
-            if self._pool is None or not getattr(advance, "overloads", ()):
-                advance(0, self.num_envs, *arguments)
-                return
-            edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
-            parts = iter(list(itertools.pairwise(edges)))
+        if envs is not None:
+            for env in envs.tolist():
+                advance(env, env + 1, *arguments)
+            return
+        if self._pool is None or not getattr(advance, "overloads", ()):
+            advance(0, self.num_envs, *arguments)
+            return
+        edges = np.linspace(0, self.num_envs, 2 * self.threads + 1).astype(int).tolist()
+        parts = iter(list(itertools.pairwise(edges)))
 
-            def work():
-                for begin, end in parts:
-                    advance(begin, end, *arguments)
+        def work():
+            for begin, end in parts:
+                advance(begin, end, *arguments)
 
-            others = [self._pool.submit(work) for _ in range(self.threads - 1)]
-            work()
-            for other in others:
-                other.result()
+        others = [self._pool.submit(work) for _ in range(self.threads - 1)]
+        work()
+        for other in others:
+            other.result()
 
     def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
         levels = np.ascontiguousarray(levels, np.int32)
@@ -309,25 +305,3 @@ class BatchSimulator:
 def _wanted(choice: bool | None, variable: str) -> bool:
     """What the caller chose, or whether the environment variable is 1."""
     return os.environ.get(variable) == "1" if choice is None else bool(choice)
-
-
-class _announced_compilation:
-    """Say so, once, when a kernel is about to be compiled rather than loaded."""
-
-    def __init__(self, kernel: Callable):
-        # None with NUMBA_DISABLE_JIT=1.  ``signatures`` is a list made of it, which hashes large types: 0.1 ms a step.
-        compiled = getattr(kernel, "overloads", None)
-        self.announce = (
-            compiled is not None
-            and not compiled
-            and not any(_cache.CACHE_FOLDER.rglob(f"{kernel.__module__.split('.')[-1]}.{kernel.__name__}*"))
-        )
-
-    def __enter__(self) -> None:
-        self.begin = time.monotonic()
-        if self.announce:
-            print("nppsim: compiling a kernel for this machine (once per version) ...", file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self.announce:
-            print(f"nppsim: compiled in {time.monotonic() - self.begin:.0f} s", file=sys.stderr, flush=True)

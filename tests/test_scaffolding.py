@@ -82,6 +82,7 @@ ORDER = {
     "nppsim": [
         {"_kernel", "actions", "errors", "outcomes"},
         {"_cache"},
+        {"compiling"},
         {"observe/layout"},
         {"_phases", "files", "plain", "progress", "settings", "signals", "workers"},
         {"hdf5", "lock", "reading"},

@@ -99,7 +99,39 @@ def test_kernels_depend_on_what_they_use_at_any_remove_and_on_nothing_else(tmp_p
 
 def test_every_compiled_function_of_the_package_is_known():
     for path, text in _cache.compiled_sources().items():
-        found = len(_cache._COMPILED_FUNCTION.findall(text))
+        found = len(_cache.COMPILED_FUNCTION.findall(text))
         assert found == len(_cache._COMPILED.findall(text)), path
     kernels = {path for path, text in _cache.compiled_sources().items() if _cache._COMPILED.search(text)}
     assert kernels <= _cache.kernel_sources().keys() <= _cache.compiled_sources().keys()
+
+
+def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_path):
+    now, day = 1_000_000_000, 24 * 3600
+    ages = {"a": 1, "b": 30, "c": 31, "d": 32, "e": 5, "held": 40, "f": 50, "linked": 60}  # days
+    for name, days in ages.items():
+        (tmp_path / f"numba-{name}" / "inner").mkdir(parents=True)
+        os.utime(tmp_path / f"numba-{name}", (now - days * day,) * 2)
+    (tmp_path / "numba-link").symlink_to("numba-linked")
+    (tmp_path / "other").mkdir()
+    hold = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        + ALONE.replace("print(CACHE_FOLDER.parent)", "")
+        + (
+            f"from pathlib import Path\nfrom nppsim._cache import _hold\n_hold(Path({str(tmp_path / 'numba-held')!r}))\n"
+            "print('held', flush=True); input()"
+        )
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold.replace("; \n", "\n")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        os.utime(tmp_path / "numba-held", (now - 40 * day,) * 2)
+        removed = {path.name for path in _cache.remove_old(tmp_path, now)}
+        holder.communicate("\n")
+    assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; held and linked are somebody's"
+    assert not (tmp_path / "numba-d").exists()
+    assert (tmp_path / "numba-held" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()
