@@ -1,0 +1,32 @@
+"""Load a trained agent, let it play a level, film it: python examples/load_and_film.py [CHECKPOINT] [LEVEL] [OUT.mp4]"""
+
+import sys
+from pathlib import Path
+
+from nppsim import Level, NppEnv
+from nppsim.env import STARTER_LEVELS
+from nppsim.pictures.film import record
+from rl.policy.checkpoint import load_policy
+
+SHIPPED = Path(__file__).parents[1] / "datasets" / "agents" / "vision_free_foresight.safetensors"
+
+
+def main(
+    checkpoint: str = str(SHIPPED), level: str = str(STARTER_LEVELS / "simple" / "000000.map"), out: str = "agent.mp4"
+) -> str:
+    """Returns how the episode ended."""
+    policy, facts = load_policy(checkpoint)
+    env = NppEnv([Level.load(level)], observations=policy.observations, frame_skip=facts["frame_skip"])
+    observation, _ = env.reset(seed=0)
+    over = False
+    while not over:
+        action, _ = policy.predict(observation, deterministic=True)
+        observation, _, terminated, truncated, info = env.step(int(action))
+        over = terminated or truncated
+    record(out, env.bank.levels[0], env.inputs, title=Path(level).name, outcome=info["outcome"])
+    print(f"{out}: {info['outcome']} after {info['frames']} frames")
+    return info["outcome"]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
