@@ -247,11 +247,11 @@ class CurriculumConfig:
     )
     start_threshold: float = setting(
         0.2,
-        "success of these episodes with which they begin earlier from then on",
+        "success of these episodes above which they begin earlier and earlier",
         flag="start-states-threshold",
         needs=_STARTS,
         above=0,
-        high=1,
+        below=1,
     )
 
     def __post_init__(self) -> None:

@@ -1,13 +1,14 @@
 """The states that sequences of actions lead to, played once and kept for a while."""
 
 from collections import OrderedDict
+from collections.abc import Collection
 
 import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 
-MOST_BYTES = 64 << 20  # of the states that are kept
+MOST_BYTES = 128 << 20  # of the states that are kept
 
 
 class StartStateError(UserError, RuntimeError):
@@ -29,21 +30,22 @@ class Prefixes:
         """Of the states that are kept."""
         return sum(state.nbytes for state in self._states.values())
 
-    def state(self, sim: BatchSimulator, level: int, actions: np.ndarray) -> np.ndarray:
+    def state(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int] = ()) -> np.ndarray:
         """uint8[B]: a snapshot for ``sim`` of where these actions lead, as if an episode began there.
 
         Decisions and rewards are counted from there on; the level's clock has run as long as the actions take.
+        stops: after so many actions there will be questions, too; what was on the way is kept.
         Raises StartStateError if the actions end the episode.
         """
         key = (level, actions.tobytes())
         if key not in self._states:
-            self._states[key] = self._played(sim, level, actions)
+            self._play(sim, level, actions, {*stops, len(actions)})
             while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):
                 self._states.popitem(last=False)
         self._states.move_to_end(key)
         return self._states[key]
 
-    def _played(self, sim: BatchSimulator, level: int, actions: np.ndarray) -> np.ndarray:
+    def _play(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int]) -> None:
         if self._sim is None or self._sim.bank is not sim.bank:
             self._sim = sim.sibling()
         alone = self._sim
@@ -55,6 +57,15 @@ class Prefixes:
                     f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends after decision {number} of "
                     f"{len(actions)}, but went on when it was stored; begin a new run, or go on without --start-states"
                 )
-        alone.state.progress["decisions"][0] = 0
-        alone.state.terms[0] = 0.0
-        return alone.snapshot(0)
+            if number in stops:
+                self._states[level, actions[:number].tobytes()] = _as_if_it_began(alone)
+
+
+def _as_if_it_began(sim: BatchSimulator) -> np.ndarray:
+    """A snapshot of the only environment in which nothing was decided or earned so far."""
+    kept = sim.snapshot(0)
+    sim.state.progress["decisions"][0] = 0
+    sim.state.terms[0] = 0.0
+    found = sim.snapshot(0)
+    sim.restore(0, kept)
+    return found

@@ -7,10 +7,12 @@
     starts.begin(sim, sim.finished, rng)      # ... and those that begin: some are put further on
     starts.update(won)                        # once per update of the policy
 
-A run is a demonstration, or the agent's own best attempt so far.  Episodes begin at nine tenths of it, then, each time that
-enough of them are won, a tenth of it earlier, until they begin where the level does.  With each win from the true start, the
-share of such episodes on the level is halved.
-Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (going on from the best so far).
+A run is a demonstration, or the agent's own best attempt so far.  Episodes begin at nine tenths of it, a tenth of it earlier
+after each win, and a little later after each loss, so that they move back where success is above a threshold p: a loss
+counts p / (1 - p) of a win.  A level has some tens of episodes in a training with thousands of levels; to wait for so and so
+many tries at each place would take longer than that.  With each win from the true start, the share is halved.
+Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (going on from the best so far);
+Kaernbach 1991 (weighted up-down method).
 """
 
 import math
@@ -29,8 +31,7 @@ from rl.curriculum.tracks import Tracks, unit
 from rl.curriculum_config import CurriculumConfig
 
 STEPS = 10  # parts of a run; episodes begin at the end of one of them
-MIN_TRIES = 8  # episodes from a start state, before it moves
-MOST_TRIES = 32  # after which half of them are forgotten; an attempt that was not won from in so many is given up
+MOST_LOSSES = 20  # in a row, after which an attempt of the agent's own is given up
 LEAST_PROGRESS = 0.1  # in units of ``tracks.unit``: what an attempt must have come to be kept, ...
 MARGIN = 0.02  # ... and by how much another one must have come further to replace it
 FADE = 0.5  # times the share, for each win from the true start
@@ -46,35 +47,39 @@ class Run:
     actions: uint8[n], one per decision, from the true start.
     wins: whether they win the level; else they end where the attempt had come furthest.
     progress: how far that was.
-    position: of STEPS; 0: the true start.
-    tries, won: of the episodes from there.
+    position: from STEPS - 1 to 0, the true start; rounded down.
+    losses: of episodes from there, in a row.
     """
 
     actions: np.ndarray
     wins: bool
     progress: float = math.inf
-    position: int = STEPS - 1
-    tries: int = 0
-    won: int = 0
+    position: float = STEPS - 1
+    losses: int = 0
+
+    @property
+    def stops(self) -> list[int]:
+        """After how many actions episodes may begin, by position."""
+        return [len(self.actions) * step // STEPS for step in range(STEPS)]
 
     @property
     def prefix(self) -> np.ndarray:
         """uint8[k]: what leads to where episodes begin now."""
-        return self.actions[: len(self.actions) * self.position // STEPS]
+        return self.actions[: self.stops[int(self.position)]]
 
 
 class StartStates:
     """runs: by level fingerprint.
 
     began: int64[N], decisions before the beginning of each environment's present episode; 0: the true start.
-    episodes, moves: so far, from start states; how often one has moved back.
+    episodes, reached: so far, from start states; how often one has come back to the true start.
     """
 
     def __init__(self, config: CurriculumConfig):
         self.config = config
         self.runs: dict[str, Run] = {}
         self.began = np.empty(0, np.int64)
-        self.episodes = self.moves = 0
+        self.episodes = self.reached = 0
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._prefixes = Prefixes()
         self._tracks: Tracks | None = None
@@ -85,6 +90,7 @@ class StartStates:
         self._won = np.empty(0, np.int64)  # wins of each level from the true start, as of the latest update
         self._chance = np.empty(0)  # of each level, that an episode begins along its run
         self._bar = np.empty(0)  # how far an attempt must have come on each level to be kept
+        self._back = np.empty(0, bool)  # levels whose run has come back to the true start
 
     def add(self, runs: Mapping[str, np.ndarray]) -> int:
         """Take runs that win, by level fingerprint, and say how many there is room for.  actions: int[n], 0..5."""
@@ -128,32 +134,33 @@ class StartStates:
         """Learn from the episodes that have just ended.  ended: EPISODE_DTYPE[k], of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
         further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._bar[ended["level"]])
-        for place in np.flatnonzero(further | (self.began[envs] > 0)).tolist():
+        for place in np.flatnonzero(further | (self.began[envs] > 0) | self._back[ended["level"]]).tolist():
             env, name = int(envs[place]), self._prints[ended["level"][place]]
             won = bool(ended["outcome"][place] == WON)
             if self.began[env]:
-                self._tried(env, name, won)
+                self.episodes += 1
+                self._recent.append(won)
             run = self.runs.get(name)
+            if run is not None and len(run.prefix) == self.began[env]:  # it has not moved since
+                self._move(name, run, won)
+                run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):
                 self._keep(env, name, int(tracks.length[env]), wins=True)
             elif further[place] and not won:
                 self._keep(env, name, int(tracks.best_at[env]), wins=False)
 
-    def _tried(self, env: int, name: str, won: bool) -> None:
-        """An episode from a start state has ended."""
-        self.episodes += 1
-        self._recent.append(won)
-        run = self.runs.get(name)
-        if run is None or len(run.prefix) != self.began[env]:
-            return  # it has moved, or is gone, since this episode began
-        run.tries, run.won = run.tries + 1, run.won + won
-        if run.tries >= MIN_TRIES and run.won >= self.config.start_threshold * run.tries:
-            self.moves += 1
-            run.position, run.tries, run.won = run.position - 1, 0, 0
-        elif run.tries >= MOST_TRIES:
-            run.tries, run.won = run.tries // 2, run.won // 2
-            if not run.won and not run.wins:
-                del self.runs[name]
+    def _move(self, name: str, run: Run, won: bool) -> None:
+        """An episode that began where the level's episodes begin now has ended."""
+        threshold = self.config.start_threshold
+        run.losses = 0 if won else run.losses + 1
+        if won:
+            was_on_the_way = len(run.prefix) > 0
+            run.position = max(0.0, run.position - 1)
+            self.reached += was_on_the_way and not len(run.prefix)
+        elif not run.wins and run.losses >= MOST_LOSSES:
+            del self.runs[name]
+        else:
+            run.position = min(STEPS - 1, run.position + threshold / (1 - threshold))
         self._spread(name)
 
     def _keep(self, env: int, name: str, length: int, *, wins: bool) -> None:
@@ -162,7 +169,7 @@ class StartStates:
             return
         run = Run(self.tracks.run(env, length), wins)
         if wins:
-            run.position = min(STEPS - 1, int(self.began[env]) * STEPS // length)
+            run.position = float(min(STEPS - 1, int(self.began[env]) * STEPS // length))
         else:
             run.progress = float(self.tracks.best[env]) / self._unit
         self.runs[name] = run
@@ -179,8 +186,11 @@ class StartStates:
         if not len(chosen):
             return
         levels = sim.level[chosen].tolist()
-        prefixes = [self.runs[self._prints[level]].prefix for level in levels]
-        states = [self._prefixes.state(sim, level, some) for level, some in zip(levels, prefixes, strict=True)]
+        runs = [self.runs[self._prints[level]] for level in levels]
+        prefixes = [run.prefix for run in runs]
+        states = [
+            self._prefixes.state(sim, level, run.prefix, run.stops) for level, run in zip(levels, runs, strict=True)
+        ]
         sim.restore(chosen, np.stack(states))
         sim.observe(chosen)
         for env, prefix in zip(chosen.tolist(), prefixes, strict=True):
@@ -195,6 +205,7 @@ class StartStates:
         self._won = won.copy()
         self._chance = np.zeros(len(won))
         self._bar = np.where(won == 0, LEAST_PROGRESS, np.inf)
+        self._back = np.zeros(len(won), bool)
         for name in list(self.runs):
             self._spread(name)
 
@@ -210,6 +221,7 @@ class StartStates:
         self._chance[level] = self.config.start_share * FADE**wins if helps else 0.0
         bar = LEAST_PROGRESS if run is None else run.progress + MARGIN
         self._bar[level] = math.inf if wins else bar
+        self._back[level] = run is not None and not wins and not len(run.prefix)
 
     def metrics(self) -> dict[str, float]:
         """Scalars by TensorBoard tag."""
@@ -218,7 +230,7 @@ class StartStates:
             "start_states/levels": float(len(active)),
             "start_states/own_runs": float(sum(not run.wins for run in active)),
             "start_states/episodes": float(self.episodes),
-            "start_states/moves": float(self.moves),
+            "start_states/reached": float(self.reached),
             "start_states/running": float((self.began > 0).mean()) if len(self.began) else 0.0,
             "start_states/kib": (self._prefixes.nbytes + sum(run.actions.nbytes for run in self.runs.values())) / 1024,
         }
@@ -230,7 +242,7 @@ class StartStates:
 
     def summary(self) -> dict[str, Any]:
         """What came of it, for results.json."""
-        return {"episodes": self.episodes, "moves": self.moves, "levels": len(self.runs)}
+        return {"episodes": self.episodes, "reached": self.reached, "levels": len(self.runs)}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the future depends on beside wins and random numbers: plain values and copies of arrays."""
@@ -239,10 +251,10 @@ class StartStates:
         return {
             "levels": list(self.runs),
             "actions": np.concatenate([np.empty(0, np.uint8), *(run.actions for run in runs)]),
-            "runs": [[len(r.actions), r.wins, min(r.progress, 1e9), r.position, r.tries, r.won] for r in runs],
+            "runs": [[len(r.actions), r.wins, min(r.progress, 1e9), r.position, r.losses] for r in runs],
             "began": self.began.copy(),
             "episodes": self.episodes,
-            "moves": self.moves,
+            "reached": self.reached,
             "recent": list(self._recent),
             "tracks": tracks and {name: unpacked(values) for name, values in tracks.items()},
         }
@@ -255,7 +267,7 @@ class StartStates:
             name: Run(actions[end - length : end], wins, progress if progress < 1e9 else math.inf, *rest)
             for name, end, (length, wins, progress, *rest) in zip(state["levels"], ends, state["runs"], strict=True)
         }
-        self.began, self.episodes, self.moves = unpacked(state["began"]), state["episodes"], state["moves"]
+        self.began, self.episodes, self.reached = unpacked(state["began"]), state["episodes"], state["reached"]
         self._recent = deque(state["recent"], maxlen=RECENT)
         if self._tracks is None or state["tracks"] is None:
             self._stored_tracks = state["tracks"]
