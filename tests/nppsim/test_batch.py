@@ -165,6 +165,38 @@ def test_observe_after_restore_gives_the_observations_of_that_moment():
         np.testing.assert_array_equal(value, wanted[key])
 
 
+def test_single_environments_are_observed_alone_and_by_shadows():
+    sim = BatchSimulator(short_bank(), 6, observations=layout.VISION_FREE, threads=1, shadow=True)
+    sim.reset()
+    play(sim, held_actions(np.random.default_rng(4), 10, 6))
+    before, wanted = sim.snapshot([1, 4]), {k: v[[1, 4]] for k, v in sim.obs.items()}
+    play(sim, held_actions(np.random.default_rng(5), 10, 6))
+    others, compared = {k: v[[0, 2, 3, 5]] for k, v in sim.obs.items()}, sim.shadow.comparisons
+    sim.restore(np.array([1, 4]), before)
+    for key, value in sim.observe(np.array([1, 4])).items():
+        np.testing.assert_array_equal(value[[1, 4]], wanted[key])
+        np.testing.assert_array_equal(value[[0, 2, 3, 5]], others[key])
+    assert sim.shadow.comparisons == compared + 2
+    play(sim, held_actions(np.random.default_rng(6), 10, 6))
+    assert not sim.shadow.mismatches
+
+
+def test_a_sibling_understands_the_snapshots():
+    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward="october", threads=1)
+    sim.reset()
+    play(sim, held_actions(np.random.default_rng(4), 10, 3))
+    alone = sim.sibling()
+    alone.restore(0, sim.snapshot(1))
+    actions = held_actions(np.random.default_rng(5), 8, 3)
+    for row in actions:
+        sim.step(row)
+        alone.step(row[1:2])
+        assert alone.rewards[0] == sim.rewards[1]
+        if sim.finished.size:
+            break
+    assert alone.obs.keys() == {"game_state"}
+
+
 @pytest.mark.parametrize("level", LEVELS, ids=range(len(LEVELS)))
 def test_simulate_and_the_batch_agree_frame_by_frame(level):
     actions = held_actions(np.random.default_rng(6), 200, 1)[:, 0]

@@ -85,6 +85,21 @@ def test_infos_exist_only_for_environments_that_have_just_finished():
     assert finished > 20
 
 
+def test_episodes_from_start_states_are_no_successes_of_other_algorithms():
+    env = make(num_envs=16)
+    sampler = make_sampler(CATEGORIES, CurriculumConfig(start_states=True), 0)
+    sampler.starts.add({LEVELS[2].fingerprint: np.full(6, 2)})  # six decisions before the mine
+    env = BatchVecEnv(env.sim, sampler)
+    told, from_there = 0, 0
+    for _, _, dones, infos in play(env, 300):
+        for row in np.flatnonzero(dones):
+            told += "episode" in infos[row]
+            from_there += "episode" not in infos[row]
+            assert ("is_success" in infos[row]) == ("episode" in infos[row])
+    assert from_there == sampler.metrics()["start_states/episodes"] > 0
+    assert told == sampler.metrics()["curriculum/episodes"]
+
+
 def test_a_time_out_is_a_truncation_with_the_observation_that_was_cut_off():
     env = make()
     limit = int(np.ceil(env.sim.bank.time_limit.max() / env.sim.frame_skip))
