@@ -236,6 +236,12 @@ class ExperimentConfig:
     test_dataset: Path = setting(
         Path("datasets/test"), "folder of test levels, played in the final evaluation only", flag="test-dataset"
     )
+    skip_bad_levels: bool = setting(
+        False,
+        "leave out levels that cannot be read, and training levels without a way to their exit; without this they are an "
+        "error that names them all",
+        flag="skip-bad-levels",
+    )
     single_level: Path | None = setting(
         None, "train and evaluate on this one level file, without datasets", flag="single-level"
     )

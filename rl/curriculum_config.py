@@ -5,14 +5,21 @@ import re
 from dataclasses import dataclass, fields
 
 from nppsim.errors import ConfigError
-from nppsim.generate import CATEGORIES
 from nppsim.settings import check_settings, setting
 
 CURRICULA = ("uniform", "stages", "learnability", "plr", "learning_progress")
 DEFAULT_STRATEGY = "stages"  # of --use-curriculum alone
 # Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
 _OF_STAGES = (
-    *("start_stage", "threshold", "stage_thresholds", "min_episodes", "mixing_share", "regression_threshold"),
+    *(
+        "start_stage",
+        "stage_order",
+        "threshold",
+        "stage_thresholds",
+        "min_episodes",
+        "mixing_share",
+        "regression_threshold",
+    ),
     *("stage_gamma", "stage_learning_rate", "stage_ent_coef"),
     *("next_share", "early_advancement", "early_success", "trend_advancement", "trend_rise"),
     *("auto_adjustment", "adjustment_freq", "adjustment_step", "min_threshold"),
@@ -65,7 +72,14 @@ class CurriculumConfig:
         None,
         "first stage; default: the easiest there is",
         flag="curriculum-start-stage",
-        choices=CATEGORIES,
+        metavar="STAGE",
+        needs=_CURRICULUM,
+    )
+    stage_order: tuple[str, ...] = setting(
+        (),
+        "categories from easy to hard, ahead of all others; default: those that nppsim generates in their order, then others "
+        "by name",
+        flag="curriculum-stage-order",
         metavar="STAGE",
         needs=_CURRICULUM,
     )

@@ -43,5 +43,5 @@ def make_sampler(
     the simulator has.
     Raises ConfigError.
     """
-    levels, rng = Levels.of(categories, difficulty), np.random.default_rng(seed)
+    levels, rng = Levels.of(categories, difficulty, config.stage_order), np.random.default_rng(seed)
     return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng, fingerprints)

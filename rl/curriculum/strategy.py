@@ -35,7 +35,8 @@ THIRDS = 3  # parts of the difficulty axis of a category
 class Levels:
     """The levels to draw from.
 
-    names: categories that occur, easiest first: those of ``nppsim.generate``, then others by name.
+    names: categories that occur, easiest first: in an order that was asked for, then those of ``nppsim.generate``, then
+        others by name.
     category: int32[L], place of each level's category in ``names``.
     third: int8[L], 0 to 2: which third of its category's levels it belongs to, by difficulty.
     """
@@ -45,24 +46,27 @@ class Levels:
     third: np.ndarray
 
     @staticmethod
-    def of(categories: Sequence[str], difficulty: np.ndarray | None = None) -> "Levels":
+    def of(categories: Sequence[str], difficulty: np.ndarray | None = None, order: Sequence[str] = ()) -> "Levels":
         """categories: of each level.  difficulty: [L], any scale; None: unknown, so that all thirds are the first.
 
-        ConfigError without levels.
+        order: some categories, easiest first.  ConfigError without levels, and for an order with others.
         """
         given = np.asarray(categories, dtype=str)
         if given.ndim != 1 or not len(given):
             raise ConfigError("a curriculum needs at least one level; the training dataset is empty")
         present = set(given.tolist())
-        names = (*(name for name in CATEGORIES if name in present), *sorted(present - set(CATEGORIES)))
+        if absent := sorted(set(order) - present):
+            advice = f"no training level has the category; they have {', '.join(sorted(present))}"
+            raise ConfigError(advice, "stage_order", absent[0])
+        names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
         place = {name: index for index, name in enumerate(names)}
         category = np.array([place[name] for name in given.tolist()], np.int32)
         third = np.zeros(len(given), np.int8)
         if difficulty is not None:
             for one in range(len(names)):
                 members = np.flatnonzero(category == one)
-                order = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
-                third[order] = np.arange(len(order)) * THIRDS // len(order)
+                easiest = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
+                third[easiest] = np.arange(len(easiest)) * THIRDS // len(easiest)
         return Levels(names, category, third)
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.errors import ConfigError
+from nppsim.generate import CATEGORIES
 from nppsim.levels.level import Level, symmetric_fingerprint
-from nppsim.levels.level_set import LevelSet, check_disjoint
+from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
@@ -59,7 +60,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         pairs = [(level, "single")]
         return Data(pairs, pairs, pairs, LevelBank([level]))
     given = (config.train_dataset, config.dev_dataset, config.test_dataset)
-    sets = [LevelSet.open(folder) for folder in given if folder is not None]
+    skip = config.skip_bad_levels
+    sets = [readable(LevelSet.open(folder), skip, log) for folder in given if folder is not None]
     check_disjoint(*sets)
     train, test = _pairs(sets[0]), _pairs(sets[-1])
     train, dev = (train, _pairs(sets[1])) if config.dev_dataset else hold_back(train)
@@ -77,15 +79,55 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
         f"{len(test)} test levels"
     )
-    lost = [level.name for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
-    if lost:
-        raise ConfigError(
-            f"no way from the start to the exit in {len(lost)} levels, e.g. {lost[0]}; remove them "
-            "(scripts/generate_levels.py writes only levels that a run has finished)",
-            "--train-dataset",
-            config.train_dataset,
-        )
+    train, bank = _with_a_way(train, bank, skip, log)
+    _announce_unknown({category for _, category in train}, config.curriculum.stage_order, log)
     return Data(train, dev, test, bank)
+
+
+def readable(levels: LevelSet, skip: bool, log: Log) -> LevelSet:
+    """The set without levels that cannot be read, each of which is named; LevelSetError for any if they are not skipped."""
+    good, bad = [], []
+    for i, entry in enumerate(levels.entries):
+        try:
+            levels[i]
+            good.append(entry)
+        except LevelSetError as error:
+            bad.append(str(error))
+    if bad and (not skip or not good):
+        raise LevelSetError(
+            f"{len(bad)} of {len(levels)} levels of {levels.path} cannot be used: {'; '.join(bad)}; mend or remove them, or "
+            "leave them out with --skip-bad-levels"
+        )
+    for message in bad:
+        log(f"left out: {message}")
+    return LevelSet(levels.path, good) if bad else levels
+
+
+def _with_a_way(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
+    """The training levels that have a way from the start to the exit, compiled."""
+    lost = [level.name for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
+    if not lost:
+        return train, bank
+    told = f"no way from the start to the exit in {len(lost)} levels: {', '.join(lost)}"
+    if not skip or len(lost) == len(train):
+        raise ConfigError(
+            f"{told}; remove them, or leave them out with --skip-bad-levels (scripts/generate_levels.py writes only levels "
+            "that a run has finished)",
+            "--train-dataset",
+        )
+    log(f"left out: {told}")
+    kept = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
+    known = dict(zip(bank.levels, bank.compiled, strict=True))
+    return kept, LevelBank([level for level, _ in kept], known=known)
+
+
+def _announce_unknown(categories: set[str], order: Sequence[str], log: Log) -> None:
+    """Say where categories stand that only their owner can order."""
+    if unknown := sorted(categories - {*CATEGORIES, *order}):
+        log(
+            f"categories that the curriculum does not know: {', '.join(unknown)}; as stages they come last, in this order "
+            "(--curriculum-stage-order sets another)"
+        )
 
 
 def _pairs(levels: LevelSet) -> Pairs:

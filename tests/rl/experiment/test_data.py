@@ -7,11 +7,13 @@ import pytest
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from nppsim.levels.level import mirror
+from nppsim.generate import generate
+from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
+from rl.curriculum import make_sampler
 from rl.experiment.data import DEV_LEVELS, hold_back, load_data, load_demonstrations
 from rl.experiment.run import run
 from rl.judge.evaluation import EvaluationSuite
@@ -130,3 +132,51 @@ def test_test_levels_are_played_once_by_each_method_after_everything_else(folder
     phases = [name for name, _ in groupby(stepped)]
     assert phases[-1] == "test" and "test" not in phases[:-1]
     assert {"train", "dev"} == set(phases[:-1])
+
+
+def resolved(tmp_path, *more):
+    flags = ["--output-dir", tmp_path, *more]
+    for name in ("train", "dev", "test"):
+        flags += [f"--{name}-dataset", tmp_path / name]
+    return resolve(["--experiment-name", "x", "--architectures", "vision_free", "--eval-freq", "0", *map(str, flags)])
+
+
+def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
+    for name, seeds in (("train", (1, 2)), ("test", (3,)), ("dev", (4,))):
+        (tmp_path / name).mkdir()
+        for seed in seeds:
+            generate("simplest", seed)[0].save(tmp_path / name / f"{seed}.map")
+    (tmp_path / "train" / "cut.map").write_bytes(bytes(100))
+    (tmp_path / "train" / "torn.level").write_text("nppsim level 1\n")
+    shut = np.ones((23, 42), np.uint8)
+    Level.build(shut, (14, 46), exits=[((32, 46), (44, 46))]).save(tmp_path / "train" / "shut.map")
+    with pytest.raises(LevelSetError, match=r"2 of 5 levels .*cut\.map: .*torn\.level: .*--skip-bad-levels"):
+        load_data(resolved(tmp_path), log=print)
+    said = []
+    data = load_data(resolved(tmp_path, "--skip-bad-levels"), log=said.append)
+    assert len(data.train) == 2 == len(data.bank)
+    assert [line for line in said if line.startswith("left out: no way") and "shut.map" in line]
+    assert len([line for line in said if line.startswith("left out: ")]) == 3
+    for name in ("cut.map", "torn.level"):
+        (tmp_path / "train" / name).unlink()
+    with pytest.raises(ConfigError, match=r"no way .* in 1 levels: .*shut\.map; .*--skip-bad-levels"):
+        load_data(resolved(tmp_path), log=print)
+
+
+def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
+    for i, place in enumerate(("train/zebra", "train/ant", "train/simple", "test/simple", "dev/simple")):
+        (tmp_path / place).mkdir(parents=True)
+        generate("simplest", i)[0].save(tmp_path / place / "a.map")
+    said = []
+    data = load_data(resolved(tmp_path), log=said.append)
+    assert any(
+        "the curriculum does not know: ant, zebra; as stages they come last, in this order" in line for line in said
+    )
+    said.clear()
+    config = resolved(tmp_path, "--use-curriculum", "--curriculum-stage-order", "zebra", "ant")
+    data = load_data(config, log=said.append)
+    assert not any("does not know" in line for line in said)
+    assert make_sampler(data.train_categories, config.curriculum, 0).levels.names == ("zebra", "ant", "simple")
+    config = resolved(tmp_path, "--use-curriculum", "--curriculum-stage-order", "bee")
+    with pytest.raises(ConfigError, match="no training level has the category; they have ant, simple, zebra"):
+        make_sampler(data.train_categories, config.curriculum, 0)
