@@ -27,6 +27,7 @@ _GROUPS = {
     "ppo": "reinforcement learning",
     "video": "evaluation",
     "reward": "rewards",
+    "heads": "networks",
 }
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
@@ -38,12 +39,8 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
         ("use-hierarchical-ppo", False, "two-level policy"),
         ("high-level-update-freq", 50, "its period"),
     ),
-    "the deep residual policy comes later; choose another network with --architectures": (
-        ("use-deep-resnet-policy", False, "residual heads"),
-        ("deep-resnet-use-residual", True, "their skip connections"),
-        ("deep-resnet-use-layer-norm", True, "their layer norm"),
-        ("deep-resnet-dropout", 0.1, "their dropout"),
-    ),
+    "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
+    "anything is learned; leave it out": (("deep-resnet-dropout", 0.0, "dropout in deep heads"),),
     "frame stacking comes later; the state already holds velocities and buffers, so train without it": (
         ("enable-visual-frame-stacking", False, "stack images"),
         ("visual-stack-size", 4, "images in a stack"),

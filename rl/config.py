@@ -23,6 +23,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.heads import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
 
@@ -37,6 +38,7 @@ _STOPPING = "enable-early-stopping"
 _BUCKET = "s3-bucket"
 _TRACING = "enable-pytorch-profiler"
 _MEMORY = "enable-memory-profiling"
+_DEEP = "use-deep-resnet-policy"
 IMITATION = "imitation"
 ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
@@ -190,6 +192,30 @@ class HardwareConfig:
 
 
 @dataclass(frozen=True)
+class HeadsConfig:
+    """Deep heads for every network of the experiment; ``--architectures NAME NAME+deep2`` compares with and without."""
+
+    deep: bool = setting(
+        False, "residual blocks in the heads of actor and critic, as NAME+deepN has them", flag=_DEEP, switch=True
+    )
+    blocks: int = setting(2, "of them in each head", flag="deep-resnet-blocks", needs=_DEEP, low=1, high=MOST_BLOCKS)
+    residual: bool = setting(
+        True, "a block adds to what it is given", flag="deep-resnet-use-residual", needs=_DEEP, switch=True
+    )
+    layer_norm: bool = setting(
+        True, "layer norm before each block", flag="deep-resnet-use-layer-norm", needs=_DEEP, switch=True
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def named(self, architecture: str) -> str:
+        """The name of an architecture with these heads."""
+        blocks = ResidualBlocks(self.blocks, self.residual, self.layer_norm)
+        return f"{architecture}+{blocks.name}" if self.deep else architecture
+
+
+@dataclass(frozen=True)
 class ProfilingConfig:
     """What is measured in training beside its curves; see ``rl.train.profiling``.  It costs time, and changes no bit."""
 
@@ -317,6 +343,7 @@ class ExperimentConfig:
     upload: UploadConfig = field(default_factory=UploadConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     reward: RewardSettings = field(default_factory=RewardSettings)
+    heads: HeadsConfig = field(default_factory=HeadsConfig)
     profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
 
@@ -326,6 +353,8 @@ class ExperimentConfig:
             advice = "cannot name a folder; use letters, digits and . _ -"
             raise ConfigError(advice, "experiment_name", self.experiment_name)
         for name in self.architectures:
+            if self.heads.deep and "+" in name:
+                raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
             try:
                 get_architecture(name)
             except ArchitectureError as error:
@@ -345,6 +374,11 @@ class ExperimentConfig:
             )
         if self.evaluation.skip_final_eval and self.video.record_eval_videos:
             raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The architectures with the heads that are asked for."""
+        return tuple(map(self.heads.named, self.architectures))
 
     @property
     def conditions(self) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def make_jobs(
 ) -> Iterator[Job]:
     """The jobs of an experiment: every architecture, under every condition, from every seed."""
     suites = Suites(config, data)
-    for name in config.architectures:
+    for name in config.networks:
         for condition in config.conditions:
             several = len(config.conditions) > 1
             label = f"{name}, {condition}" if several else name

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
+from rl.policy.heads import ResidualBlocks
 
 
 class ArchitectureError(UserError, ValueError):
@@ -21,6 +22,7 @@ class Architecture:
     player_frame, global_view, surroundings: output size of the encoder of that uint8 key.
     fusion: layers after the concatenation, shared by actor and critic; the last is the feature size.
     heads: layers of the actor and, separately, of the critic, before their output layers.
+    deep: residual blocks in their place, as wide as the last of them; None: plain layers.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Architecture:
     surroundings: int = 0
     fusion: tuple[int, ...] = (256,)
     heads: tuple[int, ...] = (64,)
+    deep: ResidualBlocks | None = None
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -102,7 +105,17 @@ LATER = {
 
 
 def get_architecture(name: str) -> Architecture:
-    """The architecture of that name; ArchitectureError says what to write instead."""
+    """The architecture of that name; ArchitectureError says what to write instead.
+
+    ``NAME+deepN`` is the architecture NAME with N residual blocks in each head (``rl.policy.heads``).
+    """
+    plain, plus, heads = name.partition("+")
+    if plus:
+        known = get_architecture(plain)
+        try:
+            return replace(known, name=name, deep=ResidualBlocks.named(heads))
+        except ValueError as error:
+            raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     available = ", ".join(ARCHITECTURES)

@@ -24,6 +24,7 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
+from rl.policy.heads import DeepHeads
 from rl.policy.networks import Encoder, ObservationError, check_batch
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
@@ -81,6 +82,14 @@ class NppPolicy(ActorCriticPolicy):
         self.precision = precision
         if statistics is not None:
             self.set_statistics(statistics)
+
+    def _build_mlp_extractor(self) -> None:
+        """The heads' hidden layers; Stable-Baselines3's own unless the architecture has deep ones."""
+        chosen = self._architecture
+        if chosen.deep is None:
+            super()._build_mlp_extractor()
+        else:
+            self.mlp_extractor = DeepHeads(self.features_dim, chosen.heads[-1], chosen.deep)  # type: ignore[assignment]
 
     @property
     def architecture(self) -> str:

@@ -450,31 +450,43 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
 
 def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
-    config = kept.config
-    moved = kept.progress if config.schedules else 0.0
-    annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
-    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
-    warming = config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
+    warming = kept.config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
     risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
+    # Under a time budget progress is measured by the clock, and the update began between these two moments.
+    before, after = (scheduled(kept, ppo.held_since, progress) for progress in (kept.progress, ppo.progress))
     for group in ppo.policy.optimizer.param_groups:
-        rate, wanted = float(group["lr"]), (config.learning_rate or 0.0) * annealed * risen
-        if config.desired_kl is None and not math.isclose(rate, wanted, rel_tol=1e-6):
+        rate, *ends = float(group["lr"]), before["learning rate"] * risen, after["learning rate"] * risen
+        if kept.config.desired_kl is None and not between(rate, *ends):
             yield Fault(
-                "learning rate", f"the optimiser's learning rate is {rate:.3g}, by the schedule it is {wanted:.3g}"
+                "learning rate", f"the optimiser's learning rate is {rate:.3g}, by the schedule it is {ends[0]:.3g}"
             )
         elif not rate > 0:
             yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
-    pull = 1 - (kept.progress - ppo.held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
-    wanted_of = {
+    for tag in ("train/clip_range", "train/ent_coef", "train/bc_kl_coef"):
+        if not between(logged.get(tag, math.nan), before[tag], after[tag]):
+            yield Fault(
+                "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {before[tag]:.6g}"
+            )
+
+
+def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float]:
+    """What the configuration says at this progress of training (0 to 1), its warm-up left aside."""
+    config = kept.config
+    moved = progress if config.schedules else 0.0
+    annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
+    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
+    pull = 1 - (progress - held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
+    return {
+        "learning rate": (config.learning_rate or 0.0) * annealed,
         "train/clip_range": config.clip_range + (clip_end - config.clip_range) * moved,
         "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
         "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
     }
-    for tag, wanted in wanted_of.items():
-        if not math.isclose(logged.get(tag, math.nan), wanted, rel_tol=1e-6, abs_tol=1e-12):
-            yield Fault(
-                "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {wanted:.6g}"
-            )
+
+
+def between(value: float, *ends: float) -> bool:
+    """Whether a number lies between two others, or is as close to one as rounding lets it be."""
+    return min(ends) <= value <= max(ends) or any(math.isclose(value, end, rel_tol=1e-6, abs_tol=1e-12) for end in ends)
 
 
 def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:

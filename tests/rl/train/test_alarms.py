@@ -44,7 +44,15 @@ def watch(updates=3, fault=None, clone=None, **settings):
     return faults, alarms, ppo
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_epochs": 3, "self_imitation_coef": 0.1}, {"desired_kl": 0.01}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_epochs": 3, "self_imitation_coef": 0.1},
+        {"desired_kl": 0.01},
+        {"time_budget_minutes": 5.0, "total_timesteps": 10**9},  # by the clock, which goes on
+    ],
+)
 def test_sound_training_sets_off_nothing(settings):
     assert watch(**settings)[0] == []
 

@@ -170,7 +170,7 @@ def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(
     theirs = their_ppo(ours, batch_size=128, ent_coef=0.03, **settings)
     source, target = ours.rollout_buffer, theirs.rollout_buffer
     for key, values in source.obs.items():
-        target.observations[key][:] = values.numpy()
+        target.observations[key][:] = values.numpy().reshape(target.observations[key].shape)
     target.actions[:] = source.actions[..., None].numpy()
     for name in ("values", "advantages", "returns"):
         getattr(target, name)[:] = getattr(source, name).numpy()

@@ -1,0 +1,130 @@
+"""Deep heads: residual blocks that compute what their formula says, learn everywhere, travel in checkpoints and never
+depend on whether the network is training."""
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.logger import Logger
+
+from nppsim.errors import ConfigError
+from rl.config import ExperimentConfig, HeadsConfig
+from rl.policy import checkpoint
+from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.heads import DeepHeads, ResidualBlocks
+from rl.policy.policy import build_policy
+from rl.policy.weight_map import transfer
+from rl.ppo_config import PPOConfig
+from rl.train.audit import Kept, faults_of_rollout, faults_of_update
+from rl.train.ppo import BatchPPO
+
+from learners import AT_ONCE, Patient, make_env, make_plan, roll_out, statistics
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SHAPES = [ResidualBlocks(1), ResidualBlocks(3), ResidualBlocks(2, residual=False), ResidualBlocks(2, True, False)]
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def plain_head(state, prefix, features, shape):
+    """The latent of one head in float64, by the formula."""
+
+    def weights(name):
+        return (state[f"{prefix}.{name}.{part}"].double().numpy() for part in ("weight", "bias"))
+
+    def linear(name, x):
+        weight, bias = weights(name)
+        return x @ weight.T + bias
+
+    def norm(name, x):
+        if not shape.layer_norm:
+            return x
+        weight, bias = weights(name)
+        return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * weight + bias
+
+    x = linear("0", features)
+    for block in range(1, shape.count + 1):
+        made = linear(f"{block}.second", silu(linear(f"{block}.first", norm(f"{block}.norm", x))))
+        x = x + made if shape.residual else made
+    return silu(norm(str(shape.count + 1), x))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_heads_compute_what_their_formula_says(shape):
+    torch.manual_seed(0)
+    heads = DeepHeads(12, 8, shape)
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    features = torch.randn(5, 12)
+    for found, prefix in zip(heads(features), ("policy_net", "value_net"), strict=True):
+        wanted = plain_head(heads.state_dict(), prefix, features.double().numpy(), shape)
+        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_name_says_all_of_it(shape):
+    assert ResidualBlocks.named(shape.name) == shape
+    assert get_architecture(f"vision_free+{shape.name}").deep == shape
+    asked = HeadsConfig(deep=True, blocks=shape.count, residual=shape.residual, layer_norm=shape.layer_norm)
+    assert asked.named("vision_free") == f"vision_free+{shape.name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("vision_free+deep0", "behind the \\+: give deepN with N from 1 to 16"),
+        ("vision_free+deep17", "give deepN"),
+        ("vision_free+", "give deepN"),
+        ("vision_free+wide", "give deepN"),
+        ("vision_fre+deep2", "unknown architecture 'vision_fre'; did you mean 'vision_free'"),
+    ],
+)
+def test_other_names_are_refused(name, message):
+    with pytest.raises(ArchitectureError, match=message):
+        get_architecture(name)
+
+
+def test_the_flag_gives_every_network_deep_heads():
+    config = ExperimentConfig(experiment_name="x", architectures=("vision_free", "mlp_baseline"))
+    assert config.networks == config.architectures
+    deep = ExperimentConfig(
+        experiment_name="x", architectures=("vision_free", "mlp_baseline"), heads=HeadsConfig(deep=True, blocks=3)
+    )
+    assert deep.networks == ("vision_free+deep3", "mlp_baseline+deep3")
+    with pytest.raises(ConfigError, match="vision_free\\+deep2: has heads of its own"):
+        ExperimentConfig(experiment_name="x", architectures=("vision_free+deep2",), heads=HeadsConfig(deep=True))
+
+
+def test_a_deep_policy_is_trained_transferred_saved_and_loaded(tmp_path):
+    """The audit finds no fault, every tensor learns, nothing depends on the mode, and a checkpoint brings it back."""
+    torch.manual_seed(1)
+    name = "vision_free+deep2"
+    clone = build_policy(name, statistics())
+    config = PPOConfig(total_timesteps=10_000, n_epochs=2, **AT_ONCE).settled(make_plan())
+    ppo = BatchPPO(make_env(), name, config, make_plan(), statistics=statistics())
+    ppo.set_logger(Logger(None, []))
+    ppo._setup_learn(10_000, Patient())
+    assert "fresh" not in str(transfer(clone.state_dict(), ppo.policy))
+    ppo.anchor_to(clone)
+    for _ in range(2):
+        roll_out(ppo)
+        kept = Kept.of(ppo)
+        assert list(faults_of_rollout(ppo, kept, None)) == []
+        ppo.train()
+        assert list(faults_of_update(ppo, kept)) == []
+        ppo.logger.dump()
+    assert all(p.grad is not None and p.grad.any() for p in ppo.policy.parameters() if p.requires_grad)
+    obs = ppo.rollout_buffer.observations(torch.arange(16))
+    with torch.no_grad():
+        before = ppo.policy.train(True).logits_and_values(obs)
+        after = ppo.policy.train(False).logits_and_values(obs)
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    path = tmp_path / "deep.safetensors"
+    checkpoint.save(path, ppo.policy, frame_skip=4, config={})
+    loaded, _ = checkpoint.load_policy(path)
+    assert loaded.architecture == name
+    with torch.no_grad():
+        again = loaded.logits_and_values(obs)
+    assert all(torch.equal(one, other) for one, other in zip(before, again, strict=True))
