@@ -152,12 +152,15 @@ class BatchPPO(PPO):
         self._rng = np.random.default_rng(seed)
         self._sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
+        self.in_force = config
         self._enter_stage()
 
     def _enter_stage(self) -> None:
         """Let the settings of the stage that is learned now be in force; one discount for rollouts, time-outs and shaping."""
+        before = self.in_force
         self.in_force = replace(self.config, **self.sampler.config.changes_in(self.sampler.stage))  # type: ignore[arg-type]
-        self.gamma = self.rollout_buffer.gamma = self.sim.gamma = self.in_force.gamma
+        if self.in_force.gamma != before.gamma:
+            self.gamma = self.rollout_buffer.gamma = self.sim.gamma = self.in_force.gamma
 
     def anchor_to(self, cloned: NppPolicy) -> None:
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
