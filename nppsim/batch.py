@@ -280,13 +280,16 @@ class BatchSimulator:
             self.shadow.after_observing(envs)
         return self.obs
 
-    def sibling(self) -> "BatchSimulator":
-        """A simulator of one environment with the same levels and settings, for states: it observes next to nothing."""
+    def sibling(self, num_envs: int = 1, observations: Sequence[str] = ("game_state",)) -> "BatchSimulator":
+        """A simulator on one thread with the same levels and settings; snapshots of one fit the other.
+
+        By default it is for states, and observes next to nothing.
+        """
         return BatchSimulator(
             self.bank,
-            1,
+            num_envs,
             frame_skip=self.frame_skip,
-            observations=("game_state",),
+            observations=observations,
             reward=self.reward_config,
             gamma=self.gamma,
             threads=1,

@@ -33,8 +33,8 @@ def main(argv: list[str]) -> int:
         what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
         what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
         what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
-        parser.add_argument("--clean", type=int, default=20, metavar="N", help="sound runs of the self-test")
-        parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes of the self-test")
+        parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: 20)")
+        parser.add_argument("--jobs", type=int, metavar="N", help="processes of the self-test (default: 2)")
         parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/failures.md")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         parser.add_argument(
@@ -47,6 +47,12 @@ def main(argv: list[str]) -> int:
         def log(line: str) -> None:
             print(line, file=sys.stderr)
 
+        for flag, given, least in (("--clean", arguments.clean, 0), ("--jobs", arguments.jobs, 1)):
+            if given is not None and given < least:
+                raise errors.ConfigError(f"give at least {least}", flag, given)
+        for flag in ("clean", "jobs", "write"):
+            if not arguments.self_test and getattr(arguments, flag) not in (None, False):
+                raise errors.ConfigError("belongs to --self-test; give both, or leave it out", f"--{flag}")
         if arguments.self_test:
             return self_test(arguments, log)
         if arguments.checkpoint:
@@ -66,7 +72,9 @@ def self_test(arguments: Namespace, log: Callable[[str], None]) -> int:
     from rl.selftest import failures, selftest
     from rl.selftest.faults import all_faults
 
-    result = selftest.self_test(arguments.only, arguments.clean, arguments.jobs, log)
+    result = selftest.self_test(
+        arguments.only, 20 if arguments.clean is None else arguments.clean, arguments.jobs or 2, log
+    )
     print(json.dumps(result, indent=1) if arguments.json else selftest.self_test_table(result))
     if arguments.write:
         failures.update(all_faults(), result["faults"])

@@ -92,7 +92,7 @@ ORDER = {
         {"bank", "observe"},
         {"generate", "reward", "simulate", "spaces"},
         {"decision", "pictures", "replays", "verify"},
-        {"batch", "report"},
+        {"batch", "report", "states"},
         {"env", "measure", "planner", "shadow"},
         {"fuzz", "vector_env"},
         {"level", "render", "replay"},  # former places of modules

@@ -410,6 +410,8 @@ class CurriculumManager:
             raise ConfigError(f"the saved run drew by {state['strategy']!r}", "--curriculum", self.config.chosen)
         self.updates, self._lag = state["updates"], state["lag"]
         self._playing, self._began = np.array(state["playing"], np.int64), np.array(state["began"], np.int64)
+        if self._playing.size and not 0 <= self._playing.min() <= self._playing.max() < len(self.levels):
+            raise ConfigError("the saved curriculum plays levels that do not exist: the file was changed")
         self._drawn_at = np.array(state["drawn_at"], np.int64)
         waiting = tuple(unpacked(column) for column in state["waiting"])
         self._waiting = [waiting] if waiting else []

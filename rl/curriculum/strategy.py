@@ -184,7 +184,11 @@ class Strategy(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken, with the same levels."""
-        self._cumulative, self._chances = unpacked(state["cumulative"]), None
+        cumulative = unpacked(state["cumulative"])
+        rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
+        if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):
+            raise ConfigError("the saved curriculum draws by weights that are none: the file was changed")
+        self._cumulative, self._chances = cumulative, None
         self.events = [dict(event) for event in state["events"]]
         for name in self.kept:
             value = state[name]

@@ -29,10 +29,10 @@ from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.forensics.samples import parts_of
-from rl.judge.evaluation import Policy, RandomPolicy
+from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
 from rl.judge.history import DevHistory
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
-from rl.judge.verify import verify
+from rl.judge.verify import BEGINNING, check_beginning, check_levels, verify
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -44,6 +44,7 @@ from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.profiling import profilers
 from rl.train.vec_env import BatchVecEnv
+from rl.train.written import check_same, write
 from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
@@ -247,8 +248,9 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
         for method, policy in policies.items()
     }
     for method, episodes in played.items():
-        if episodes:
-            policy = policies[method]
+        policy = policies[method]
+        if episodes and policy:
+            check_suite(suite, episodes, policy, evaluation.deterministic)
             verify(
                 episodes,
                 policy if isinstance(policy, NppPolicy) else None,
@@ -258,6 +260,12 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
                 observations=job.observations,
             )
     return played
+
+
+def check_suite(suite: EvaluationSuite, episodes: list[EpisodeRecord], policy: Policy, deterministic: bool) -> None:
+    """ResultsError unless the episodes begin with the decisions of this policy."""
+    actions = suite.beginning(policy, deterministic=deterministic, decisions=BEGINNING)
+    check_beginning(episodes, actions, suite.simulator.frame_skip)
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -311,7 +319,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
 
     def save(path: Path, epoch: int, state: dict | None = None) -> None:
         config = {"bc": asdict(job.config.bc), "epoch": epoch}
-        checkpoint.save(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
+        write(path, policy, frame_skip=job.config.frame_skip, config=config, training=state)
 
     state = None
     if unfinished.is_file():
@@ -391,9 +399,13 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
             made = monitor.checkpoints.made()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"
             raise KeyboardInterrupt(*interruption.args, told) from None
-        checkpoint.save(
+        write(
             job.folder / "agent.safetensors", ppo.policy, frame_skip=job.config.frame_skip, config=job.config.to_dict()
         )  # the delivered policy alone: a quarter of the size
+        if monitor.delivers_the_best:
+            check_same(
+                ppo.policy.state_dict(), checkpoint.load(monitor.checkpoints.best)["policy"], job.folder, "agent."
+            )
         ppo.save_plain(job.folder / "final_model.zip")
         stop_if(asked)
     return monitor.events + ppo.sampler.events
@@ -408,10 +420,25 @@ def stop_if(asked: Asked) -> None:
 def dev_evaluation(job: Job, ppo: BatchPPO, asked: Asked) -> Evaluate:
     """What plays the dev levels between updates; stops at once if somebody asks."""
     suite, history = job.suites.periodic(job.observations), DevHistory(job.folder)
+    dev = {level.fingerprint: category for level, category in job.data.dev}
+    verified = False
 
     def play(policy: NppPolicy) -> Evaluation:
+        nonlocal verified
         deterministic = job.config.evaluation.deterministic
         episodes = suite.run(policy, deterministic=deterministic, progress=lambda _: stop_if(asked))
+        check_levels(episodes, dev)
+        check_suite(suite, episodes, policy, deterministic)
+        if not verified:  # each would cost as much time again
+            verify(
+                episodes,
+                policy,
+                planned=len(suite),
+                deterministic=deterministic,
+                frame_skip=job.config.frame_skip,
+                observations=job.observations,
+            )
+            verified = True
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
         wins = LevelWins.count(episodes)
         history.add(ppo.num_timesteps, wins)

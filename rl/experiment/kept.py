@@ -30,6 +30,7 @@ from rl.judge.video import Film
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
+from rl.train.written import write
 
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
@@ -86,7 +87,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
 def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping) -> None:
     """Keep a policy that has been cloned."""
     made = {"result": clone.result.as_dict(), "probe": clone.probe, "runs": clone.runs}
-    checkpoint.save(folder / CLONE, clone.policy, frame_skip=frame_skip, config=config, training=made)
+    write(folder / CLONE, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
 def read_clone(folder: Path, device: str) -> Clone | None:

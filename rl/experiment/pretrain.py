@@ -27,9 +27,9 @@ from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfi
 from rl.events import EventWriter
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
 from rl.judge.results import ALL, Stats, aggregate, format_table
-from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
+from rl.train.written import write
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
     folder.mkdir(parents=True)
 
     def save(policy: NppPolicy, epoch: int) -> None:
-        checkpoint.save(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
+        write(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
 
     with locked(folder):
         with EventWriter(folder / "tensorboard") as writer:

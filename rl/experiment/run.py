@@ -21,6 +21,8 @@ from rl.experiment.job import make_jobs, train_one
 from rl.experiment.kept import read_run
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
+from rl.forensics.digests import first_divergence, read_trail
+from rl.judge.results import ResultsError
 from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.upload import Uploader
 
@@ -63,6 +65,7 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
                     done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                 record = record.with_run(done or train_one(job))
                 write(record, folder)
+                check_seeds(record)
         except KeyboardInterrupt as interruption:
             raise KeyboardInterrupt(*interruption.args, f"go on with --resume-from {folder}") from None
         if uploader:
@@ -70,6 +73,19 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
         write_text(folder / SUMMARY, summary(record, folder) + "\n")
     log(summary(record, folder))
     return folder
+
+
+def check_seeds(record: ExperimentRecord) -> None:
+    """ResultsError if the latest run has computed the same, bit for bit, as another one from another seed."""
+    *others, latest = record.runs
+    for other in others:
+        if other.label == latest.label and other.seed != latest.seed:
+            one, two = read_trail(other.folder), read_trail(latest.folder)
+            if one and two and first_divergence(one, two) is None:
+                raise ResultsError(
+                    f"{latest.title}: every digest is that of {other.title}: the seed has no effect, so runs from several "
+                    "seeds say nothing about chance; please report this"
+                )
 
 
 def begin_record(

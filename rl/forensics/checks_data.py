@@ -20,7 +20,8 @@ from nppsim.simulate import simulate
 from rl.config import ExperimentConfig
 from rl.forensics.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, derived, require
 from rl.forensics.samples import bytes_differ
-from rl.judge.evaluation import EvaluationSuite
+from rl.judge.evaluation import EvaluationSuite, RandomPolicy
+from rl.judge.results import EpisodeRecord
 from rl.policy.architectures import Architecture
 from rl.train.vec_env import BatchVecEnv
 
@@ -67,10 +68,17 @@ def everybody_plays_their_own_levels(
     require(stages == [category for _, category in levels["train"]], "the curriculum has other categories", remedy)
     for name, suite in suites.items():
         allowed = {level.fingerprint: category for level, category in levels[name]}
-        wrong = [level.name for level in suite.bank.levels if level.fingerprint not in allowed]
+        wrong = [level for level, category in suite.schedule if allowed.get(level) != category]
         require(
-            not wrong, f"{len(wrong)} levels of the {name} evaluation are no {name} levels, e.g. {wrong[:1]}", remedy
+            not wrong,
+            f"{len(wrong)} episodes of the {name} evaluation are on levels that are no {name} levels, or count for another "
+            f"category, e.g. {wrong[0][:16] if wrong else ''}…",
+            remedy,
         )
+        episodes, different = (Counter(one[1] for one in some) for some in (suite.schedule, set(suite.schedule)))
+        there = Counter(allowed.values())
+        few = [one for one in episodes if different[one] != min(episodes[one], there[one])]
+        require(not few, f"the {name} evaluation plays few of its levels again and again: {', '.join(few)}", remedy)
     played = ", ".join(f"{len(suite)} episodes on {len(suite.bank)} {name} levels" for name, suite in suites.items())
     return f"{len(train)} training levels; {played or 'no evaluation'}"
 
@@ -87,6 +95,42 @@ def categories_are_covered(levels: Levels) -> str:
     if untrained:
         raise CheckWarned(f"judged, but never trained: {', '.join(untrained)} ({told})", "add training levels of these")
     return told
+
+
+@check(BEFORE)
+def levels_have_a_way(bank: LevelBank, suites: Mapping[str, EvaluationSuite]) -> str:
+    """A way leads from the start over a switch to its exit, in every level that is trained or judged on."""
+    banks = {"training": bank, **{name: suite.bank for name, suite in suites.items()}}
+    lost = {name: [some.levels[i].name for i in np.flatnonzero(~some.reachable)] for name, some in banks.items()}
+    require(not lost["training"], f"none in training levels {lost['training'][:3]}", "remove these")
+    named = {name: names for name, names in lost.items() if names}
+    if named:
+        told = "; ".join(f"none in {len(names)} {name} levels, e.g. {names[0]}" for name, names in named.items())
+        raise CheckWarned(told, "nobody finishes these: remove them, or count with it in what is reported")
+    return ", ".join(f"{len(some)} {name} levels" for name, some in banks.items())
+
+
+@check(BEFORE)
+def evaluations_can_be_repeated(suites: Mapping[str, EvaluationSuite]) -> str:
+    """The same policy is judged the same twice: levels, episodes and random numbers are those of the schedule."""
+    if not suites:
+        raise CheckSkipped("no evaluation in this run")
+    name, suite = min(suites.items(), key=lambda item: len(item[1]))
+    one, other = (
+        [(episode.level_name, episode.outcome, episode.inputs.tobytes()) for episode in _random_play(suite)]
+        for _ in range(2)
+    )
+    different = sum(a != b for a, b in zip(one, other, strict=True))
+    require(
+        not different,
+        f"{different} of {len(one)} episodes of random play end otherwise the second time",
+        "evaluations cannot be compared so: this is a mistake in the program, please report it",
+    )
+    return f"{len(one)} {name} episodes twice"
+
+
+def _random_play(suite: EvaluationSuite) -> list[EpisodeRecord]:
+    return suite.run(RandomPolicy(), deterministic=False)
 
 
 @check(BEFORE)

@@ -15,7 +15,6 @@ them all.
 
 import importlib
 import inspect
-import json
 import pkgutil
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ import torch
 import rl.forensics
 from nppsim.errors import UserError, did_you_mean, redact
 from nppsim.files import table, write_json
+from nppsim.reading import read_json
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 MARKS = {OK: "✓", WARNING: "!", FAILED: "✗", SKIPPED: "–"}
@@ -281,7 +281,8 @@ class Doctor:
         if self.path:
             examined = {finding.moment for finding in self.findings}
             earlier = [finding for finding in self._earlier if finding.moment not in examined]
-            write_json(self.path, to_dict([*earlier, *self.findings]))
+            in_order = sorted([*earlier, *self.findings], key=lambda finding: MOMENTS.index(finding.moment))
+            write_json(self.path, to_dict(in_order))
         seconds = sum(finding.seconds for finding in new)
         self.log(f"doctor, {moment}: {summary(new)}, in {seconds:.1f} s")
         for finding in new:
@@ -311,8 +312,11 @@ def read_findings(path: Path) -> list[Finding]:
     if not path.is_file():
         return []
     try:
-        return [Finding(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))["findings"]]
-    except (ValueError, KeyError, TypeError) as error:
+        return [
+            Finding(**entry)
+            for entry in read_json(path, DoctorError, "delete the file, it is written anew")["findings"]
+        ]
+    except (KeyError, TypeError) as error:
         raise DoctorError(
             f"{path}: no findings of the doctor ({error}); delete the file, it is written anew"
         ) from error

@@ -6,7 +6,6 @@ What is promised is in docs/reliability.md: nothing is lost but the work in prog
 interpreter does not crash.  A door is a command that writes (or only reads), a fault is something that the machine does.
 """
 
-import json
 import os
 import random
 import resource
@@ -26,6 +25,7 @@ from bc.demonstrations import find_replays
 from nppsim.errors import INTERRUPTED, REFUSED, UNHEARD, UserError
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
+from nppsim.reading import read_json
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from rl.forensics.wholeness import damaged, left_over
 
@@ -592,7 +592,7 @@ def known_results(path: Path) -> list[Result]:
     if not path.exists():
         return []
     try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        runs = read_json(path, AttackError, "give another name")["runs"]
         return [Result(**run | {"amiss": tuple(run["amiss"])}) for run in runs]
-    except (ValueError, LookupError, TypeError) as error:
+    except (LookupError, TypeError) as error:
         raise AttackError(f"{path}: holds no results of attacks ({error}); give another name") from error

@@ -8,7 +8,6 @@ left out.
 """
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nppsim.errors import UserError
+from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes, read_json
 from rl.events import read_scalars
 from rl.policy import checkpoint
 
@@ -32,6 +33,7 @@ TIMED = {
         "wall_time_s",
         "rate",
         "memory_mib",
+        "curriculum/kib",
         "blocks",
     ),
     *(
@@ -47,6 +49,12 @@ TIMED = {
     ),
     *("output_dir", "experiment_name", "paths", "name", "note", "plan", "machine", "checklist"),
 }
+
+_REMEDY = "compare folders that this version of the project has written"
+
+
+class DifferenceError(UserError, ValueError):
+    """A file that cannot be compared; the message names it."""
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -80,13 +88,14 @@ def _events(folder: Path) -> Iterator[tuple[str, Any]]:
 
 def _lines(folder: Path) -> Iterator[tuple[str, Any]]:
     for path in folder.rglob("*.jsonl"):
-        yield _name(path, folder), [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = read_bytes(path, DifferenceError, MAX_JSON_BYTES, _REMEDY).splitlines()
+        yield _name(path, folder), [parse_json(line, path, DifferenceError, _REMEDY) for line in lines]
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, Any]]:
     for name in ("config.json", "results.json", "finished.json", "eval_results.json"):
         for path in folder.rglob(name):
-            yield _name(path, folder), json.loads(path.read_text(encoding="utf-8"))
+            yield _name(path, folder), read_json(path, DifferenceError, _REMEDY)
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -1,6 +1,5 @@
 """Whether every file that a command has left can be read to its end: what a fault of the machine must not change."""
 
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,15 @@ from bc.dataset import BCDataset
 from nppsim.errors import UserError, needed
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import INDEX, LevelSet
+from nppsim.reading import read_json
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
 from rl.events import read_scalars
 from rl.policy import checkpoint
+
+
+class WholenessError(UserError, ValueError):
+    """A file that is not whole."""
 
 
 def damaged(folder: Path) -> list[str]:
@@ -56,7 +60,7 @@ def _events(path: Path) -> None:
 
 
 def _json(path: Path) -> None:
-    json.loads(path.read_text(encoding="utf-8"))
+    read_json(path, WholenessError, "it was damaged")
     if path.name == INDEX:
         for level in LevelSet.open(path.parent, may_be_empty=True):
             level.to_bytes()

@@ -106,6 +106,11 @@ class EvaluationSuite:
         """Categories that are played."""
         return tuple(dict.fromkeys(self._category))
 
+    @property
+    def schedule(self) -> list[tuple[str, str]]:
+        """(fingerprint of the level, category it counts for) of each episode of one run."""
+        return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]
+
     def __len__(self) -> int:
         """Episodes of one run."""
         return len(self.level_index)
@@ -143,6 +148,18 @@ class EvaluationSuite:
             if progress is not None and ended:
                 progress(len(ended))
         return [records[number] for number in range(total)]
+
+    def beginning(self, policy: Policy, *, deterministic: bool, decisions: int) -> np.ndarray:
+        """int64[D, N]: the actions with which the first N episodes of a run begin, up to where one of them ends."""
+        rng = torch.Generator().manual_seed(self.seed)
+        sim, actions = self.simulator, []
+        obs = sim.reset(self._bank_row(np.arange(sim.num_envs)))
+        for _ in range(decisions):
+            actions.append(policy.act(obs, deterministic=deterministic, rng=rng))
+            obs = sim.step(actions[-1])
+            if sim.finished.size:
+                break
+        return np.stack(actions)
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
         """int32[N]: the bank's level of each episode; of the last one for those beyond it."""

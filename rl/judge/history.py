@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nppsim.files import write_text
+from nppsim.reading import MAX_JSON_BYTES, parse_json, read_bytes
 from rl.judge.results import LevelWins, ResultsError
 
 HISTORY_FILE = "dev_levels.jsonl"
@@ -72,13 +73,18 @@ class DevHistory:
             "categories": list(wins.categories),
             "episodes": wins.episodes.tolist(),
         }
-        kept = [row for row in _rows(self.path) if row["decisions"] < decisions] if self.path.is_file() else []
+        kept = [row for row in _lines(self.path)[1:] if row["decisions"] < decisions] if self.path.is_file() else []
         rows = [*kept, {"decisions": decisions, "wins": wins.wins[0].tolist()}]
         write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)))
 
 
-def _rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+_REMEDY = "compare without it, or train again"
+
+
+def _lines(path: Path) -> list[dict]:
+    """The head, then a row for each evaluation; ResultsError for a file that is too large, or damaged."""
+    lines = read_bytes(path, ResultsError, MAX_JSON_BYTES, _REMEDY).splitlines()
+    return [parse_json(line, path, ResultsError, _REMEDY) for line in lines]
 
 
 def read_history(folder: Path) -> History | None:
@@ -86,14 +92,13 @@ def read_history(folder: Path) -> History | None:
     path = folder / HISTORY_FILE
     if not path.is_file():
         return None
+    lines = _lines(path)
     try:
-        head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+        head, *rows = lines
         levels, categories = tuple(map(str, head["levels"])), tuple(map(str, head["categories"]))
         wins = np.array([row["wins"] for row in rows], np.int64).reshape(len(rows), len(levels))
         decisions = np.array([row["decisions"] for row in rows], np.int64)
         episodes = np.array(head["episodes"], np.int64).reshape(len(levels))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ResultsError(
-            f"{path}: no history of evaluations ({type(error).__name__}: {error}); compare without it, or train again"
-        ) from error
+        raise ResultsError(f"{path}: no history of evaluations ({type(error).__name__}: {error}); {_REMEDY}") from error
     return History(levels, categories, episodes, decisions, wins)

@@ -18,6 +18,8 @@ from rl.judge.results import EpisodeRecord, ResultsError
 
 EPISODES = 8  # that are looked at, spread over all
 MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
+BEGINNING = 16  # decisions of the first episodes that are made a second time
+FEW, MOST_ROUNDED = 2, 0.002  # of these, that may be others: so many, and this share
 ENOUGH_GREEDY = 0.99  # share of greedy actions that must be the same; threads may round another way
 
 
@@ -60,6 +62,36 @@ def verify(
         _verify_decisions(chosen, policy, deterministic, frame_skip, observations)
 
 
+def check_beginning(episodes: Sequence[EpisodeRecord], actions: np.ndarray, frame_skip: int) -> None:
+    """ResultsError unless the first episodes begin with these actions, a few aside, which rounding may turn.
+
+    actions: int64[D, N], of ``EvaluationSuite.beginning`` with the policy that the episodes are credited to.
+    """
+    taken = np.array([_actions_of(episode, frame_skip)[: len(actions)] for episode in episodes[: actions.shape[1]]]).T
+    other = int((taken != actions).sum()) if taken.shape == actions.shape else actions.size
+    if other > FEW + MOST_ROUNDED * actions.size:
+        raise ResultsError(
+            f"{other} of the first {actions.size} decisions that were judged are not this policy's, asked again with the "
+            "same random numbers: another policy, other observations or another normalisation were judged; please report this"
+        )
+
+
+def _actions_of(episode: EpisodeRecord, frame_skip: int) -> np.ndarray:
+    """int64[decisions]"""
+    input_of = {int(byte): action for action, byte in enumerate(ACTION_INPUT)}
+    return np.array([input_of[int(byte)] for byte in episode.inputs[::frame_skip]])
+
+
+def check_levels(episodes: Sequence[EpisodeRecord], levels: Mapping[str, str]) -> None:
+    """ResultsError unless all episodes were played on these levels.  levels: fingerprint -> category."""
+    strange = [episode for episode in episodes if levels.get(episode.level.fingerprint) != episode.category]
+    if strange:
+        raise ResultsError(
+            f"{len(strange)} of {len(episodes)} episodes were not played on the levels that are judged on, or count for "
+            f"another category, e.g. {strange[0].level_name} ({strange[0].category}): please report this"
+        )
+
+
 def _verify_decisions(
     episodes: Sequence[EpisodeRecord],
     policy: Network,
@@ -89,8 +121,7 @@ def _asked_again(
     episodes: Sequence[EpisodeRecord], policy: Network, frame_skip: int, observations: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes."""
-    input_of = {int(byte): action for action, byte in enumerate(ACTION_INPUT)}
-    played = [np.array([input_of[int(byte)] for byte in one.inputs[::frame_skip]]) for one in episodes]
+    played = [_actions_of(one, frame_skip) for one in episodes]
     sim = BatchSimulator(
         [one.level for one in episodes], len(episodes), frame_skip=frame_skip, observations=observations
     )

@@ -101,11 +101,11 @@ def _(plant: Plants) -> None:
 
 @fault("rollouts discount with another gamma", "F33")
 def _(plant: Plants) -> None:
-    def changed(original, buffer, *arguments, **named):
-        original(buffer, *arguments, **named)
+    def changed(original, buffer, last_values):
         buffer.gamma = 0.97
+        original(buffer, last_values)
 
-    plant.wrap(TensorRolloutBuffer, "__init__", changed)
+    plant.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
 
 
 @fault("lambda is 1 in the rollouts", "F33", "F111")

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from bc.demonstrations import find_replays
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, UserError
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
@@ -229,8 +229,11 @@ def _child(connection: Connection, function: Callable[..., Outcome], arguments: 
 def self_test(only: Sequence[str] | None, clean: int, jobs: int, log: Callable[[str], None]) -> dict:
     """Faults (of some numbers or words in their names; None: all) and clean runs; plain values for ``--json``."""
     chosen = [one for one in all_faults() if only is None or _is_meant(one, only)]
+    if not chosen:
+        told = "no planted fault has such a number or word: docs/failures.md lists them"
+        raise ConfigError(told, "--only", " ".join(only or ()))
     begin = time.monotonic()
-    outcomes = run_faults(chosen, jobs, log) if chosen else []
+    outcomes = run_faults(chosen, jobs, log)
     sound = run_clean(clean, jobs, log) if clean else []
     missed = [outcome.fault for outcome in outcomes if outcome.guard == NOT_NOTICED]
     false_alarms = [asdict(outcome) for outcome in sound if outcome.guard != NOT_NOTICED]

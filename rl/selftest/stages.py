@@ -245,6 +245,13 @@ def run_compare(stage: Stage, plant: Plant) -> None:
         raise Noticed(f"compare_runs.py, exit status {status}", " ".join(told[:6]))
 
 
+def run_seeds(stage: Stage, plant: Plant) -> None:
+    """An experiment with two seeds."""
+    plant()
+    short = ("--total-timesteps", "1024", "--eval-freq", "0", "--no-pretraining", "--skip-final-eval")
+    run(stage.config(*short, "--seeds", "1", "2"), stage.log)
+
+
 def _benchmark(stage: Stage, plant: Plant, *flags: str) -> None:
     """scripts/perf_benchmark.py; any exit status but 0 has noticed something."""
     script = _script("perf_benchmark")
@@ -284,6 +291,7 @@ STAGES: dict[str, Callable[[Stage, Plant], None]] = {
     "secrets": run_secrets,
     "plan": run_plan,
     "compare": run_compare,
+    "seeds": run_seeds,
     "benchmark": lambda stage, plant: _benchmark(stage, plant),
     "benchmark_baseline": run_baseline,
     "benchmark_validation": lambda stage, plant: _benchmark(stage, plant, "--shadow"),

@@ -21,11 +21,17 @@ import torch
 from nppsim import reward
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.outcomes import WON
-from rl.train.audit import Fault, Kept, Start, asked, divergence, error_of, faults_of_rollout, faults_of_update
+from rl.train.audit import Fault, Kept, Start, asked, checksum, divergence, error_of, faults_of_rollout
+from rl.train.audit_update import faults_of_update
+from rl.train.draws import Draws, not_drawn_anew
 from rl.train.growth import falling, growing, memory_mib, sizes
+from rl.train.one_step import OneStep
 from rl.train.ppo import BatchPPO, DivergedError
+from rl.train.replayed import Replay
 
 WINDOW = 20  # updates that bands and trends look back on
+BLOCKS = 5  # of WINDOW updates each, in which success must have risen, if there is much left to gain
+LEAST_RISE = 0.01  # of success, from the first two of these to the last two
 ALL_AUDITED = 20  # first updates that are all audited; later every AUDIT_EVERY-th is
 AUDIT_EVERY = 5
 SURE = 4.0  # standard errors; the direction of an update is wrong beyond that
@@ -81,19 +87,24 @@ class Alarms:
         self.history: deque[Figures] = deque(maxlen=WINDOW)
         self.told: set[str] = set()
         self.fired = np.zeros(reward.NUM_TERMS, np.int64)  # episodes in which each reward term was not 0
-        self.drawn = np.zeros(0)  # levels waiting to be played, by stage, summed over updates
-        self.expected = np.zeros(0)  # the same by the sampler's shares
-        self.chance = np.zeros(0)  # of each level to be drawn, summed over updates
-        self.playing = np.zeros(0, bool)  # levels seen being played
-        self.plays = 0  # environments looked at for that
+        self.draws: Draws | None = None
+        self.reference: list | None = (
+            None  # how hard the actor is pulled, and the checksum of what it is pulled towards
+        )
         self.actions = np.zeros(NUM_ACTIONS, np.int64)
         self.blocks: deque[float] = deque(maxlen=WINDOW)  # median decisions per second of WINDOW updates each
+        self.won: deque[list[int]] = deque(maxlen=BLOCKS)  # episodes won, and ended, in WINDOW updates each
         self.looked = 0  # updates
         self.episodes = 0
         self.start_success = math.nan  # of the first WINDOW updates
         self._sizes: deque[dict[str, int]] = deque(maxlen=WINDOW)
         self._kept: Kept | None = None
         self._start: Start | None = None
+        self._replay: Replay | None = None
+        self._step: OneStep | None = None
+        self._waiting: np.ndarray | None = None  # levels that waited to be played before the update
+        self._drawn_again = ""  # what is wrong with what waits now
+        self._alone = False  # whether the critic learned alone before the rollout
         self._steps: int | None = None
         self._seconds = self._rollout_s = 0.0
         self._noted: float | None = None  # when the rollout ended, if its update was not looked at yet
@@ -106,6 +117,11 @@ class Alarms:
     def before_rollout(self, ppo: BatchPPO) -> None:
         """What the rollout is held against."""
         self._start = Start(ppo) if self._due else None
+        self._replay = Replay(ppo, self.looked) if self._due else None
+        self._alone = ppo.critic_only
+        self._drawn_again = (
+            "" if self._waiting is None else not_drawn_anew(ppo.sampler, self._waiting, ppo.sim.next_level)
+        )
         self._steps, self._seconds = ppo.num_timesteps, ppo.seconds
 
     def after_rollout(self, ppo: BatchPPO) -> list[Fault]:
@@ -113,7 +129,11 @@ class Alarms:
         self._kept = Kept.of(ppo) if self._due else None
         self._rollout_s, self._noted = ppo.seconds - self._seconds, perf_counter()
         self._take_note(ppo)
-        faults = list(faults_of_rollout(ppo, self._kept, self._start)) if self._kept else []
+        faults = [*self._levels_are_drawn(ppo), *self._roles_are_kept(ppo)]
+        if self._kept:
+            faults += faults_of_rollout(ppo, self._kept, self._start)
+        if self._replay:
+            faults += self._replay.faults(ppo)
         if self._steps is not None and ppo.num_timesteps - self._steps != len(ppo.rollout_buffer):
             faults.append(
                 Fault(
@@ -121,6 +141,7 @@ class Alarms:
                     f"{ppo.num_timesteps - self._steps} decisions counted, {len(ppo.rollout_buffer)} played",
                 )
             )
+        self._step = OneStep(ppo, self._kept, self.looked) if self._kept else None
         return self._new(faults)
 
     def after_update(self, ppo: BatchPPO) -> list[Fault]:
@@ -129,9 +150,12 @@ class Alarms:
             return []
         seconds = self._rollout_s + perf_counter() - self._noted
         self._noted = None
+        if self._step:
+            self._step.end(ppo)
         self.history.append(self._figures(ppo, seconds))
         self.looked += 1
         faults = list(faults_of_update(ppo, self._kept)) if self._kept else []
+        faults += self._step.faults(ppo) if self._step else []
         faults += self._frozen(ppo)
         if self._kept:
             self._sizes.append(sizes(self.owner if self.owner is not None else ppo))
@@ -139,6 +163,7 @@ class Alarms:
             faults += look(self, ppo)
         if self.looked % WINDOW == 0:
             self.blocks.append(float(np.median([f.rate for f in self.history])))
+            self.won.append([sum(f.wins for f in self.history), sum(f.episodes for f in self.history)])
         if self.looked == WINDOW:
             self.start_success = success_of(self.history)
         return self._new(faults)
@@ -149,13 +174,11 @@ class Alarms:
             "history": [dict(vars(figures)) for figures in self.history],
             "told": sorted(self.told),
             "fired": self.fired.tolist(),
-            "drawn": self.drawn.tolist(),
-            "expected": self.expected.tolist(),
-            "playing": self.playing.copy(),
-            "chance": self.chance.copy(),
-            "plays": self.plays,
+            "draws": self.draws and self.draws.state_dict(),
+            "reference": self.reference,
             "actions": self.actions.tolist(),
             "blocks": list(self.blocks),
+            "won": [list(block) for block in self.won],
             "looked": self.looked,
             "episodes": self.episodes,
             "start_success": self.start_success,
@@ -164,14 +187,12 @@ class Alarms:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self.history = deque((Figures(**figures) for figures in state["history"]), maxlen=WINDOW)
-        self.told, self.playing = set(state["told"]), np.array(state["playing"], bool)
-        self.chance = np.array(state["chance"], np.float64)
+        self.told, self.reference = set(state["told"]), state["reference"]
+        self.draws = state["draws"] and Draws.of(state["draws"])
         for name in ("fired", "actions"):
             setattr(self, name, np.array(state[name], np.int64))
-        for name in ("drawn", "expected"):
-            setattr(self, name, np.array(state[name], np.float64))
-        self.blocks = deque(state["blocks"], maxlen=WINDOW)
-        for name in ("plays", "looked", "episodes", "start_success"):
+        self.blocks, self.won = deque(state["blocks"], maxlen=WINDOW), deque(state["won"], maxlen=BLOCKS)
+        for name in ("looked", "episodes", "start_success"):
             setattr(self, name, state[name])
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -187,20 +208,44 @@ class Alarms:
         return fresh
 
     def _take_note(self, ppo: BatchPPO) -> None:
-        """Levels, rewards and actions of the rollout."""
-        sampler, sim = ppo.sampler, ppo.sim
-        if not len(self.drawn):
-            self.drawn, self.expected = np.zeros(len(sampler.stages)), np.zeros(len(sampler.stages))
-            self.playing = np.zeros(len(sampler.stage_of), bool)
-            self.chance = np.zeros(len(sampler.stage_of))
-        self.drawn += np.bincount(sampler.stage_of[sim.next_level], minlength=len(self.drawn))
-        self.expected += sampler.shares() * sim.num_envs
-        self.chance += sampler.probabilities()
-        self.playing[sim.level] = True
-        self.plays += sim.num_envs
+        """Rewards and actions of the rollout."""
         self.fired += (ppo.counted["terms"] != 0).sum(axis=0)
         self.episodes += len(ppo.counted)
         self.actions += torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
+
+    def _levels_are_drawn(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """Levels come as often as the curriculum says."""
+        self.draws = self.draws or Draws(ppo.sampler)
+        if self._drawn_again:
+            yield Fault("levels drawn", self._drawn_again)
+        self.draws.take(ppo.sampler, ppo.sim.next_level)
+        self._waiting = ppo.sim.next_level.copy()
+        if told := self.draws.fault(ppo.sampler):
+            yield Fault("levels drawn", told)
+
+    def _roles_are_kept(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """The critic learns alone until it can judge or has had its time; what the actor is pulled towards stays the same."""
+        config = ppo.config
+        enough = ppo.explained_variance >= config.critic_warmup_explained_variance
+        ends = (enough and ppo.updates >= config.critic_warmup_min_updates) or (
+            ppo.updates >= config.critic_warmup_max_updates
+        )
+        if ppo.critic_only != (self._alone and not ends):
+            told = "goes on although it has had its time" if ppo.critic_only else "has ended too early"
+            yield Fault(
+                "critic",
+                f"its warm-up {told}: {ppo.updates} updates, {ppo.explained_variance:.2g} of returns explained; configured: "
+                f"{config.critic_warmup_explained_variance:g}, {config.critic_warmup_min_updates} to "
+                f"{config.critic_warmup_max_updates} updates",
+            )
+        if ppo.reference is None or not self._due:
+            return
+        before, self.reference = self.reference, [ppo.hold, checksum(ppo.reference)]
+        if before is not None and before[0] == ppo.hold and before != self.reference:
+            yield Fault(
+                "reference",
+                "what the actor is pulled towards has changed since the last look, which only a roll-back may do",
+            )
 
     def _figures(self, ppo: BatchPPO, seconds: float) -> Figures:
         logged, buffer, kept = ppo.logger.name_to_value, ppo.rollout_buffer, self._kept
@@ -357,7 +402,7 @@ def rewards_arrive(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
 
 
 def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
-    """Enough episodes, levels and actions."""
+    """Enough episodes and actions."""
     if len(alarms.history) == WINDOW:
         mean = float(np.mean([figures.episodes for figures in alarms.history]))
         if mean < ENOUGH_EPISODES:
@@ -366,36 +411,10 @@ def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
                 f"{mean:.0f} episodes end in an update, fewer than {ENOUGH_EPISODES}: raise --num-envs or --rollout-length",
                 False,
             )
-    drawn, expected = alarms.drawn, alarms.expected
-    if drawn.sum() >= 400 and len(drawn) > 1:
-        away = 0.5 * float(np.abs(drawn / drawn.sum() - expected / expected.sum()).sum())
-        if away > 0.3:
-            worst = int(np.abs(drawn - expected).argmax())
-            yield Fault(
-                "levels drawn",
-                f"{drawn[worst] / drawn.sum():.0%} of the levels drawn are {ppo.sampler.stages[worst]}, by the sampler's "
-                f"shares it should be {expected[worst] / expected.sum():.0%}: levels do not come from the curriculum",
-            )
-    yield from _few_levels(alarms, ppo)
     top = alarms._recent("top_share")[-5:]
     if len(top) == 5 and (top > 0.97).all():
         yield Fault("actions", f"one action makes up {top.min():.0%} of the decisions in 5 updates running", False)
     yield from _other_actions(alarms)
-
-
-def _few_levels(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
-    """Levels seen being played, against how many there would be among as many draws."""
-    if alarms.plays < 400:
-        return
-    chance = alarms.chance / alarms.chance.sum()
-    turns = max(1, alarms.episodes)
-    likely = float((1 - np.exp(-chance * turns)).sum())
-    if likely >= 10 and alarms.playing.sum() < 0.25 * min(likely, alarms.plays):
-        yield Fault(
-            "few levels",
-            f"{alarms.playing.sum()} different levels were seen being played, among {turns} episodes there should be about "
-            f"{likely:.0f}: levels are overwritten on the way from the sampler",
-        )
 
 
 def _other_actions(alarms: Alarms) -> Iterator[Fault]:
@@ -420,12 +439,30 @@ def progress_is_made(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
             f"{WINDOW}: rewards, learning rate or levels do not fit; begin with easier levels",
             False,
         )
+    if len(alarms.won) == BLOCKS and not alarms.looked % WINDOW and ppo.progress > 0.3 and not ppo.sampler.stage:
+        yield from _flat(np.array(alarms.won, float))
     stuck = [event for event in ppo.sampler.events if event.get("event") == "stuck_at_floor"]
     if stuck:
         yield Fault(
             "curriculum",
             f"stage {stuck[-1]['stage']} does not end although its threshold is at the floor: mix in easier levels, or lower "
             "--curriculum-min-threshold",
+            False,
+        )
+
+
+def _flat(won: np.ndarray) -> Iterator[Fault]:
+    """Success that no longer rises, for sure, though most episodes are lost.  won: float64[BLOCKS, 2], won and ended."""
+    (before, first), (after, last) = won[:2].sum(axis=0), won[-2:].sum(axis=0)
+    if not first or not last or won[:, 0].sum() >= 0.5 * won[:, 1].sum():
+        return
+    p, q = before / first, after / last
+    error = math.sqrt(p * (1 - p) / first + q * (1 - q) / last)
+    if q - p + 1.96 * error < LEAST_RISE:
+        yield Fault(
+            "flat",
+            f"success was {p:.1%}, and is {q:.1%} {(BLOCKS - 2) * WINDOW} updates later: it rises no longer; look at entropy "
+            "and KL (docs/diagnosis.md), use a curriculum, or end the run",
             False,
         )
 

@@ -1,11 +1,10 @@
-"""What must hold of every rollout and every update, worked out a second time by other means than training's own.
+"""What must hold of every rollout, worked out a second time by other means than training's own.
 
     kept = Kept.of(ppo)                       # after the rollout, before the update
     faults_of_rollout(ppo, kept, start)
-    faults_of_update(ppo, kept)               # after the update
 
-Nothing here is random, and nothing in training depends on it.  ``rl.train.alarms`` calls it and adds what takes memory of
-earlier updates: bands and trends.
+Updates are looked at by ``rl.train.audit_update``.  Nothing here is random, and nothing in training depends on it.
+``rl.train.alarms`` calls it and adds what takes memory of earlier updates: bands and trends.
 """
 
 import math
@@ -23,7 +22,6 @@ from nppsim.outcomes import TIMEOUT, WON
 from nppsim.reward import TERMS
 from rl.policy.policy import NppPolicy
 from rl.ppo_config import PPOConfig
-from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
 
 ROWS = 256  # decisions of a rollout on which networks are asked again
@@ -31,25 +29,13 @@ CLOSE = 1e-3  # share of the largest number, that two ways to compute it may dif
 NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing
 CLOSE_COARSE = 0.1  # the same in bfloat16 and on GPUs, where it matters in which batch a row is computed
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
+SOME_DECISIONS = 20_000  # whose independence is looked at
+CERTAIN = math.log(2e9)  # minus the logarithm of the chance of a false alarm
 MOST_ENTROPY = math.log(NUM_ACTIONS)
 JUMPS = (ACTION_INPUT & 1).astype(bool)  # whether an action presses jump
 JUMP_HELD = layout.SPECS["game_state"].components.index("jump_held")
 MAY_REST = ("switch_states", "hazards", "global_view")  # keys that are constant on levels without doors and mines
 TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
-
-
-ALWAYS_LOGGED = tuple(
-    f"train/{name}"
-    for name in (
-        "explained_variance",
-        "learning_rate",
-        "last_kl",
-        "ent_coef",
-        "bc_kl_coef",
-        "clip_range",
-        "stopped_early",
-    )
-)
 
 
 class Fault(NamedTuple):
@@ -138,6 +124,14 @@ def checksums(ppo: BatchPPO) -> dict[str, int]:
     return {name: zlib.crc32(getattr(buffer, name).cpu().numpy().tobytes()) for name in TARGETS}
 
 
+def checksum(policy: NppPolicy) -> int:
+    """Of all weights, the normaliser's included."""
+    total = 0
+    for tensor in policy.state_dict().values():
+        total = zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes(), total)
+    return total
+
+
 def numbers(ppo: BatchPPO, name: str) -> np.ndarray:
     """A field of the rollout as float64[T, N, ...] (bool and int as they are)."""
     values = getattr(ppo.rollout_buffer, name).cpu().numpy()
@@ -153,6 +147,7 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
     yield from settings_agree(ppo)
     yield from inputs_are_alive(ppo, kept)
     yield from decisions_are_the_policys(ppo, kept)
+    yield from decisions_are_independent(ppo)
     yield from keys_follow_decisions(ppo)
     yield from episodes_add_up(ppo, start)
     yield from advantages_are_right(ppo)
@@ -185,6 +180,13 @@ def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
             yield Fault(
                 "settings", f"{name}: {found} in force, {asked_for} configured; something overwrites the setting"
             )
+    done = min(ppo.num_timesteps / config.total_timesteps, 1.0)
+    if ppo.progress < done - 1e-9 or (ppo.progress > done + 1e-9 and not config.time_budget_minutes):
+        yield Fault(
+            "settings",
+            f"progress is {ppo.progress:.4f} after {ppo.num_timesteps:,} of {config.total_timesteps:,} decisions: what is "
+            "annealed runs at another speed",
+        )
     if len(buffer) % ppo.batch_size:
         yield Fault(
             "settings", f"minibatches of {ppo.batch_size} do not divide {len(buffer)} decisions: some are never used"
@@ -240,6 +242,31 @@ def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
         )
 
 
+def decisions_are_independent(ppo: BatchPPO) -> Iterator[Fault]:
+    """What chance decided says nothing of what it decides next, in the same environment or in the next one.
+
+    e = (1 where an action was taken, else 0) - its probability; given what came before, the product of two such vectors has
+    mean 0.  Bound: Freedman 1975, "On tail probabilities for martingales".
+    """
+    buffer = ppo.rollout_buffer
+    envs = max(2, SOME_DECISIONS // buffer.shape[0])
+    probs = buffer.log_probs[:, :envs].double().exp().cpu().numpy()
+    surplus = np.eye(NUM_ACTIONS)[buffer.actions[:, :envs].cpu().numpy()] - probs
+    pairs = {
+        "the next decision": (surplus[:-1], surplus[1:], probs[1:]),
+        "the next environment's": (surplus[:, :-1], surplus[:, 1:], probs[:, 1:]),
+    }
+    for name, (first, second, p) in pairs.items():
+        total = abs(float((first * second).sum()))
+        variance = float((p * first**2).sum() - ((p * first).sum(axis=2) ** 2).sum())
+        if total**2 > 2 * CERTAIN * (variance + 2 * total / 3):
+            yield Fault(
+                "actions",
+                f"what was decided tells {name}, {total / math.sqrt(max(variance, 1e-9)):.0f} standard deviations beyond "
+                "chance: the same random numbers are used again",
+            )
+
+
 def keys_follow_decisions(ppo: BatchPPO) -> Iterator[Fault]:
     """Where jump was decided, the next observation of that environment shows it held, and nowhere else."""
     buffer = ppo.rollout_buffer
@@ -285,7 +312,12 @@ def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
         yield Fault("episodes", "wins in the rollout are not those of the episodes' records")
     if len(ended) and not np.allclose(ended["terms"].sum(axis=1), ended["ret"], rtol=CLOSE, atol=CLOSE):
         yield Fault("episodes", "the reward terms of an episode do not sum to its return")
-    early = (ended["outcome"] == TIMEOUT) & (ended["frames"] < ppo.sim.bank.time_limit[ended["level"]])
+    late = ended["frames"] - ppo.sim.bank.time_limit[ended["level"]]
+    early = (ended["outcome"] == TIMEOUT) & (late < 0)
+    if (late >= ppo.sim.frame_skip).any():
+        yield Fault(
+            "episodes", f"{(late >= ppo.sim.frame_skip).sum()} episodes went on beyond their level's time limit"
+        )
     if early.any():
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
     played = ended["decisions"] * ppo.sim.frame_skip
@@ -418,152 +450,21 @@ def metrics_are_right(ppo: BatchPPO) -> Iterator[Fault]:
         yield Fault(
             "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
         )
+    yield from _windows_are_right(ppo)
     for tag, value in wanted.items():
         if tag in logged and value == value and not math.isclose(logged[tag], value, rel_tol=CLOSE, abs_tol=1e-6):
             yield Fault("metrics", f"{tag} is logged as {logged[tag]:.6g}; from the rollout itself it is {value:.6g}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The update
-
-
-def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
-    """What is wrong with the update that has just ended."""
-    logged = ppo.logger.name_to_value
-    absent = [tag for tag in ALWAYS_LOGGED if tag not in logged]
-    if absent:
+def _windows_are_right(ppo: BatchPPO) -> Iterator[Fault]:
+    """What ``rollout/`` curves are means of: the latest episodes, one after the other."""
+    assert ppo.ep_info_buffer is not None and ppo.ep_success_buffer is not None
+    latest = ppo.counted[-ppo._stats_window_size :]
+    wanted = [(float(one["ret"]), int(one["decisions"]), bool(one["outcome"] == WON)) for one in latest]
+    infos = list(ppo.ep_info_buffer)[len(ppo.ep_info_buffer) - len(latest) :]
+    wins = list(ppo.ep_success_buffer)[len(ppo.ep_success_buffer) - len(latest) :]
+    found = [(info["r"], info["l"], bool(won)) for info, won in zip(infos, wins, strict=False)]
+    if found != wanted:
         yield Fault(
-            "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
-        )
-        return
-    yield from rate_is_as_configured(ppo, kept, logged)
-    yield from rollout_is_untouched(ppo, kept)
-    yield from explained_variance_is_right(ppo, logged)
-    minibatches = len(ppo.rollout_buffer) // ppo.batch_size
-    steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * math.ceil(minibatches / ppo.config.gradient_accumulation)
-    if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
-        yield Fault("steps", f"the optimiser made {steps} steps, {wanted} were to be made")
-    yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
-    if "train/loss" in logged:
-        yield from losses_add_up(ppo, kept, logged)
-
-
-def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
-    """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
-    warming = kept.config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
-    risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
-    # Under a time budget progress is measured by the clock, and the update began between these two moments.
-    before, after = (scheduled(kept, ppo.held_since, progress) for progress in (kept.progress, ppo.progress))
-    for group in ppo.policy.optimizer.param_groups:
-        rate, *ends = float(group["lr"]), before["learning rate"] * risen, after["learning rate"] * risen
-        if kept.config.desired_kl is None and not between(rate, *ends):
-            yield Fault(
-                "learning rate", f"the optimiser's learning rate is {rate:.3g}, by the schedule it is {ends[0]:.3g}"
-            )
-        elif not rate > 0:
-            yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
-    for tag in ("train/clip_range", "train/ent_coef", "train/bc_kl_coef"):
-        if not between(logged.get(tag, math.nan), before[tag], after[tag]):
-            yield Fault(
-                "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {before[tag]:.6g}"
-            )
-
-
-def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float]:
-    """What the configuration says at this progress of training (0 to 1), its warm-up left aside."""
-    config = kept.config
-    moved = progress if config.schedules else 0.0
-    annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
-    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
-    pull = 1 - (progress - held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
-    return {
-        "learning rate": (config.learning_rate or 0.0) * annealed,
-        "train/clip_range": config.clip_range + (clip_end - config.clip_range) * moved,
-        "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
-        "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
-    }
-
-
-def between(value: float, *ends: float) -> bool:
-    """Whether a number lies between two others, or is as close to one as rounding lets it be."""
-    return min(ends) <= value <= max(ends) or any(math.isclose(value, end, rel_tol=1e-6, abs_tol=1e-12) for end in ends)
-
-
-def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
-    """The update has changed nothing of what it learned from."""
-    changed = [name for name, total in checksums(ppo).items() if total != kept.sums[name]]
-    if changed:
-        yield Fault("targets", f"{', '.join(changed)} of the rollout changed during the update that learned from them")
-
-
-def explained_variance_is_right(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
-    """The share of the returns' variance that the values explain, from its definition."""
-    returns, values = numbers(ppo, "returns"), numbers(ppo, "values")
-    found = float(logged.get("train/explained_variance", math.nan))
-    if returns.var() > 0:
-        wanted = 1 - (returns - values).var() / returns.var()
-        if not math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=CLOSE):
-            yield Fault(
-                "metrics", f"train/explained_variance is logged as {found:.4g}, by its definition it is {wanted:.4g}"
-            )
-
-
-def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> Iterator[Fault]:
-    """Finite weights; all moved, or in an update of the critic alone, the critic's and no other.
-
-    stepped: whether the update made a step; one that ends before its first step moves nothing.
-    """
-    for name, parameter in ppo.policy.named_parameters():
-        if not torch.isfinite(parameter).all():
-            yield Fault(
-                "weights",
-                f"{name} is not finite after the update; go back to the last checkpoint and lower --initial-lr",
-            )
-        learns = parameter.requires_grad and ("value_net" in name or not kept.critic_only)
-        moved = not torch.equal(parameter.detach(), kept.weights[name])
-        if learns and stepped and not moved:
-            yield Fault(
-                "weights", f"{name} did not move in the update: no gradient, no learning rate, or not in the optimiser"
-            )
-        elif moved and not learns:
-            yield Fault("weights", f"{name} moved in an update in which it was to stay as it is")
-
-
-def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
-    """The loss is the weighted sum of its parts, and each part is possible."""
-    config, returns = ppo.config, numbers(ppo, "returns")
-    part = {name: float(logged.get(f"train/{name}", math.nan)) for name in Losses._fields}
-    absent = [name for name, value in part.items() if math.isnan(value)]
-    if absent:
-        yield Fault("losses", f"train/{', train/'.join(absent)} of the update: not logged, or not a number")
-        return
-    variance = float(returns.var(ddof=1)) if config.scale_value_loss and returns.std() > 0 else 1.0
-    value = config.vf_coef / variance * part["value_loss"]
-    terms = [value]
-    if not kept.critic_only:
-        entropy = logged["train/ent_coef"] * part["entropy_loss"]
-        pulls = logged["train/bc_kl_coef"] * part["bc_kl"], config.self_imitation_coef * part["self_imitation_loss"]
-        terms += [part["policy_gradient_loss"], entropy, *pulls]
-    size = sum(map(abs, terms)) + CLOSE
-    if not abs(sum(terms) - part["loss"]) <= 10 * CLOSE * size:
-        yield Fault(
-            "losses",
-            f"the loss is {part['loss']:.5g}, its weighted parts sum to {sum(terms):.5g}: a sign or weight is wrong",
-        )
-    possible = {
-        "entropy_loss": -MOST_ENTROPY - CLOSE <= part["entropy_loss"] <= CLOSE,
-        "value_loss": part["value_loss"] >= 0,
-        "approx_kl": part["approx_kl"] >= -CLOSE,
-        "bc_kl": part["bc_kl"] >= -CLOSE,
-        "clip_fraction": 0 <= part["clip_fraction"] <= 1,
-    }
-    for name, good in possible.items():
-        if not good:
-            yield Fault("losses", f"train/{name} is {part[name]:.5g}, which it cannot be")
-    log_probs = numbers(ppo, "log_probs")
-    played = -float((np.exp(log_probs) * log_probs).sum(axis=2).mean())
-    if abs(-part["entropy_loss"] - played) > 0.2 + 3 * math.sqrt(max(part["approx_kl"], 0.0)):
-        yield Fault(
-            "losses",
-            f"the update logs an entropy of {-part['entropy_loss']:.3g}, the rollout was played with {played:.3g}",
+            "metrics", "returns, lengths or wins behind the rollout/ curves are not those of the latest episodes"
         )

@@ -13,6 +13,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from tqdm import tqdm
 
+from nppsim.errors import UserError
 from nppsim.progress import progress_bar
 from nppsim.signals import Asked
 from rl.config import ExperimentConfig
@@ -26,6 +27,8 @@ from rl.train.guard import EarlyStopping, Retention, in_points
 from rl.train.logs import ScalarLog
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.rollout import TensorRolloutBuffer
+from rl.train.untouched import untouched
+from rl.train.written import differences, write
 from rl.upload import Uploader, UploadError
 
 REQUIRED_TAGS = (
@@ -107,6 +110,7 @@ class TrainingMonitor(BaseCallback):
         self.alarms = Alarms(self)
         self._guarded = bool(config.evaluation.retention_guard and config.evaluation.eval_freq)
         self._best: dict | None = None  # weights and optimiser that did best on the dev levels
+        self._most = -1.0  # the largest share of dev levels that a policy of this run has finished
         self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
         self._periods = {
             "evaluation": config.evaluation.eval_freq,
@@ -255,6 +259,10 @@ class TrainingMonitor(BaseCallback):
                 raise AlarmError(f"update {self.model.updates}: {fault.name}: {fault.text}")
             self._happened("warning", f"{fault.name}: {fault.text}")
 
+    def _stop_for(self, name: str, text: str) -> None:
+        """AlarmError: what is concluded from evaluations does not follow from them."""
+        raise AlarmError(f"update {self.model.updates}: {name}: {text}: please report this")
+
     def _happened(self, what: str, text: str) -> None:
         self.events.append({"at": self.num_timesteps, what: text})
         self.log(f"{self.num_timesteps:,} decisions: {what.replace('_', ' ')}: {text}")
@@ -263,7 +271,8 @@ class TrainingMonitor(BaseCallback):
         """Play the dev levels with the present policy, and tell what it achieves."""
         ppo = self.model
         began = time.monotonic()
-        found = self.evaluate(ppo.policy)
+        with untouched(ppo, "an evaluation"):
+            found = self.evaluate(ppo.policy)
         seconds = time.monotonic() - began
         for category, share in found.rows.items():
             ppo.logger.record(f"eval/{category}_success", share)
@@ -283,7 +292,12 @@ class TrainingMonitor(BaseCallback):
         found = self._play()
         if self._guarded:
             self._retain(found.levels)
-        if self.early.update(found.overall):
+        stop = self.early.update(found.overall)
+        if found.overall > self.early.best + self.config.evaluation.early_stopping_improvement:
+            self._stop_for(
+                "early stopping", f"{found.overall:.3f} is better than the best so far, {self.early.best:.3f}"
+            )
+        if stop:
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self.model.ending = True
         self._is_done("evaluation")
@@ -291,7 +305,13 @@ class TrainingMonitor(BaseCallback):
     def _retain(self, success: np.ndarray) -> None:
         """Keep the present weights if they are the best so far; go back to the best if they have lost too much."""
         ppo, retention = self.model, self.retention
-        if retention.consider(success, self.num_timesteps if ppo.actor_updates else 0):
+        is_best = retention.consider(success, self.num_timesteps if ppo.actor_updates else 0)
+        self._most = max(self._most, float(success.mean()))
+        if retention.best is None or float(retention.best.mean()) != self._most:
+            self._stop_for(
+                "retention", f"the best so far finished {self._most:.1%} of the dev levels, and is not the one kept"
+            )
+        if is_best:
             self._best = copy.deepcopy(
                 {"policy": ppo.policy.state_dict(), "optimizer": ppo.policy.optimizer.state_dict()}
             )
@@ -309,7 +329,11 @@ class TrainingMonitor(BaseCallback):
 
     def _restore_best(self) -> None:
         assert self._best is not None
-        self.model.restore(self._best["policy"], self._best["optimizer"])
+        ppo = self.model
+        ppo.restore(self._best["policy"], self._best["optimizer"])
+        now = {"policy": ppo.policy.state_dict(), "optimizer": ppo.policy.optimizer.state_dict()}
+        if other := list(differences(now, self._best)):
+            self._stop_for("retention", f"{len(other)} parts of the best policy were not restored, e.g. {other[0]}")
 
     def _deliver(self) -> None:
         """Give the policy the best weights of the run, those of its end and the clone's included."""
@@ -347,7 +371,7 @@ class TrainingMonitor(BaseCallback):
         self.save(self.checkpoints.final)
 
     def _write(self, path: Path, training: dict | None = None) -> Path:
-        return checkpoint.save(
+        return write(
             path,
             self.model.policy,
             frame_skip=self.config.frame_skip,
@@ -363,6 +387,7 @@ class TrainingMonitor(BaseCallback):
             "early": self.early.state(),
             "alarms": self.alarms.state_dict(),
             "best": self._best,
+            "most": self._most,
             "last": self._last,
             "events": self.events,
             "next": self._next,
@@ -378,13 +403,18 @@ class TrainingMonitor(BaseCallback):
         self.retention.load(state["retention"])
         self.early.load(state["early"])
         self.alarms.load_state_dict(state["alarms"])
-        self._best, self._last = state["best"], state["last"]
+        self._best, self._most, self._last = state["best"], state["most"], state["last"]
         self.events, self._next = state["events"], state["next"]
         self._checked, self._actor_checked = state["checked"]
         self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
         values, excluded = state["logged"]
         self.model.logger.name_to_value.update(values)
         self.model.logger.name_to_excluded.update(excluded)
+
+    @property
+    def delivers_the_best(self) -> bool:
+        """Whether the policy has, after training, the weights that are kept as the best."""
+        return self._best is not None
 
     def check_attended(self) -> None:
         """DivergedError if there have been updates and nobody has looked at them."""
@@ -416,6 +446,13 @@ class TrainingMonitor(BaseCallback):
             absent = sorted(ppo.training_state().keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
+        except UserError as error:
+            raise checkpoint.CheckpointError(f"{path}: {error}") from error
+        except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, OverflowError) as error:
+            raise checkpoint.CheckpointError(
+                f"{path}: training cannot go on from it ({type(error).__name__}: {str(error).splitlines()[0]}): the file was "
+                "changed; go on from another one (--previous-checkpoint)"
+            ) from error
         if absent:
             raise checkpoint.CheckpointError(
                 f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "

@@ -30,6 +30,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.outcomes import NAMES, WON
 from nppsim.spaces import as_spaces_have_it, observation_space
+from nppsim.states import impossible
 from rl.curriculum import CurriculumManager
 
 EPISODES_PER_UPDATE = 256  # of the curriculum, for algorithms that do not say when they update
@@ -90,7 +91,17 @@ class BatchVecEnv(VecEnv):
                 "go on with the same settings"
             )
         self.sim.restore(slice(None), state["snapshots"])
-        self.sim.next_level[:] = state["next_level"]
+        waiting = np.asarray(state["next_level"])
+        told = impossible(self.sim.state, self.sim.bank, self.num_envs)
+        if not told and not (
+            waiting.shape == (self.num_envs,) and waiting.min() >= 0 and waiting.max() < len(self.sim.bank)
+        ):
+            told = "levels wait to be played that do not exist"
+        if told:
+            raise ConfigError(
+                f"the saved episodes cannot be true: {told}; the file was changed, go on from another one"
+            )
+        self.sim.next_level[:] = waiting
         self.sim.observe()
         return self._observations()
 

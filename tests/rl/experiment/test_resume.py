@@ -1,6 +1,8 @@
 """An interrupted run that is gone on with ends as one that was never interrupted, bit for bit."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -12,6 +14,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
 from rl.experiment.run import run
 from rl.forensics.digests import first_divergence, read_trail
+from rl.forensics.doctor import read_findings
 from rl.forensics.same_run import differences
 from rl.policy.checkpoint import CheckpointError
 
@@ -89,6 +92,42 @@ def test_it_ends_the_same(finished, flags, tmp_path):
     assert any(line.endswith("checkpoint_512.safetensors at 512 decisions") for line in lines)
     run(resolve(again), lines.append)
     assert differences(finished, folder) == []
+    assert examined(finished) == examined(folder), "the doctor's findings are those of a run that nobody interrupted"
+
+
+def examined(folder):
+    """What the doctor has looked at in a run, in which order, and with which outcome."""
+    return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]
+
+
+def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
+    begun = flags.index("--replay-data-dir")
+    small = [*flags[:begun], *flags[begun + 2 :], "--no-pretraining", "--architectures", "mlp_baseline"]
+    for name, value in {
+        "--bc-epochs": None,
+        "--critic-warmup-max-updates": None,
+        "--total-timesteps": "384",
+        "--num-envs": "8",
+        "--rollout-length": "16",
+        "--minibatch-size": "64",
+        "--eval-freq": "0",
+    }.items():
+        place = small.index(name)
+        small[place : place + 2] = [name, value] if value else []
+    small += ["--skip-final-eval", "--save-freq", "128"]
+    whole = run(configuration(small, tmp_path / "whole"), lambda line: None)
+
+    def interrupt(line):
+        if "gradients everywhere" in line:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(configuration(small, tmp_path / "parts"), interrupt)
+    (folder,) = (tmp_path / "parts").glob("tiny_*")
+    lines = []
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    assert any("resuming from" in line for line in lines)
+    assert differences(whole, folder) == []
 
 
 def test_a_finished_experiment_says_so_and_changes_nothing(finished):

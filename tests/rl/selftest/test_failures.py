@@ -31,13 +31,7 @@ def test_a_hundred_failures_and_more_are_planted(page):
     assert len([number for number in planted if number.startswith("F")]) >= 100
 
 
-OPEN = [  # noticed by nobody yet, and said so on the page; to be emptied
-    "levels without a way to the exit",
-    "checkpoints hold rounded weights",
-    "the value of what was cut off is added one decision early",
-    "draws ignore the curriculum",
-    "always the same two levels are drawn",
-]
+OPEN: list[str] = []  # noticed by nobody yet, and said so on the page
 
 
 def test_no_other_planted_fault_went_unnoticed(page):

@@ -38,6 +38,8 @@ def watch(updates=3, fault=None, clone=None, **settings):
             alarms.before_rollout(ppo)
             roll_out(ppo)
             faults += alarms.after_rollout(ppo)
+            if any(one.stop for one in faults):
+                break
             ppo.train()
             faults += alarms.after_update(ppo)
             ppo.logger.dump()
@@ -51,6 +53,9 @@ def watch(updates=3, fault=None, clone=None, **settings):
         {"n_epochs": 3, "self_imitation_coef": 0.1},
         {"desired_kl": 0.01},
         {"time_budget_minutes": 5.0, "total_timesteps": 10**9},  # by the clock, which goes on
+        {"n_epochs": 2, "gradient_accumulation": 3, "clip_range_vf": 0.05, "clip_range_end": 0.1, "clip_apart": True},
+        {"n_epochs": 2, "returns_from": "current"},
+        {"prioritised_alpha": 0.5},
     ],
 )
 def test_sound_training_sets_off_nothing(settings):
@@ -69,13 +74,19 @@ PLANTED = {
     "time-outs are learned as ends": "time-outs",
     "the value loss has the wrong sign": "losses",
     "entropy with the wrong sign": "losses",
-    "the clip range is a tenth of what is configured": "",  # the doctor's: the loss is consistent in itself
+    "the clip range is a tenth of what is configured": "gradients",
+    "the entropy bonus is that of sharper logits": "gradients",
+    "weights decay": "optimiser",
+    "minibatches are drawn with repetition": "minibatches",
+    "every decision is drawn with the same random numbers": "actions",
+    "only wins enter the curve of success": "metrics",
+    "progress runs at half speed": "settings",
     "a schedule shrinks the clip range": "settings",
     "value targets are recomputed in every epoch": "targets",
     "rollouts discount with another gamma": "settings",
     "the learning rate is 0": "learning rate",
     "updates are skipped": "weights",
-    "the rollout keeps renumbered actions": "actions",
+    "the rollout keeps renumbered actions": "keys",
     "actions are sampled at another temperature": "actions",
     "observations are stored a decision late": "rollout",
     "dropout between rollout and update": "rollout",
@@ -95,7 +106,7 @@ def test_a_level_that_changes_in_the_middle_of_an_episode_stops_at_its_end():
         watch(6, "the level changes in the middle of an episode", num_envs=8, frame_skip=12)
 
 
-@pytest.mark.parametrize("fault", [fault for fault, name in PLANTED.items() if name])
+@pytest.mark.parametrize("fault", PLANTED)
 def test_what_is_broken_is_named(fault):
     faults = watch(20 if PLANTED[fault] == "time-outs" else 6, fault, num_envs=8, frame_skip=12)[0]
     assert faults and faults[0].stop
@@ -158,6 +169,14 @@ def test_a_metric_that_stays_where_it_was_is_told(ppo, monkeypatch):
     assert [one.name for one in progress_is_made(alarms, ppo)] == ["no progress"]
     alarms.start_success = 0.001
     assert not list(progress_is_made(alarms, ppo))
+
+
+def test_success_that_no_longer_rises_is_told(ppo, monkeypatch):
+    monkeypatch.setattr(ppo, "num_timesteps", 5_000)
+    alarms = alarms_of([figures()] * WINDOW)
+    for wins, names in (([200, 210, 190, 205, 195], ["flat"]), ([200, 300, 400, 450, 480], []), ([900] * 5, [])):
+        alarms.won.extend([10 * won, 10_000] for won in wins)
+        assert [one.name for one in progress_is_made(alarms, ppo)] == names
 
 
 def test_each_warning_is_told_once_and_after_a_resume_too():

@@ -91,7 +91,7 @@ def test_a_training_that_is_over_does_not_begin_again(tmp_path):
 def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
     monitor, ppo, _, _ = train(
         tmp_path, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,
-        early_stopping_improvement=2.0,
+        early_stopping_improvement=0.9,
     )  # fmt: skip
     assert ppo.updates == 2, "the first evaluation is the best so far, the second is no better"
     assert {"at": 2 * ROLLOUT, "stopped": "no improvement"} in monitor.events
@@ -111,18 +111,33 @@ def same_weights(policy, state):
     return all(torch.equal(tensor, state[name]) for name, tensor in policy.state_dict().items())
 
 
-def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path):
+def test_an_evaluation_that_changes_the_policy_ends_the_run(tmp_path):
+    def evaluate(policy):
+        with torch.no_grad():
+            policy.action_net.bias.add_(1e-6)
+        return found(0.5)
+
+    with pytest.raises(DivergedError, match="an evaluation has changed the weights"):
+        train(tmp_path, updates=4, evaluate=evaluate)
+
+
+def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path, monkeypatch):
     """The clone finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
     plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
 
     def evaluate(policy):
         success = next(plays)
-        if success == 0.1:
-            with torch.no_grad():
-                policy.action_net.weight.normal_(0, 10)
         seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
         return found(success)
 
+    def play(monitor, original=TrainingMonitor._play):
+        result = original(monitor)
+        if result.overall == 0.1:
+            with torch.no_grad():
+                monitor.model.policy.action_net.weight.normal_(0, 10)
+        return result
+
+    monkeypatch.setattr(TrainingMonitor, "_play", play)
     monitor, ppo, lines, _ = train(tmp_path, updates=4, evaluate=evaluate, clone=make_clone())
     ((at, text),) = told(monitor, "rolled_back")
     assert at == 2 * ROLLOUT

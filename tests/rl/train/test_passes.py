@@ -15,7 +15,8 @@ from nppsim.errors import ConfigError
 from rl.forensics.checks_core import plain_advantages, plain_losses
 from rl.policy.policy import build_policy
 from rl.ppo_config import PPOConfig
-from rl.train.audit import Kept, faults_of_rollout, faults_of_update
+from rl.train.audit import Kept, faults_of_rollout
+from rl.train.audit_update import faults_of_update
 from rl.train.gradients import set_gradients
 from rl.train.losses import LossSettings, Samples, losses
 from rl.train.passes import asked, drawn, importance, priorities

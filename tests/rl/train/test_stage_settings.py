@@ -7,7 +7,8 @@ from rl.config import ExperimentConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.ppo_config import PPOConfig
-from rl.train.audit import Kept, Start, faults_of_rollout, faults_of_update
+from rl.train.audit import Kept, Start, faults_of_rollout
+from rl.train.audit_update import faults_of_update
 
 from learners import logged, make_ppo, roll_out
 

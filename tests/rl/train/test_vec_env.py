@@ -9,6 +9,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
 
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.spaces import observation_space
 from rl.curriculum import make_sampler
@@ -215,3 +216,21 @@ def test_images_reach_a_plain_cnn_policy():
     assert env.observation_space == observation_space(("game_state", "player_frame"))
     model = PPO("MultiInputPolicy", env, n_steps=4, batch_size=8, n_epochs=1, device="cpu")
     model.learn(8)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "told"),
+    [("ninja", "level", 99, "plays level 99"), ("ninja", "vx", np.nan, "ninja.vx"), (None, None, 7, "do not exist")],
+)
+def test_saved_episodes_that_cannot_be_true_are_refused(part, field, value, told):
+    """A made-up state would crash compiled code."""
+    env, other = make(), make()
+    env.reset()
+    state = env.state()
+    if part is None:
+        state["next_level"][1] = value
+    else:
+        getattr(env.sim.state, part)[field][1] = value
+        state["snapshots"] = env.sim.snapshot(slice(None))
+    with pytest.raises(ConfigError, match=told):
+        other.load(state)

@@ -1,30 +1,36 @@
-"""Proof that a run which goes on stands where its checkpoint was written."""
+"""Proof that a checkpoint holds what it was written from: it is read back, and compared bit for bit."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.train.ppo import BatchPPO
-
-MAY_DIFFER = ("spent",)  # of the state: time goes on
+from rl.policy.policy import NppPolicy
 
 
-def check_restored(ppo: BatchPPO, policy_state: Mapping[str, Any], training: Mapping[str, Any], place: str) -> None:
-    """CheckpointError unless weights and training state are those of the checkpoint, bit for bit; names what is not.
+def write(
+    path: Path, policy: NppPolicy, *, frame_skip: int, config: Mapping | None = None, training: Mapping | None = None
+) -> Path:
+    """``checkpoint.save``, read back: CheckpointError unless the file holds these very weights and this state."""
+    checkpoint.save(path, policy, frame_skip=frame_skip, config=config, training=training)
+    found = checkpoint.load(path)
+    check_same(found["policy"], dict(policy.state_dict()), path, "weights.")
+    check_same(found["training"], training, path, "training.")
+    check_same(found["config"], config or {}, path, "config.")
+    return path
 
-    policy_state, training: as they were read.  place: of the checkpoint, for the message.
-    """
-    now = ppo.training_state()
-    wanted = {name: training[name] for name in now if name not in MAY_DIFFER}
-    found = {name: value for name, value in now.items() if name not in MAY_DIFFER}
-    wrong = [*differences(found, wanted), *differences(dict(ppo.policy.state_dict()), dict(policy_state), "weights.")]
+
+def check_same(found: Any, wanted: Any, path: Path, place: str) -> None:
+    """CheckpointError unless two pieces of nested data are the same, bit for bit; names what is not."""
+    wrong = list(differences(found, wanted, place))
     if wrong:
         raise CheckpointError(
-            f"{place}: {len(wrong)} parts were not restored as they were written, e.g. {', '.join(wrong[:4])}: the run would "
-            "go on from somewhere else; please report this"
+            f"{path}: {len(wrong)} parts are not what they were written from, e.g. {', '.join(wrong[:4])}: whoever goes on "
+            "from this file would go on from somewhere else; please report this"
         )
 
 

@@ -1,0 +1,169 @@
+"""What must hold of every update, worked out a second time by other means than training's own.
+
+faults_of_update(ppo, kept)               # after the update; kept: of the rollout before it (rl.train.audit)
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, numbers, steps_of
+from rl.train.losses import Losses
+from rl.train.ppo import BatchPPO
+
+ALWAYS_LOGGED = tuple(
+    f"train/{name}"
+    for name in (
+        "explained_variance",
+        "learning_rate",
+        "last_kl",
+        "ent_coef",
+        "bc_kl_coef",
+        "clip_range",
+        "stopped_early",
+    )
+)
+
+
+def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """What is wrong with the update that has just ended."""
+    logged = ppo.logger.name_to_value
+    absent = [tag for tag in ALWAYS_LOGGED if tag not in logged]
+    if absent:
+        yield Fault(
+            "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
+        )
+        return
+    yield from rate_is_as_configured(ppo, kept, logged)
+    yield from rollout_is_untouched(ppo, kept)
+    yield from explained_variance_is_right(ppo, logged)
+    minibatches = len(ppo.rollout_buffer) // ppo.batch_size
+    steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * math.ceil(minibatches / ppo.config.gradient_accumulation)
+    if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
+        yield Fault("steps", f"the optimiser made {steps} steps, {wanted} were to be made")
+    yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
+    if "train/loss" in logged:
+        yield from losses_add_up(ppo, kept, logged)
+
+
+def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """Learning rate, clip range and weights of the losses, from the configuration and the progress of training."""
+    warming = kept.config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
+    risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
+    # Under a time budget progress is measured by the clock, and the update began between these two moments.
+    before, after = (scheduled(kept, ppo.held_since, progress) for progress in (kept.progress, ppo.progress))
+    for group in ppo.policy.optimizer.param_groups:
+        rate, *ends = float(group["lr"]), before["learning rate"] * risen, after["learning rate"] * risen
+        if kept.config.desired_kl is None and not between(rate, *ends):
+            yield Fault(
+                "learning rate", f"the optimiser's learning rate is {rate:.3g}, by the schedule it is {ends[0]:.3g}"
+            )
+        elif not rate > 0:
+            yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
+    for tag in ("train/clip_range", "train/ent_coef", "train/bc_kl_coef"):
+        if not between(logged.get(tag, math.nan), before[tag], after[tag]):
+            yield Fault(
+                "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {before[tag]:.6g}"
+            )
+
+
+def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float]:
+    """What the configuration says at this progress of training (0 to 1), its warm-up left aside."""
+    config = kept.config
+    moved = progress if config.schedules else 0.0
+    annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
+    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
+    pull = 1 - (progress - held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
+    return {
+        "learning rate": (config.learning_rate or 0.0) * annealed,
+        "train/clip_range": config.clip_range + (clip_end - config.clip_range) * moved,
+        "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
+        "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
+    }
+
+
+def between(value: float, *ends: float) -> bool:
+    """Whether a number lies between two others, or is as close to one as rounding lets it be."""
+    return min(ends) <= value <= max(ends) or any(math.isclose(value, end, rel_tol=1e-6, abs_tol=1e-12) for end in ends)
+
+
+def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
+    """The update has changed nothing of what it learned from."""
+    changed = [name for name, total in checksums(ppo).items() if total != kept.sums[name]]
+    if changed:
+        yield Fault("targets", f"{', '.join(changed)} of the rollout changed during the update that learned from them")
+
+
+def explained_variance_is_right(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
+    """The share of the returns' variance that the values explain, from its definition."""
+    returns, values = numbers(ppo, "returns"), numbers(ppo, "values")
+    found = float(logged.get("train/explained_variance", math.nan))
+    if returns.var() > 0:
+        wanted = 1 - (returns - values).var() / returns.var()
+        if not math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=CLOSE):
+            yield Fault(
+                "metrics", f"train/explained_variance is logged as {found:.4g}, by its definition it is {wanted:.4g}"
+            )
+
+
+def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> Iterator[Fault]:
+    """Finite weights; all moved, or in an update of the critic alone, the critic's and no other.
+
+    stepped: whether the update made a step; one that ends before its first step moves nothing.
+    """
+    for name, parameter in ppo.policy.named_parameters():
+        if not torch.isfinite(parameter).all():
+            yield Fault(
+                "weights",
+                f"{name} is not finite after the update; go back to the last checkpoint and lower --initial-lr",
+            )
+        learns = parameter.requires_grad and ("value_net" in name or not kept.critic_only)
+        moved = not torch.equal(parameter.detach(), kept.weights[name])
+        if learns and stepped and not moved:
+            yield Fault(
+                "weights", f"{name} did not move in the update: no gradient, no learning rate, or not in the optimiser"
+            )
+        elif moved and not learns:
+            yield Fault("weights", f"{name} moved in an update in which it was to stay as it is")
+
+
+def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """The loss is the weighted sum of its parts, and each part is possible."""
+    config, returns = ppo.config, numbers(ppo, "returns")
+    part = {name: float(logged.get(f"train/{name}", math.nan)) for name in Losses._fields}
+    absent = [name for name, value in part.items() if math.isnan(value)]
+    if absent:
+        yield Fault("losses", f"train/{', train/'.join(absent)} of the update: not logged, or not a number")
+        return
+    variance = float(returns.var(ddof=1)) if config.scale_value_loss and returns.std() > 0 else 1.0
+    value = config.vf_coef / variance * part["value_loss"]
+    terms = [value]
+    if not kept.critic_only:
+        entropy = logged["train/ent_coef"] * part["entropy_loss"]
+        pulls = logged["train/bc_kl_coef"] * part["bc_kl"], config.self_imitation_coef * part["self_imitation_loss"]
+        terms += [part["policy_gradient_loss"], entropy, *pulls]
+    size = sum(map(abs, terms)) + CLOSE
+    if not abs(sum(terms) - part["loss"]) <= 10 * CLOSE * size:
+        yield Fault(
+            "losses",
+            f"the loss is {part['loss']:.5g}, its weighted parts sum to {sum(terms):.5g}: a sign or weight is wrong",
+        )
+    possible = {
+        "entropy_loss": -MOST_ENTROPY - CLOSE <= part["entropy_loss"] <= CLOSE,
+        "value_loss": part["value_loss"] >= 0,
+        "approx_kl": part["approx_kl"] >= -CLOSE,
+        "bc_kl": part["bc_kl"] >= -CLOSE,
+        "clip_fraction": 0 <= part["clip_fraction"] <= 1,
+    }
+    for name, good in possible.items():
+        if not good:
+            yield Fault("losses", f"train/{name} is {part[name]:.5g}, which it cannot be")
+    log_probs = numbers(ppo, "log_probs")
+    played = -float((np.exp(log_probs) * log_probs).sum(axis=2).mean())
+    if abs(-part["entropy_loss"] - played) > 0.2 + 3 * math.sqrt(max(part["approx_kl"], 0.0)):
+        yield Fault(
+            "losses",
+            f"the update logs an entropy of {-part['entropy_loss']:.3g}, the rollout was played with {played:.3g}",
+        )

@@ -1,0 +1,261 @@
+"""One step of an update, worked out a second time: its loss from the formulas, in float64, its gradient, and Adam by hand.
+
+    step = OneStep(ppo, kept, turn) # after the rollout, before the update, which it watches
+    step.end(ppo)                   # after it
+    step.faults(ppo)
+
+Whatever is wrong between rollout and weights (a sign, a weight, stale probabilities, other rows, another normalisation, a
+gradient cut off elsewhere, a forgetful optimiser) makes that step another one.  Source: Schulman et al. 2017 (PPO); Kingma
+& Ba 2015 (Adam).
+"""
+
+import copy
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from rl.policy.policy import ADAM, NppPolicy
+from rl.train.audit import CLOSE, Fault, Kept, closeness, numbers
+from rl.train.ppo import HEADS, BatchPPO
+
+BETAS = (0.9, 0.999)  # of Adam
+FEW = 1e-6  # times its size, that a weight may be rounded by
+Tensors = dict[str, torch.Tensor]
+
+
+class OneStep:
+    """Watches the update that comes, until ``end``.
+
+    kept: of the rollout.
+    turn: which step is looked at; as it counts up, the first, the last and others have their turn.
+    """
+
+    def __init__(self, ppo: BatchPPO, kept: Kept, turn: int):
+        self.kept = kept
+        config = kept.config
+        taken, most = len(ppo.rollout_buffer) // ppo.batch_size, config.gradient_accumulation
+        one_pass = [ppo.batch_size * min(most, taken - first) for first in range(0, taken, most)]
+        self.sizes = one_pass * ppo.n_epochs  # decisions of each step
+        # Drawn minibatches have weights of their own, and targets that are estimated anew are others in later passes.
+        self.formula, self.used_alike = not config.prioritised_alpha, not config.prioritised_alpha
+        if config.returns_from != "collected":
+            self.sizes, self.used_alike = one_pass, False
+        last = len(self.sizes) - 1
+        self.number = min((0, last, last // 2, 1)[turn % 4], last)
+        self.parameters = dict(ppo.policy.named_parameters())
+        self.moments_before = self._moments(ppo)
+        self.changed: list[str] = []  # weights and moments that changed between rollout and update
+        self.steps = 0
+        self.weights: Tensors = {}  # before the step that is looked at
+        self.moments: dict[str, Tensors] = {}
+        self.gradients: Tensors = {}  # as the optimiser got them
+        self.after: Tensors = {}
+        self.seen: list[torch.Tensor] = []  # rows that were shown to the network, in their order
+        optimiser = ppo.policy.optimizer
+        self._hooks = [
+            optimiser.register_step_pre_hook(lambda *_: self._before_step(ppo)),
+            optimiser.register_step_post_hook(lambda *_: self._after_step()),
+        ]
+        show = ppo.rollout_buffer.observations
+
+        def shown(index: torch.Tensor) -> Tensors:
+            self.seen.append(index)
+            return show(index)
+
+        ppo.rollout_buffer.observations = shown  # type: ignore[method-assign]
+
+    def _before_step(self, ppo: BatchPPO) -> None:
+        if not self.steps:
+            moments, weights = self._moments(ppo), self._weights()
+            memory = {**moments, **self.moments_before}
+            self.changed = [
+                f"moments of {one}" for one in memory if not _equal(moments.get(one), self.moments_before.get(one))
+            ]
+            self.changed += [name for name in weights if not torch.equal(weights[name], self.kept.weights[name])]
+        if self.steps == self.number:
+            self.weights, self.moments = self._weights(), self._moments(ppo)
+            self.gradients = {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
+
+    def _after_step(self) -> None:
+        if self.steps == self.number:
+            self.after = self._weights()
+        self.steps += 1
+
+    def _weights(self) -> Tensors:
+        return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
+
+    def _moments(self, ppo: BatchPPO) -> dict[str, Tensors]:
+        state = ppo.policy.optimizer.state
+        return {
+            name: {key: torch.as_tensor(value).clone() for key, value in state[parameter].items()}
+            for name, parameter in self.parameters.items()
+            if parameter in state
+        }
+
+    def end(self, ppo: BatchPPO) -> None:
+        """Watch no longer."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        vars(ppo.rollout_buffer).pop("observations", None)
+
+    def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """What was wrong with the update."""
+        kept = self.kept
+        if self.changed:
+            yield Fault(
+                "optimiser",
+                f"{len(self.changed)} tensors changed between the rollout and the first step of its update, e.g. "
+                f"{self.changed[0]}: something but the update writes to weights or to Adam's memory",
+            )
+        pulled = ppo.reference is not None and not kept.critic_only and ppo.logger.name_to_value["train/bc_kl_coef"] > 0
+        rows = torch.cat(self.seen) if self.seen else torch.empty(0, dtype=torch.int64)
+        rows = rows[len(ppo.rollout_buffer) if pulled else 0 :]  # the clone is asked about all of them first
+        if self.used_alike:
+            yield from self._rows_are_all_used(ppo, rows)
+        if self.after:
+            first = sum(self.sizes[: self.number])
+            if self.formula:
+                yield from self._gradient_is_right(ppo, kept, rows[first : first + self.sizes[self.number]])
+            yield from self._adam_is_right(ppo)
+
+    def _rows_are_all_used(self, ppo: BatchPPO, rows: torch.Tensor) -> Iterator[Fault]:
+        """Every decision is learned from once in each pass."""
+        size, stopped = len(ppo.rollout_buffer), bool(ppo.logger.name_to_value["train/stopped_early"])
+        if size % ppo.batch_size:
+            return  # which is a fault with a name of its own
+        used = torch.bincount(rows.cpu(), minlength=size)
+        wanted = sum(self.sizes[: self.steps + 1]) if stopped else sum(self.sizes)
+        if len(used) != size or int(used.sum()) != wanted or int(used.max()) - int(used.min()) > int(stopped):
+            yield Fault(
+                "minibatches",
+                f"{len(rows)} decisions were learned from, {wanted} should have been; each {int(used.min())} to "
+                f"{int(used.max())} times, where {ppo.n_epochs} passes use all equally often: rows are repeated or left out",
+            )
+
+    def _gradient_is_right(self, ppo: BatchPPO, kept: Kept, rows: torch.Tensor) -> Iterator[Fault]:
+        """The gradient that the optimiser got is that of the loss by its formulas, cut off as configured."""
+        mirror = copy.deepcopy(ppo.policy)
+        with torch.no_grad():
+            for name, parameter in mirror.named_parameters():
+                parameter.copy_(self.weights[name])
+        moving = {
+            name: parameter
+            for name, parameter in mirror.named_parameters()
+            if parameter.requires_grad and (not kept.critic_only or "value_net" in name)
+        }
+        loss = loss_by_formula(ppo, kept, mirror, rows)
+        found = torch.autograd.grad(loss, list(moving.values()), allow_unused=True)
+        wanted = {name: g.float() for name, g in zip(moving, found, strict=True) if g is not None}
+        for part in _clipped_together(list(wanted), ppo.config.clip_apart):
+            norm = float(torch.stack([wanted[name].double().square().sum() for name in part]).sum().sqrt())
+            for name in part:
+                wanted[name] = wanted[name] * min(1.0, ppo.config.max_grad_norm / (norm + 1e-6))
+        largest = max((float(g.abs().max()) for g in wanted.values()), default=0.0)
+        names = [*wanted.keys(), *(self.gradients.keys() - wanted.keys())]
+        off = {name: _distance(self.gradients.get(name), wanted.get(name)) for name in names}
+        worst = max(off, key=lambda name: off[name])
+        limit = 0.1 * CLOSE if closeness(ppo) == CLOSE else closeness(ppo)
+        if not off[worst] <= limit * largest + 1e-12:
+            yield Fault(
+                "gradients",
+                f"the gradient of {worst} in step {self.number + 1} differs by {off[worst]:.2g} from that of the loss by its "
+                f"formulas, whose largest is {largest:.2g}: loss, minibatch, normalisation, clone or clipping are others",
+            )
+
+    def _adam_is_right(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """The weights after the step are those that Adam makes of this gradient and its own memory."""
+        rate = ppo.policy.optimizer.param_groups[0]["lr"]
+        for name, gradient in self.gradients.items():
+            moments = self.moments.get(name, {})
+            steps = float(moments.get("step", torch.zeros(()))) + 1
+            g, before = gradient.double(), self.weights[name].double()
+            first = BETAS[0] * moments["exp_avg"].double() + (1 - BETAS[0]) * g if moments else (1 - BETAS[0]) * g
+            second = BETAS[1] * moments["exp_avg_sq"].double() if moments else torch.zeros_like(g)
+            second = second + (1 - BETAS[1]) * g.square()
+            spread = (second / (1 - BETAS[1] ** steps)).sqrt() + ADAM["eps"]
+            move = rate * first / (1 - BETAS[0] ** steps) / spread
+            off = (self.after[name].double() - (before - move)).abs()
+            if not bool((off <= 10 * CLOSE * move.abs() + FEW * before.abs() + 1e-3 * FEW).all()):
+                yield Fault(
+                    "optimiser",
+                    f"step {self.number + 1} moved {name} by up to {float(off.max()):.2g} more or less than Adam does with "
+                    "this gradient: other constants, weight decay, or a step that is made twice",
+                )
+                return
+
+
+def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor) -> torch.Tensor:
+    """What a policy should minimise on these decisions of the rollout, in float64; weights are the logged ones.
+
+    Those are held against the schedules elsewhere (``audit_update``).
+    """
+    config, buffer = kept.config, ppo.rollout_buffer
+    weight = {
+        name: float(ppo.logger.name_to_value[f"train/{name}"]) for name in ("clip_range", "ent_coef", "bc_kl_coef")
+    }
+    logits, values = policy.logits_and_values(buffer.observations(rows))
+    log_probs, values = logits.double().log_softmax(dim=1), values.double()
+    of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
+    actions = buffer.flat("actions")[rows, None]
+    returns = buffer.flat("returns").double()
+    variance = float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
+    if config.clip_range_vf is not None:
+        before = buffer.flat("values")[rows].double()
+        values = before + (values - before).clamp(-config.clip_range_vf, config.clip_range_vf)
+    loss = config.vf_coef / variance * (values - of["returns"]).square().mean()
+    if kept.critic_only:
+        return loss
+    everybody = buffer.flat("advantages").double()
+    spread = everybody.std() + 1e-8
+    advantages = (everybody[rows] - everybody.mean()) / spread
+    ratio = (log_probs - of["log_probs"]).gather(1, actions)[:, 0].exp()
+    clip = weight["clip_range"]
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    loss = loss - torch.minimum(ratio * advantages, clipped * advantages).mean()
+    entropy = -(log_probs.exp() * log_probs).sum(dim=1).mean()
+    loss = loss - weight["ent_coef"] * entropy
+    pull = weight["bc_kl_coef"]
+    if ppo.reference is not None and pull > 0:
+        with torch.no_grad():
+            cloned = ppo.reference.logits_and_values(buffer.observations(rows))[0].double().log_softmax(dim=1)
+        loss = loss + pull * (cloned.exp() * (cloned - log_probs)).sum(dim=1).mean()
+    if config.self_imitation_coef:
+        gained = surprises(ppo)[rows] / spread
+        loss = loss - config.self_imitation_coef * (gained * log_probs.gather(1, actions)[:, 0]).mean()
+    return loss
+
+
+def surprises(ppo: BatchPPO) -> torch.Tensor:
+    """float64[T * N]: what won episodes brought beyond the critic's expectation, from their ends backwards."""
+    rewards, values, ends, wins = (numbers(ppo, name) for name in ("rewards", "values", "episode_ends", "wins"))
+    found, to_come, won = np.zeros_like(values), np.zeros_like(values[0]), np.zeros_like(wins[0])
+    for t in range(len(values) - 1, -1, -1):
+        won = np.where(ends[t], wins[t], won)
+        to_come = rewards[t] + ppo.rollout_buffer.gamma * np.where(ends[t], 0.0, to_come)
+        found[t] = np.where(won, np.maximum(to_come - values[t], 0.0), 0.0)
+    return torch.from_numpy(found.ravel()).to(ppo.device)
+
+
+def _clipped_together(names: list[str], apart: bool) -> list[list[str]]:
+    """Names of parameters whose gradients are shortened together."""
+    if not apart:
+        return [names]
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        head = [head for head, marks in HEADS.items() if any(mark in name for mark in marks)]
+        parts.setdefault(head[0] if head else "shared", []).append(name)
+    return list(parts.values())
+
+
+def _distance(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
+    """Largest difference; nothing counts as zeros."""
+    known = [tensor for tensor in (one, other) if tensor is not None]
+    return float((known[0] - known[1] if len(known) == 2 else known[0]).abs().max())
+
+
+def _equal(one: Tensors | None, other: Tensors | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
