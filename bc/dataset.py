@@ -43,12 +43,14 @@ from nppsim.errors import ConfigError, UserError
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
+from nppsim.observe.graph import announce
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
 STATES = "states"  # beside the observations in the file: what images are drawn from
+GRAPH = "graph_state"  # an observation that means nothing without the levels, which are then in the file
 MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest is for the network and its gradients
 _WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
 # What turns replays into rows, beside the kernels: a change of it makes another dataset.
@@ -176,7 +178,7 @@ def write_dataset(
     with h5py.File(image, "w", libver=LIBRARY) as file:
         write_tables(file, demonstrations, validation, found, asdict(config), key)
         make_samples(file, columns, decisions)
-        if STATES in columns:
+        if STATES in columns or GRAPH in columns:
             write_levels(file, bank.levels)
         row = 0
         for wave in _waves(demonstrations, _WAVE_BYTES // bytes_each):
@@ -291,6 +293,7 @@ class BCDataset:
     validation, retimed: bool[D].
     kept_and_left_out: the tables of ``DemonstrationSet``.
     images: drawn when asked for; None where none is wanted.
+    bank: of the levels, where images or graphs are looked up in it.
     """
 
     path: str
@@ -308,6 +311,7 @@ class BCDataset:
     retimed: np.ndarray
     kept_and_left_out: str
     images: StoredImages | None = None
+    bank: LevelBank | None = None
 
     @classmethod
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
@@ -351,9 +355,11 @@ class BCDataset:
         ):
             if not len(values) or values.min() < 0 or values.max() >= limit:
                 raise ValueError(f"numbers outside 0 to {limit - 1}, or none")
-        images = None
-        if drawn:
-            images = StoredImages(bank or LevelBank(read_levels(file)), observations.pop(STATES), drawn)
+        images, kept = None, None
+        if drawn or GRAPH in keys:
+            kept = bank or LevelBank(read_levels(file))
+            announce(kept)
+            images = StoredImages(kept, observations.pop(STATES), drawn) if drawn else None
         return cls(
             path=str(path),
             key=about["key"],
@@ -368,6 +374,7 @@ class BCDataset:
             retimed=table["retimed"],
             kept_and_left_out=about["report"],
             images=images,
+            bank=kept,
         )
 
     def __len__(self) -> int:

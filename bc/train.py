@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bc.baselines import Metrics, predictors, score, transition_counts
-from bc.dataset import BCDataset
+from bc.dataset import GRAPH, BCDataset
 from hardware.team import Team, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import UserError
@@ -384,6 +384,8 @@ def _train_epoch(setup: _Setup, rows: np.ndarray, epoch: int) -> dict[str, float
     total = np.zeros(2)
     for start in range(0, len(rows), setup.config.batch_size):
         batch = rows[start : start + setup.config.batch_size]
+        if GRAPH in setup.dataset.observations:  # decisions of one level side by side: threads then share few graphs
+            batch = np.sort(batch)
         loss, accuracy = _differentiate(setup, batch)
         if not math.isfinite(loss):
             number = start // setup.config.batch_size + 1

@@ -8,6 +8,8 @@ The first is arithmetic; the second is measured by a probe update that the calle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from nppsim.observe import layout
 
 # Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
@@ -129,7 +131,7 @@ def estimate_update(observations: Iterable[str]) -> UpdateMemory:
     Fixed: weight, gradient and two Adam moments of each parameter.
     """
     keys = layout.observation_keys(observations)
-    numbers = sum(layout.SPECS[key].bytes // (4 if layout.SPECS[key].dtype == "float32" else 1) for key in keys)
+    numbers = sum(layout.SPECS[key].bytes // np.dtype(layout.SPECS[key].dtype).itemsize for key in keys)
     parameters = PARAMETERS_WITH_IMAGES if has_images(keys) else PARAMETERS
     return UpdateMemory(4 * FLOAT_BYTES * parameters, 6 * FLOAT_BYTES * numbers + LAYERS_BYTES, "estimate")
 

@@ -29,6 +29,7 @@ PHASES = (
     "foresight",
     "player_frame",
     "global_view",
+    "graph_state",
     "rewards",
     "truncation",
 )

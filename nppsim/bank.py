@@ -1,5 +1,7 @@
 """LevelBank: many levels in one set of arrays, so that switching levels is switching an index."""
 
+import functools
+import hashlib
 import threading
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
@@ -32,6 +34,7 @@ LEVEL_DTYPE = np.dtype(
         ("doors_first", "i8"), ("doors_end", "i8"),  # regular doors
         ("switches_first", "i8"), ("switches_end", "i8"),  # doors with a switch: locked and trap doors
         ("boosts_first", "i8"), ("boosts_end", "i8"),  # boost pads
+        ("toggles_first", "i8"), ("toggles_end", "i8"),  # toggle mines
         ("mover_first", "i8"), ("mover_end", "i8"),  # exits and what moves
         ("first_moving", "i8"),  # number of exits: they come first among the movers
         ("moves", "u1"),  # there are other movers, or boost pads
@@ -137,6 +140,12 @@ class LevelBank:
         """int32[L], frames after which an episode is truncated."""
         return self.paths.time_limit
 
+    @functools.cached_property
+    def level_ids(self) -> np.ndarray:
+        """int64[L]: a number of each level's content, which ``graph_state`` begins with; the same in every process."""
+        digests = (hashlib.sha256(f"{level.fingerprint} {self.completions}".encode()) for level in self.levels)
+        return np.array([int.from_bytes(digest.digest()[:8], "little", signed=True) for digest in digests], np.int64)
+
     def __len__(self) -> int:
         return len(self.levels)
 
@@ -202,6 +211,7 @@ def _level_records(compiled: list[LevelGeometry], levels: list[Level]) -> np.nda
         ("doors", kinds.REGULAR_DOOR, kinds.REGULAR_DOOR),
         ("switches", kinds.LOCKED_DOOR, kinds.TRAP_DOOR),
         ("boosts", kinds.BOOST_PAD, kinds.BOOST_PAD),
+        ("toggles", kinds.TOGGLE_MINE, kinds.TOGGLE_MINE),
     ):
         types = [_in_order(c.entity_type) for c in compiled]
         records[f"{name}_first"] = records["entity_first"] + [np.searchsorted(t, first, "left") for t in types]

@@ -31,7 +31,7 @@ from nppsim.decision import (
     prepare_static,
 )
 from nppsim.levels.level import Level
-from nppsim.observe import layout, vectors
+from nppsim.observe import graph, layout, vectors
 from nppsim.observe.foresight import make_room
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.workers import usable_cores
@@ -138,7 +138,12 @@ class BatchSimulator:
         pictures = len(bank) if "global_view" in self.keys else 0
         background = np.empty((pictures, *layout.GLOBAL_VIEW_SHAPE), np.uint8)
         prepare_static(bank.stage, solid, background)
-        return Static(bank.stage, solid, background, bank.time_limit, bank.path_length, self.reward_config.record())
+        level_ids = np.empty(0, np.int64)
+        if "graph_state" in self.keys:
+            level_ids = bank.level_ids
+            graph.announce(bank)
+        reward = self.reward_config.record()
+        return Static(bank.stage, solid, background, bank.time_limit, bank.path_length, level_ids, reward)
 
     def _allocate_output(self) -> Output:
         count = self.num_envs

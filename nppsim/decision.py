@@ -17,6 +17,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.observe import foresight, images, layout, vectors
+from nppsim.observe.graph_state import graph_state
 from nppsim.physics.segments import clamped_cell
 from nppsim.physics.state import CELEBRATING, DEAD
 from nppsim.physics.tick import start, tick
@@ -62,7 +63,7 @@ State = namedtuple("State", "ninja progress terms entities movers visited")
 # recomputed when the key differs).
 Fields = namedtuple("Fields", "nodes distance hop switch_to_exit key own_distance own_hop own_switch_to_exit")
 # What does not change: arrays of each level, and ``reward``, the weights (WEIGHTS_DTYPE[1]).
-Static = namedtuple("Static", "stage solid background time_limit path_length reward")
+Static = namedtuple("Static", "stage solid background time_limit path_length level_ids reward")
 # Of each environment: what a step gives, the fields of EPISODE_DTYPE, and laps: int64[N, NUM_PHASES], nanoseconds of each
 # phase of the last call, or int64[N, 0] to measure nothing.
 Output = namedtuple("Output", "rewards terminated truncated level outcome frames decisions gold ret terms laps")
@@ -364,6 +365,10 @@ def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
         clock.stamp(laps, PHASE.hazards_and_surroundings, since)
     if len(views.foresight):
         _look_ahead(i, row, frame_skip, state, world, fields, views, laps)
+    if len(views.graph_state):
+        since = clock.begin(laps)
+        graph_state(entities, world, level, static.level_ids[level], views.graph_state[row])
+        clock.stamp(laps, PHASE.graph_state, since)
     _draw(i, row, state, world, static, views, laps)
 
 

@@ -24,7 +24,14 @@ from nppsim.observe import layout
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture
 from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
-from nppsim.spaces import as_spaces_have_it, observation_space
+from nppsim.spaces import (
+    GRAPH,
+    as_spaces_have_it,
+    environment_space,
+    graph_instance,
+    shown_keys,
+    simulated_keys,
+)
 
 ENV_ID = "nppsim/Npp-v0"
 NO_RESTART = -1  # in ``next_level``: leave the environment in the last state of its episode
@@ -49,7 +56,12 @@ class GymSimulator(BatchSimulator):
     """A BatchSimulator whose ``final_obs`` is valid in every finished row, and that can leave out restarts.
 
     Training looks only at the last observation of a time-out, to bootstrap from; Gymnasium hands out all of them.
+    shown: keys that are handed out as they are.  graphs: whether ``graph`` is, too.
     """
+
+    def __init__(self, levels: LevelBank, num_envs: int, *, observations: Sequence[str], **settings: Any):
+        super().__init__(levels, num_envs, observations=simulated_keys(observations), **settings)
+        self.shown, self.graphs = shown_keys(observations), GRAPH in observations
 
     def decide(self, actions: np.ndarray, resting: np.ndarray | None = None) -> Observations:
         """As ``BatchSimulator.step``, in the shapes of the spaces; valid until the next call.
@@ -65,9 +77,15 @@ class GymSimulator(BatchSimulator):
         """As ``BatchSimulator.reset``, likewise."""
         return as_spaces_have_it(self.reset(levels))
 
-    def row(self, observations: Observations, i: int) -> Observations:
-        """A copy of environment i's observations."""
-        return {key: values[i].copy() for key, values in observations.items()}
+    def row(self, observations: Observations, i: int) -> dict[str, Any]:
+        """A copy of environment i's observations, as ``environment_space`` has them."""
+        row: dict[str, Any] = {key: observations[key][i].copy() for key in self.shown}
+        return row | {GRAPH: graph_instance(observations["graph_state"][i])} if self.graphs else row
+
+    def rows(self, observations: Observations, copy: bool) -> dict[str, Any]:
+        """The observations of all, as ``environment_space`` has them in a batch.  copy: arrays that no step writes again."""
+        rows: dict[str, Any] = {key: observations[key].copy() if copy else observations[key] for key in self.shown}
+        return rows | {GRAPH: tuple(map(graph_instance, observations["graph_state"]))} if self.graphs else rows
 
     def start_info(self, level: int) -> dict[str, Any]:
         """What ``reset`` reports about the level that an environment was started on."""
@@ -212,7 +230,7 @@ class NppEnv(gymnasium.Env):
             profile=profile,
         )  # fmt: skip
         self.simulator.next_level[:] = NO_RESTART
-        self.observation_space = observation_space(observations)
+        self.observation_space = environment_space(observations)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode

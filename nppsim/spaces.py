@@ -13,10 +13,12 @@ from nppsim.levels.level import MAX_RECORDS, POSITION_UNIT
 from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.observe import layout
 from nppsim.observe.foresight import PROGRESS_LIMIT
+from nppsim.observe.graph import EDGE_TYPES, FEATURES, graph_of
 from nppsim.observe.vectors import NO_HAZARD
 from nppsim.paths import MAX_PATH
 
 Bounds = tuple[float, float]
+GRAPH = "graph"  # name of an observation that only Gymnasium environments have
 
 _FLAG, _UNIT = (0.0, 1.0), (-1.0, 1.0)
 _SPEED = (-300.0, 300.0)  # px per frame: a boost pad in every frame would end there; without, the ninja stays below 10
@@ -87,6 +89,37 @@ def observation_space(observations: Sequence[str]) -> spaces.Dict:
     return spaces.Dict({key: _box(layout.SPECS[key]) for key in layout.observation_keys(observations)})
 
 
+def environment_space(observations: Sequence[str]) -> spaces.Dict:
+    """``observation_space``, with a Graph space for ``graph``, which only these environments know: arrays in place of
+    ``graph_state``."""
+    keys = shown_keys(observations)
+    space = observation_space(keys) if keys else spaces.Dict()
+    if GRAPH in observations:
+        nodes, edges = spaces.Box(-np.inf, np.inf, (len(FEATURES),), np.float32), spaces.Discrete(len(EDGE_TYPES))
+        space[GRAPH] = spaces.Graph(nodes, edges)
+    return space
+
+
+def shown_keys(observations: Sequence[str]) -> tuple[str, ...]:
+    """Keys of the observations that are handed out as the simulator makes them: all but ``graph``."""
+    named = [name for name in observations if name != GRAPH]
+    return layout.observation_keys(named) if named or GRAPH not in observations else ()
+
+
+def simulated_keys(observations: Sequence[str]) -> tuple[str, ...]:
+    """Keys that the simulator has to make, for observations of which one may be ``graph``."""
+    named = ["graph_state" if name == GRAPH else name for name in observations]
+    return layout.observation_keys(named)
+
+
+def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
+    """What a ``graph_state`` int64[8] stands for: nodes float32[N, 45] (``observe.graph.FEATURES``), edges int64[E] (their
+    types, places in EDGE_TYPES), edge_links int32[E, 2] (source, target)."""
+    graph = graph_of(state)
+    links, types = graph.edges
+    return spaces.GraphInstance(graph.features, types, links)
+
+
 def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Observations of N environments, key -> [N, ...] as in ``layout``, in the shapes of ``observation_space``: views."""
     return {key: values.reshape(len(values), *_shape(layout.SPECS[key])) for key, values in observations.items()}
@@ -98,7 +131,7 @@ def _shape(spec: layout.ObservationSpec) -> tuple[int, ...]:
 
 def _box(spec: layout.ObservationSpec) -> spaces.Box:
     if not spec.components:
-        return spaces.Box(0, 255, _shape(spec), np.uint8)
+        return spaces.Box(int(spec.low), int(spec.high), _shape(spec), np.dtype(spec.dtype).type)
     known = _BOUNDS.get(spec.key, {})
     bounds = np.array([known.get(name, _UNLIMITED) for name in spec.components], np.float32)
     times = _shape(spec)[0] // len(bounds)

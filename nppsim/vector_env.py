@@ -16,7 +16,7 @@ from nppsim.bank import LevelBank
 from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Watching, as_bank, level_option
 from nppsim.observe import layout
 from nppsim.reward import RewardConfig
-from nppsim.spaces import as_spaces_have_it, observation_space
+from nppsim.spaces import as_spaces_have_it, environment_space
 
 
 class NppVectorEnv(VectorEnv):
@@ -71,7 +71,7 @@ class NppVectorEnv(VectorEnv):
         )
         self.num_envs = num_envs
         self.copy = copy
-        self.single_observation_space = observation_space(observations)
+        self.single_observation_space = environment_space(observations)
         self.single_action_space = spaces.Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -146,7 +146,7 @@ class NppVectorEnv(VectorEnv):
                 self._draw(i)
             self._watching.started(i)
             infos = self._add_info(infos, self.simulator.start_info(levels[i]), i)
-        return self._handed_out(observations), infos
+        return self.simulator.rows(observations, self.copy), infos
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
@@ -184,7 +184,7 @@ class NppVectorEnv(VectorEnv):
             self._ended[simulator.finished] = True
         self._follow(actions, resting)
         return (
-            self._handed_out(observations),
+            simulator.rows(observations, self.copy),
             simulator.rewards.astype(np.float64),
             simulator.terminated.copy(),
             simulator.truncated.copy(),
@@ -217,9 +217,6 @@ class NppVectorEnv(VectorEnv):
         if not self._began:
             raise ResetNeeded("there is nothing to show yet: call reset() first")
         return tuple(self._watching.picture(i) for i in range(self.num_envs))
-
-    def _handed_out(self, observations: Observations) -> Observations:
-        return {key: values.copy() if self.copy else values for key, values in observations.items()}
 
     def action_masks(self) -> np.ndarray:
         """bool[num_envs, 6]: actions that can have an effect of their own now."""

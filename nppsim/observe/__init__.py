@@ -1,1 +1,1 @@
-"""What agents see: the layout of observations, vectors, images, statistics."""
+"""What agents see: the layout of observations, vectors, images, graphs, statistics."""

@@ -26,6 +26,7 @@ SURROUNDINGS_SIZE = 19  # half-cells (12 px) per side of ``surroundings``
 SURROUNDINGS_PLANES = ("solid", "deadly", "one_way")
 PLAYER_FRAME_SIZE = 84  # pixels per side; one pixel is 2 x 2 px of the level
 GLOBAL_VIEW_SHAPE = (176, 100)  # x first; one pixel is 6 x 6 px of the level
+GRAPH_WORDS = 8  # of ``graph_state``: the level's number, then 64 flags of its doors, exits and mines in each
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ObservationSpec:
     name: short name, as in ``observations=("state", ...)``.
     key: key in the dictionary.
     shape: without the environment axis.
-    dtype: "float32" or "uint8".
+    dtype: "float32" for vectors, "uint8" for pictures, "int64" for what is looked up by number.
     components: names of the entries along the last axis (float keys only).
     scale: natural size of each component, in its own unit; the network never divides by less than a tenth of it.
     low, high: bounds for Gymnasium's Box.
@@ -88,6 +89,9 @@ _AHEAD = [("death", 1.0), ("win", 1.0), ("dx", 36.0), ("dy", 36.0), ("vx", 3.3),
 ]
 
 
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
 def _vector(
     name: str, key: str, components: Sequence[tuple[str, float]], shape: tuple[int, ...] | None = None
 ) -> ObservationSpec:
@@ -111,6 +115,7 @@ SPECS: dict[str, ObservationSpec] = {
         _image("surroundings", "surroundings", (len(SURROUNDINGS_PLANES), SURROUNDINGS_SIZE, SURROUNDINGS_SIZE)),
         _image("player_frame", "player_frame", (PLAYER_FRAME_SIZE, PLAYER_FRAME_SIZE, 1)),
         _image("global_view", "global_view", (*GLOBAL_VIEW_SHAPE, 1)),
+        ObservationSpec("graph_state", "graph_state", (GRAPH_WORDS,), "int64", low=_LEAST, high=_MOST),
     )
 }
 VISION_FREE = ("game_state", "reachability_features", "entity_positions", "switch_states", "hazards", "surroundings")

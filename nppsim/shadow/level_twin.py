@@ -22,7 +22,7 @@ class LevelTwin:
     """
 
     def __init__(self, level: Level, completions: bool = True):
-        self.level = level
+        self.level, self.completions = level, completions
         self.listed: list[EntityTwin] = entities(level, completions)
         self.exits = [e for e in self.listed if e.kind == kinds.EXIT]
         self.doors = [e for e in self.listed if e.kind in kinds.SWITCH_OF_DOOR]

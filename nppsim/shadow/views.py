@@ -1,5 +1,6 @@
 """The observations, each from the documented meaning (``docs/observations.md``) of their components."""
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 
@@ -358,6 +359,30 @@ def global_view(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
     return image.T[:, :, None]
 
 
+def graph_state(twin: LevelTwin, now: StateTwin, hop: np.ndarray) -> np.ndarray:
+    """int64[8]: the level's number, then a bit for each exit and switch, door with a switch and toggle mine."""
+    told = f"{twin.level.fingerprint} {twin.completions}".encode()
+    bits = 0
+    for place, is_set in enumerate(_flags(twin, now)):
+        bits |= is_set << place
+    number = hashlib.sha256(told).digest()[:8]
+    words = number + (bits % (1 << 64 * (layout.GRAPH_WORDS - 1))).to_bytes(8 * (layout.GRAPH_WORDS - 1), "little")
+    return np.frombuffer(words, "<i8")
+
+
+def _flags(twin: LevelTwin, now: StateTwin) -> Iterator[bool]:
+    for e in twin.listed:
+        state = now.states[e.index]
+        if e.kind == kinds.EXIT:
+            yield bool(state.clock)
+        elif e.kind == kinds.EXIT_SWITCH:
+            yield not state.active
+        elif e.kind in kinds.SWITCH_OF_DOOR:
+            yield bool(state.closed)
+        elif e.kind == kinds.TOGGLE_MINE:
+            yield state.state == 0
+
+
 # Key of ``layout`` -> its twin, but for ``foresight``, whose twin plays on (``nppsim.shadow.foresight``).
 VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
     view.__name__: view
@@ -370,5 +395,6 @@ VIEWS: dict[str, Callable[[LevelTwin, StateTwin, np.ndarray], np.ndarray]] = {
         surroundings,
         player_frame,
         global_view,
+        graph_state,
     )
 }

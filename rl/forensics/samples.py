@@ -10,6 +10,7 @@ import torch
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
+from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.ppo import BatchPPO
 
@@ -70,6 +71,9 @@ def made_up_policy(architecture: str, rows: int) -> tuple[NppPolicy, dict[str, t
     obs: dict[str, np.ndarray] = {}
     for spec in (layout.SPECS[key] for key in keys):
         shape = rows, *spec.shape
+        if spec.key == "graph_state":
+            obs[spec.key] = graph_states(rows)
+            continue
         floats = spec.dtype == "float32"
         obs[spec.key] = rng.normal(size=shape).astype(np.float32) if floats else rng.integers(0, 256, shape, np.uint8)
     statistics = ObservationStatistics(keys)

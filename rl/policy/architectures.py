@@ -15,11 +15,31 @@ class ArchitectureError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
+class GraphNetwork:
+    """Sizes of the layers over the level's graph.
+
+    kind: "gcn", "gat", "hgt" or "simplified_hgt"; ``rl.policy.graph_layers`` says what they do.
+    layers: how many, each a step further.
+    width: of a node.
+    heads: of the attention; they share the width.  GCN has none.
+    out: size of what is read at the places that matter.
+    """
+
+    kind: str
+    layers: int
+    width: int
+    heads: int
+    out: int
+
+
+@dataclass(frozen=True)
 class Architecture:
     """Sizes of one network; 0 switches an encoder off.
 
     vectors: one MLP per entry, ((float keys, neighbours in layout order), (layer sizes)).
     player_frame, global_view, surroundings: output size of the encoder of that uint8 key.
+    graph: layers over the level's graph, if there are any.
+    attention: heads of the attention between the modalities before they are put side by side; 0: there is none.
     fusion: layers after the concatenation, shared by actor and critic; the last is the feature size.
     heads: layers of the actor and, separately, of the critic, before their output layers.
     deep: residual blocks in their place, as wide as the last of them; None: plain layers.
@@ -31,6 +51,8 @@ class Architecture:
     player_frame: int = 0
     global_view: int = 0
     surroundings: int = 0
+    graph: GraphNetwork | None = None
+    attention: int = 0
     fusion: tuple[int, ...] = (256,)
     heads: tuple[int, ...] = (64,)
     deep: ResidualBlocks | None = None
@@ -39,7 +61,8 @@ class Architecture:
     def observations(self) -> tuple[str, ...]:
         """Keys that the network reads, in canonical order."""
         images = [key for key in ("player_frame", "global_view", "surroundings") if getattr(self, key)]
-        return layout.observation_keys([key for keys, _ in self.vectors for key in keys] + images)
+        graph = ["graph_state"] if self.graph else []
+        return layout.observation_keys([key for keys, _ in self.vectors for key in keys] + images + graph)
 
     @property
     def fingerprint(self) -> str:
@@ -81,25 +104,73 @@ _PLAIN = (
         heads=(64,),
     ),
 )
+_ALL, _VISION_FREE = _PLAIN
+_GCN = GraphNetwork("gcn", layers=2, width=64, heads=0, out=128)
+_GAT = GraphNetwork("gat", layers=2, width=64, heads=4, out=128)
+_HGT = GraphNetwork("hgt", layers=3, width=64, heads=8, out=128)
+_SIMPLIFIED_HGT = GraphNetwork("simplified_hgt", layers=2, width=32, heads=4, out=64)
+_GRAPHS = (
+    replace(
+        _ALL,
+        name="full_hgt",
+        description="all observations and the graph: a transformer with types of nodes and edges, attention over modalities",
+        graph=_HGT,
+        attention=8,
+    ),
+    replace(
+        _ALL,
+        name="simplified_hgt",
+        description="full_hgt with smaller parts, and attention that knows the types of edges by one number each",
+        player_frame=128,
+        global_view=64,
+        graph=_SIMPLIFIED_HGT,
+        attention=1,
+    ),
+    replace(
+        _ALL,
+        name="gat",
+        description="all observations and the graph: graph attention, one head of attention over modalities",
+        graph=_GAT,
+        attention=1,
+    ),
+    replace(
+        _ALL, name="gcn", description="all observations and the graph: graph convolution, concatenation", graph=_GCN
+    ),
+    replace(
+        _ALL,
+        name="no_global_view",
+        description="all observations but the picture of the level, whose place the graph takes: graph convolution",
+        global_view=0,
+        graph=_GCN,
+        attention=8,
+    ),
+    replace(_VISION_FREE, name="vision_free_gat", description="vision_free and graph attention", graph=_GAT),
+    replace(_VISION_FREE, name="vision_free_gcn", description="vision_free and graph convolution", graph=_GCN),
+    replace(
+        _VISION_FREE,
+        name="vision_free_simplified",
+        description="vision_free and the graph network of simplified_hgt",
+        graph=_SIMPLIFIED_HGT,
+    ),
+    replace(
+        _VISION_FREE,
+        name="attention",
+        description="vision_free and graph convolution, with attention over modalities",
+        graph=_GCN,
+        attention=8,
+    ),
+)
 ARCHITECTURES: dict[str, Architecture] = {
-    architecture.name: architecture for plain in _PLAIN for architecture in (plain, _with_foresight(plain))
+    architecture.name: architecture
+    for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
 }
+ALIASES = {"graph_attention": "attention"}
 
-_GRAPH = "it reads the graph observation"
 _STACKED = "it stacks frames"
 # Names of the predecessor's architectures that this project does not have yet, and why.
 LATER = {
-    "full_hgt": _GRAPH,
-    "simplified_hgt": _GRAPH,
-    "gat": _GRAPH,
-    "gcn": _GRAPH,
-    "vision_free_gat": _GRAPH,
-    "vision_free_gcn": _GRAPH,
-    "vision_free_simplified": _GRAPH,
-    "no_global_view": _GRAPH,
-    "attention": _GRAPH,
-    "full_hgt_frame_stacked": f"{_GRAPH} and stacks frames",
-    "visual_frame_stacked_only": f"{_GRAPH} and stacks frames",
+    "full_hgt_frame_stacked": _STACKED,
+    "visual_frame_stacked_only": _STACKED,
     "vision_free_frame_stacked": _STACKED,
 }
 
@@ -113,16 +184,17 @@ def get_architecture(name: str) -> Architecture:
     if plus:
         known = get_architecture(plain)
         try:
-            return replace(known, name=name, deep=ResidualBlocks.named(heads))
+            return replace(known, name=f"{known.name}+{heads}", deep=ResidualBlocks.named(heads))
         except ValueError as error:
             raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
+    name = ALIASES.get(name, name)
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     available = ", ".join(ARCHITECTURES)
     if name in LATER:
         raise ArchitectureError(
-            f"architecture {name!r} is not built yet: {LATER[name]}, and graph architectures and frame stacking come "
-            f"in a later version; available now: {available}"
+            f"architecture {name!r} is not built yet: {LATER[name]}, and frame stacking comes in a later version; "
+            f"available now: {available}"
         )
-    near = did_you_mean(name, [*ARCHITECTURES, *LATER], cutoff=0.4)
+    near = did_you_mean(name, [*ARCHITECTURES, *ALIASES, *LATER], cutoff=0.4)
     raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}")

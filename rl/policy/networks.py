@@ -21,19 +21,17 @@ from nppsim.errors import UserError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.graph_encoder import GraphEncoder
+from rl.policy.precision import compute_dtype
 
 PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear, nowhere else
 CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not drown the others
+TOKEN = 64  # features of a modality where they attend to each other
 CHANNELS = 32  # features of a patch, and of the convolution over their grid
 
 
 class ObservationError(UserError, ValueError):
     """An observation that does not fit the network: key missing, wrong shape or dtype."""
-
-
-def compute_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 inside an autocast region of that device, else float32."""
-    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
 class NormalizeObservations(nn.Module):
@@ -219,6 +217,28 @@ def mlp(inputs: int, sizes: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class ModalityAttention(nn.Module):
+    """Attention between modalities: each becomes a token, and hears from all; a list of [N, width] to [N, tokens * 64].
+
+    Source: Vaswani et al. 2017, one layer without the layers after it: the fusion is one.
+    """
+
+    def __init__(self, widths: list[int], heads: int):
+        super().__init__()
+        self.heads = heads
+        self.tokens = nn.ModuleList(nn.Linear(width, TOKEN) for width in widths)
+        self.norm = nn.LayerNorm(TOKEN)
+        self.inputs = nn.Linear(TOKEN, 3 * TOKEN)
+        self.output = nn.Linear(TOKEN, TOKEN)
+
+    def forward(self, branches: list[torch.Tensor]) -> torch.Tensor:
+        tokens = torch.stack([token(branch) for token, branch in zip(self.tokens, branches, strict=True)], dim=1)
+        parts = self.inputs(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).unbind(2)
+        query, key, value = (part.transpose(1, 2) for part in parts)
+        heard = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        return (tokens + self.output(heard)).flatten(1)
+
+
 class Encoder(BaseFeaturesExtractor):
     """Raw observations to features [N, architecture.fusion[-1]]: normaliser, one branch per modality, fusion.
 
@@ -237,8 +257,12 @@ class Encoder(BaseFeaturesExtractor):
         self.images = nn.ModuleDict(
             {key: make(getattr(chosen, key)) for key, make in images.items() if getattr(chosen, key)}
         )
-        width = sum(sizes[-1] for _, sizes in chosen.vectors) + sum(getattr(chosen, key) for key in self.images)
-        self.fusion = mlp(width, chosen.fusion)
+        widths = [sizes[-1] for _, sizes in chosen.vectors] + [getattr(chosen, key) for key in self.images]
+        self.graph = GraphEncoder(chosen.graph) if chosen.graph else None
+        if chosen.graph:
+            widths.append(chosen.graph.out)
+        self.attention = ModalityAttention(widths, chosen.attention) if chosen.attention else None
+        self.fusion = mlp(TOKEN * len(widths) if chosen.attention else sum(widths), chosen.fusion)
 
     def _columns(self, keys: tuple[str, ...]) -> slice:
         slices = [self.normalize.columns[key] for key in keys]
@@ -252,7 +276,9 @@ class Encoder(BaseFeaturesExtractor):
         vectors = self.normalize(observations)
         branches = [branch(vectors) for branch in self.vectors]
         branches += [branch(observations[key]) for key, branch in self.images.items()]
-        return self.fusion(torch.cat(branches, dim=1))
+        if self.graph:
+            branches.append(self.graph(observations))
+        return self.fusion(self.attention(branches) if self.attention else torch.cat(branches, dim=1))
 
 
 def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:

@@ -138,6 +138,20 @@ class NppPolicy(ActorCriticPolicy):
         with self._autocast():
             return self.features_extractor(observations).float()
 
+    def remember(self, observations: Mapping[str, torch.Tensor]) -> None:
+        """Encode what many decisions share, the graphs of levels, once and for all until the weights change.
+
+        Passes without gradients then look it up.  One thread at a time; without a graph there is nothing to do.
+        """
+        if self.features_extractor.graph:
+            with self._autocast():
+                self.features_extractor.graph.remember(observations["graph_state"])
+
+    def forget(self) -> None:
+        """Begin anew: what is remembered from now on does not depend on what was seen before."""
+        if self.features_extractor.graph:
+            self.features_extractor.graph.forget()
+
     def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
             return contextlib.nullcontext()
@@ -154,7 +168,9 @@ class NppPolicy(ActorCriticPolicy):
         rng: a CPU generator, whatever the policy's device, so that a seed means the same on every machine; None
             draws from torch's global one.
         """
-        logits, _ = self.logits_and_values(self.to_tensors(obs))
+        tensors = self.to_tensors(obs)
+        self.remember(tensors)
+        logits, _ = self.logits_and_values(tensors)
         logits = logits.cpu()
         return (logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)).numpy()
 

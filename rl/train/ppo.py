@@ -235,6 +235,7 @@ class BatchPPO(PPO):
         callback.on_rollout_start()
         if self.ending:
             return False
+        self.policy.forget()
         buffer, sim = self.rollout_buffer, self.sim
         episodes, counts = [np.empty(0, sim.episode.dtype)], [np.empty(0, bool)]
         cut_off: list[CutOff] = []
@@ -275,6 +276,7 @@ class BatchPPO(PPO):
     def _decide(self, t: int) -> np.ndarray:
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
         buffer = self.rollout_buffer
+        self.policy.remember(self.policy.to_tensors(self.sim.obs))
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:

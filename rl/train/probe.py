@@ -14,6 +14,7 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.workers import OtherPrograms
 from rl.policy.architectures import get_architecture
+from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train.gradients import set_gradients
 from rl.train.losses import LossSettings, Samples
@@ -114,10 +115,12 @@ def _update(policy: NppPolicy, minibatch: _Minibatch, team: Team) -> None:
 
 
 def _ones(keys: tuple[str, ...], size: int, device: str) -> dict[str, torch.Tensor]:
-    specs = (layout.SPECS[key] for key in keys)
-    return {
+    specs = (layout.SPECS[key] for key in keys if key != "graph_state")
+    ones = {
         spec.key: torch.ones((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device) for spec in specs
     }
+    graphs = {"graph_state": torch.from_numpy(graph_states(size)).to(device)} if "graph_state" in keys else {}
+    return {**ones, **graphs}
 
 
 def _made_up_statistics(keys: tuple[str, ...]) -> ObservationStatistics:

@@ -89,10 +89,19 @@ class TensorRolloutBuffer:
         return float(1 - (self.returns - self.values).var() / spread) if spread > 0 else float("nan")
 
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
-        """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped."""
-        order = torch.from_numpy(rng.permutation(len(self))).to(self.device)
+        """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped.
+
+        Where graphs are read, a minibatch is of a few environments (``grouped_order``), and decisions on one level come
+        together in it: threads that share it out then have few graphs in common.
+        """
+        graphs = "graph_state" in self.obs
+        drawn = grouped_order(*self.shape, size, rng) if graphs else rng.permutation(len(self))
+        order = torch.from_numpy(drawn).to(self.device)
         for first in range(0, len(self) - size + 1, size):
-            yield order[first : first + size]
+            index = order[first : first + size]
+            if graphs:
+                index = index[self.flat_obs("graph_state")[index, 0].argsort(stable=True)]
+            yield index
 
     def flat(self, name: str) -> torch.Tensor:
         """A field with T and N merged: [T * N, ...]."""
@@ -143,3 +152,17 @@ def estimated(
         traces[t] = trace
         following = values[t]
     return advantages, traces + values
+
+
+def grouped_order(steps: int, envs: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """int64[steps * envs]: every sample once; each two minibatches of ``size`` share a random group of environments.
+
+    A minibatch encodes each distinct graph once, and what an environment sees is of few graphs: with a quarter of the
+    environments in a minibatch, it has a quarter of the graphs.  Where sizes do not divide, the order is random throughout.
+    """
+    groups = max(steps * envs // size // 2, 1)
+    if envs % groups or steps * (envs // groups) % size:
+        return rng.permutation(steps * envs)
+    chosen = rng.permutation(envs).reshape(groups, -1)
+    samples = (np.arange(steps)[:, None] * envs + chosen[:, None]).reshape(groups, -1)
+    return rng.permutation(rng.permuted(samples, axis=1).reshape(-1, size)).reshape(-1)

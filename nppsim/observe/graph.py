@@ -1,0 +1,425 @@
+"""Graphs of levels: what ``graph_state`` stands for, as arrays.
+
+    graph = graph_of(sim.obs["graph_state"][0])      # features float32[N, 45], neighbours int32[N, 16], ...
+
+A graph belongs to a level and a state of its doors, exits and mines, not to a step: thousands of decisions share one.  Its
+nodes are the cells (24 px) that the ninja can get to, and the entities but gold.  Each node lists the nodes that it hears
+from, in slots of fixed meaning (SLOTS): what a layer of a network sums over is an array, not a list of lists.
+The lattice of the path fields has 12 px; a cell stands for the nine points in and around it, which makes a quarter of the
+nodes, and what lies within a cell is in ``surroundings``.  ``docs/observations.md`` has the features.
+"""
+
+import functools
+import threading
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppsim import paths
+from nppsim.bank import LevelBank, World
+from nppsim.errors import UserError
+from nppsim.levels import kinds
+from nppsim.levels.stage import CELLS_X, CELLS_Y, NUM_CELLS, STAGE_HEIGHT, STAGE_WIDTH, TILE
+from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
+from nppsim.observe.graph_state import NUM_FLAGS, flags
+from nppsim.physics.bodies import BLOCK_HALF, SHOVE_HALF, THWUMP_HALF
+from nppsim.physics.entities import (
+    ARMED,
+    ARMED_RADIUS,
+    DOOR_SWITCH_RADIUS,
+    DORMANT_RADIUS,
+    EXIT_RADIUS,
+    EXIT_SWITCH_RADIUS,
+    PAD_RADIUS,
+    REGULAR_DOOR_RADIUS,
+)
+from nppsim.physics.movers import BALL_RADIUS, BOOST_RADIUS, GUARD_RADIUS, MINI_RADIUS, ZAP_RADIUS
+
+NODE_TYPES = ("cell", "switch", "exit", "door_switch", "door", "mine", "hazard", "object")
+CELL, SWITCH, EXIT, DOOR_SWITCH, DOOR, MINE, HAZARD, OBJECT = range(len(NODE_TYPES))
+EDGE_TYPES = ("itself", "beside", "above", "below", "way_to_switch", "way_to_exit", "partner", "place")
+# Steps in cells (x, y) to the neighbour of slots 1 to 8, and the type of edge of each slot: where the source is, seen from
+# the node.  Ways lead to the cell that is WAY_STEPS points on; partners are an exit and its switch, a door and its switch;
+# place: the entities in a cell (the first four), or the cell of an entity.
+DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (-1, -1), (1, -1), (0, 1), (-1, 1), (1, 1))
+SLOTS = ("itself", "beside", "beside", "above", "above", "above", "below", "below", "below") + (
+    ("way_to_switch", "way_to_exit", "partner", "place", "place", "place", "place")
+)
+NUM_SLOTS = len(SLOTS)
+WAY, PARTNER, PLACE = (SLOTS.index(name) for name in ("way_to_switch", "partner", "place"))
+NONE = -1  # in ``neighbours``: nobody
+WAY_STEPS = 8  # points of the lattice, about 100 px
+NEXT_STEPS = 3  # to where the direction of a way is taken
+WAY_UNIT, LONGEST_WAY = 600.0, 5.0  # px, and the longest that is shown, in these units
+
+# What one-hot features tell of entities beside the type of node.
+_TOLD = {
+    kinds.REGULAR_DOOR: "regular_door",
+    kinds.TRAP_DOOR: "trap_door",
+    kinds.ZAP_DRONE: "zap_drone",
+    kinds.CHASER_DRONE: "chaser_drone",
+    kinds.MINI_DRONE: "mini_drone",
+    kinds.FLOOR_GUARD: "floor_guard",
+    kinds.THWUMP: "thwump",
+    kinds.SHOVE_THWUMP: "shove_thwump",
+    kinds.LASER: "laser",
+    kinds.DEATH_BALL: "death_ball",
+    kinds.LAUNCH_PAD: "launch_pad",
+    kinds.ONE_WAY: "one_way",
+    kinds.BOUNCE_BLOCK: "bounce_block",
+    kinds.BOOST_PAD: "boost_pad",
+}
+FEATURES = (
+    *(f"type_{name}" for name in NODE_TYPES),
+    *("x", "y"),
+    *("switch_way", "switch_reached", "switch_dx", "switch_dy"),
+    *("exit_way", "exit_reached", "exit_dx", "exit_dy"),
+    *("solid_upper_left", "solid_upper_right", "solid_lower_left", "solid_lower_right"),
+    *("solid_left", "solid_right", "solid_above", "solid_below", "mined"),
+    *("on", "radius", "normal_x", "normal_y"),
+    *_TOLD.values(),
+)
+_COLUMN = {name: column for column, name in enumerate(FEATURES)}
+_WAYS = [(_COLUMN["switch_way"], _COLUMN["switch_dx"]), (_COLUMN["exit_way"], _COLUMN["exit_dx"])]
+_SOLID, _RADIUS_UNIT = _COLUMN["solid_upper_left"], 12.0  # px
+
+_TYPE_OF_KIND = np.full(256, NONE)
+_TYPE_OF_KIND[[kinds.EXIT_SWITCH, kinds.EXIT]] = SWITCH, EXIT
+_TYPE_OF_KIND[list(kinds.SWITCH_OF_DOOR)] = DOOR_SWITCH
+_TYPE_OF_KIND[list(kinds.HAZARDS)] = HAZARD
+_TYPE_OF_KIND[list(kinds.MINES)] = MINE
+_TYPE_OF_KIND[[kinds.LAUNCH_PAD, kinds.ONE_WAY, kinds.BOUNCE_BLOCK, kinds.BOOST_PAD]] = OBJECT
+_RADIUS = np.zeros(256)
+for _kind, _radius in {
+    kinds.MINE: ARMED_RADIUS, kinds.TOGGLE_MINE: DORMANT_RADIUS, kinds.EXIT: EXIT_RADIUS,
+    kinds.EXIT_SWITCH: EXIT_SWITCH_RADIUS, kinds.LOCKED_DOOR: DOOR_SWITCH_RADIUS, kinds.TRAP_DOOR: DOOR_SWITCH_RADIUS,
+    kinds.REGULAR_DOOR: REGULAR_DOOR_RADIUS, kinds.LAUNCH_PAD: PAD_RADIUS, kinds.ZAP_DRONE: ZAP_RADIUS,
+    kinds.CHASER_DRONE: ZAP_RADIUS, kinds.MINI_DRONE: MINI_RADIUS, kinds.FLOOR_GUARD: GUARD_RADIUS,
+    kinds.BOUNCE_BLOCK: BLOCK_HALF, kinds.THWUMP: THWUMP_HALF, kinds.SHOVE_THWUMP: SHOVE_HALF,
+    kinds.DEATH_BALL: BALL_RADIUS, kinds.BOOST_PAD: BOOST_RADIUS,
+}.items():  # fmt: skip
+    _RADIUS[_kind] = _radius
+# float32[38, 4]: share of each quarter of a tile that is solid: upper left and right, lower left and right.
+_QUARTERS = np.stack(
+    [solid_mask(tile, 8).reshape(2, 4, 2, 4).mean(axis=(1, 3)).reshape(4) for tile in range(NUM_TILE_SHAPES)]
+).astype(np.float32)
+
+
+class GraphError(UserError, LookupError):
+    """A ``graph_state`` of a level that this process does not have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """N nodes: the cells first, in the order of their numbers, then the entities by type.
+
+    features: float32[N, 45], see FEATURES; lengths are in units that make them about 1.
+    types: int8[N], places in NODE_TYPES; ascending.
+    neighbours: int32[N, 16], the node that each slot hears from, or NONE.
+    cell_node: int32[1100], for each cell of the stage (number cx * 25 + cy) its node, or the nearest one.
+    """
+
+    features: np.ndarray
+    types: np.ndarray
+    neighbours: np.ndarray
+    cell_node: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    @functools.cached_property
+    def listeners(self) -> tuple[np.ndarray, np.ndarray]:
+        """(int32[E], int32[N]): the edges by their source, as places in ``neighbours`` flattened; how many each node has."""
+        used = np.flatnonzero(self.neighbours != NONE)
+        sources = self.neighbours.reshape(-1)[used]
+        counts = np.bincount(sources, minlength=len(self)).astype(np.int32)
+        return used[np.argsort(sources, kind="stable")].astype(np.int32), counts
+
+    @property
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """(int32[E, 2] source and target of each edge, int64[E] its type, a place in EDGE_TYPES)."""
+        target, slot = np.nonzero(self.neighbours != NONE)
+        types = np.array([EDGE_TYPES.index(name) for name in SLOTS])
+        return np.stack([self.neighbours[target, slot], target.astype(np.int32)], axis=1), types[slot]
+
+
+# ------------------------------------------------------------------------------------------------------------ looking up
+_banks: weakref.WeakSet[LevelBank] = weakref.WeakSet()  # whose levels' graphs can be asked for
+_building = threading.Lock()
+KEPT_GRAPHS, KEPT_LEVELS = 4096, 1024  # some 50 KB each
+
+
+def announce(bank: LevelBank) -> None:
+    """Let ``graph_of`` know the levels of a bank, as long as somebody keeps it."""
+    _banks.add(bank)
+
+
+def graph_of(state: np.ndarray) -> Graph:
+    """The graph that a ``graph_state`` int64[8] stands for; GraphError unless its level's bank is announced and kept."""
+    return _graph_of(np.ascontiguousarray(state, np.int64).tobytes())
+
+
+def state_at_start(bank: LevelBank, level: int) -> np.ndarray:
+    """``graph_state`` int64[8] of a level of an announced bank before anything is touched."""
+    level_id = bank.level_ids[level]
+    set_ = _level_of(int(level_id)).start[:NUM_FLAGS]
+    bits = np.packbits(np.pad(set_, (0, NUM_FLAGS - len(set_))), bitorder="little")
+    return np.concatenate([[level_id], bits.view("<i8")]).astype(np.int64)
+
+
+@functools.lru_cache(KEPT_GRAPHS)
+def _graph_of(state: bytes) -> Graph:
+    words = np.frombuffer(state, np.int64)
+    with _building:
+        return _in_state(_level_of(int(words[0])), words)
+
+
+@functools.lru_cache(KEPT_LEVELS)
+def _level_of(level_id: int) -> "_LevelGraph":
+    for bank in list(_banks):
+        place = np.flatnonzero(bank.level_ids == level_id)
+        if len(place):
+            return _prepare(bank, int(place[0]))
+    raise GraphError(
+        f"graph_state names level {level_id:#x}, which no LevelBank of this process has: keep the simulator or dataset "
+        "that the observation comes from"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- a level
+@dataclass(frozen=True, eq=False)
+class _LevelGraph:
+    """What all graphs of a level share.
+
+    world: of its bank.  level: its index there.
+    nodes, distance, hop: see ``bank.LevelPaths``; for the doors as at the start.
+    number: int32[44, 25], node of each cell, or NONE.
+    entity: int64[M], row of world.entity of each node that is no cell.
+    flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.  start: bool[F], as at the start.
+    graph: without what a state adds.
+    """
+
+    world: World
+    level: int
+    nodes: np.ndarray
+    distance: np.ndarray
+    hop: np.ndarray
+    number: np.ndarray
+    entity: np.ndarray
+    flagged: np.ndarray
+    start: np.ndarray
+    graph: Graph
+
+
+def _prepare(bank: LevelBank, level: int) -> _LevelGraph:
+    world, fields = bank.world, bank.paths
+    record = world.level[level]
+    number = _cells(fields.nodes[level], fields.distance[level], record)
+    cells = np.argwhere(number != NONE)
+    cell_node = _nearest(number, cells)
+    rows, types, xy = _entities(world, record)
+    features = np.zeros((len(cells) + len(rows), len(FEATURES)), np.float32)
+    all_types = np.concatenate([np.full(len(cells), CELL), types]).astype(np.int8)
+    features[np.arange(len(features)), all_types] = 1
+    place = np.concatenate([cells * TILE + TILE / 2, xy])
+    features[:, _COLUMN["x"]] = place[:, 0] / (STAGE_WIDTH / 2) - 1
+    features[:, _COLUMN["y"]] = place[:, 1] / (STAGE_HEIGHT / 2) - 1
+    _describe_cells(features, cells, bank.stage[level], fields.nodes[level])
+    _describe_entities(features[len(cells) :], world.entity[rows], types)
+    neighbours = np.full((len(features), NUM_SLOTS), NONE, np.int32)
+    neighbours[:, 0] = np.arange(len(features))
+    _place_entities(neighbours, number, cell_node, xy, len(cells))
+    _join_partners(neighbours, world.entity, rows, types, int(record["entity_first"]), len(cells))
+    flagged = np.concatenate(
+        [np.arange(record[f"{name}_first"], record[f"{name}_end"]) for name in ("exits", "switches", "toggles")]
+    )
+    placed = world.entity[flagged]
+    start = np.where(np.isin(placed["type"], kinds.MINES), placed["state"] == ARMED, placed["closed"] != 0)
+    start |= (placed["type"] == kinds.EXIT_SWITCH) & (placed["active"] == 0)
+    graph = Graph(features, all_types, neighbours, cell_node)
+    own = (fields.nodes[level].copy(), fields.distance[level].copy(), fields.hop[level].copy())  # the bank's may go
+    return _LevelGraph(world, level, *own, number, rows, flagged, start, graph)
+
+
+def _points(values: np.ndarray) -> np.ndarray:
+    """[..., 44, 25, 9]: the nine points of the lattice in and around each cell, of values [..., 4539]."""
+    grid = values.reshape(*values.shape[:-1], paths.NODES_X, paths.NODES_Y)
+    parts = [grid[..., a : a + 2 * CELLS_X - 1 : 2, b : b + 2 * CELLS_Y - 1 : 2] for a in range(3) for b in range(3)]
+    return np.stack(parts, axis=-1)
+
+
+def _cells(nodes: np.ndarray, distance: np.ndarray, record: np.void) -> np.ndarray:
+    """int32[44, 25]: numbers of the cells that a way leads from, and of the spawn's; of all free ones if there is no way."""
+    reached = np.asarray((distance < paths.WALL).any(axis=0))
+    wanted = np.asarray(_points(reached if reached.any() else np.not_equal(nodes, paths.BLOCKED)).any(axis=-1))
+    spawn = (int(record["spawn_x"] // TILE), int(record["spawn_y"] // TILE))
+    wanted[min(max(spawn[0], 0), CELLS_X - 1), min(max(spawn[1], 0), CELLS_Y - 1)] = True
+    return np.where(wanted, np.cumsum(wanted).reshape(wanted.shape) - 1, NONE).astype(np.int32)
+
+
+def _nearest(number: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """int32[1100]: each cell's node, or the nearest."""
+    away = np.indices(number.shape).reshape(2, NUM_CELLS, 1) - cells.T[:, None]
+    return np.square(away).sum(axis=0).argmin(axis=1).astype(np.int32)
+
+
+def _entities(world: World, record: np.void) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row of world.entity, type, centre in px [M, 2]) of each entity's node, by type; doors with a switch have two."""
+    rows = np.arange(record["entity_first"], record["entity_end"])
+    placed = world.entity[rows]
+    types = _TYPE_OF_KIND[placed["type"]]
+    doors = np.isin(placed["type"], kinds.DOORS)
+    xy = np.stack([placed["x"], placed["y"]], axis=1)
+    middle = np.stack([placed["x1"] + placed["x2"], placed["y1"] + placed["y2"]], axis=1) / 2
+    own = types != NONE
+    rows = np.concatenate([rows[own], rows[doors]])
+    types = np.concatenate([types[own], np.full(doors.sum(), DOOR)])
+    xy = np.concatenate([xy[own], middle[doors]])
+    order = np.argsort(types, kind="stable")
+    return rows[order], types[order], xy[order]
+
+
+def _describe_cells(features: np.ndarray, cells: np.ndarray, stage: np.ndarray, nodes: np.ndarray) -> None:
+    quarters = np.pad(_QUARTERS[stage], ((1, 1), (1, 1), (0, 0)), constant_values=1.0)
+    x, y = cells.T + 1
+    here = features[: len(cells), _SOLID : _SOLID + 9]
+    here[:, :4] = quarters[x, y]
+    here[:, 4] = quarters[x - 1, y][:, [1, 3]].mean(axis=1)
+    here[:, 5] = quarters[x + 1, y][:, [0, 2]].mean(axis=1)
+    here[:, 6] = quarters[x, y - 1][:, [2, 3]].mean(axis=1)
+    here[:, 7] = quarters[x, y + 1][:, [0, 1]].mean(axis=1)
+    here[:, 8] = _points(np.equal(nodes, paths.MINED))[tuple(cells.T)].mean(axis=1)
+
+
+def _describe_entities(features: np.ndarray, placed: np.ndarray, types: np.ndarray) -> None:
+    """What stays; ``on`` is as if nothing had been touched."""
+    features[:, _COLUMN["on"]] = 1
+    features[:, _COLUMN["radius"]] = _RADIUS[placed["type"]] / _RADIUS_UNIT
+    features[types == DOOR, _COLUMN["radius"]] = 1
+    facing = np.isin(placed["type"], (kinds.LAUNCH_PAD, kinds.ONE_WAY))
+    features[facing, _COLUMN["normal_x"]] = placed["x1"][facing]
+    features[facing, _COLUMN["normal_y"]] = placed["y1"][facing]
+    for kind, name in _TOLD.items():
+        features[placed["type"] == kind, _COLUMN[name]] = 1
+
+
+def _place_entities(
+    neighbours: np.ndarray, number: np.ndarray, cell_node: np.ndarray, xy: np.ndarray, cells: int
+) -> None:
+    """Edges between entities and cells: an entity hears from its cell and those around, a cell from its first entities."""
+    column = np.clip(xy[:, 0] // TILE, 0, CELLS_X - 1).astype(int)
+    row = np.clip(xy[:, 1] // TILE, 0, CELLS_Y - 1).astype(int)
+    around = np.pad(number, 1, constant_values=NONE)
+    for slot, (dx, dy) in enumerate(DIRECTIONS, start=1):
+        neighbours[cells:, slot] = around[column + 1 + dx, row + 1 + dy]
+    home = cell_node[column * CELLS_Y + row]
+    neighbours[cells:, PLACE] = home
+    order = np.argsort(home, kind="stable")
+    rank = np.arange(len(home)) - np.searchsorted(home[order], home[order])
+    first = rank < NUM_SLOTS - PLACE
+    neighbours[home[order[first]], PLACE + rank[first]] = cells + order[first]
+
+
+def _join_partners(
+    neighbours: np.ndarray, entity: np.ndarray, rows: np.ndarray, types: np.ndarray, base: int, cells: int
+) -> None:
+    """Edges between exits and their switches, and between doors and theirs."""
+    node = {(int(t), int(row)): cells + m for m, (t, row) in enumerate(zip(types, rows, strict=True))}
+    for (kind, row), here in node.items():
+        partner = (SWITCH, base + int(entity[row]["partner"])) if kind == EXIT else (DOOR_SWITCH, row)
+        if kind in (EXIT, DOOR) and partner in node:
+            there = node[partner]
+            neighbours[here, PARTNER], neighbours[there, PARTNER] = there, here
+
+
+# -------------------------------------------------------------------------------------------------------------- a state
+def _in_state(level: _LevelGraph, state: np.ndarray) -> Graph:
+    """The level's graph for doors, exits and mines as they are in ``state``."""
+    found, known = flags(state, len(level.flagged))
+    set_ = np.where(np.arange(len(found)) < known, found, level.start)
+    distance, hop = _ways(level, set_)
+    plain = level.graph
+    features, neighbours = plain.features.copy(), plain.neighbours.copy()
+    cells = np.argwhere(level.number != NONE)
+    _switch(features, level, set_, len(cells))
+    _join_cells(neighbours, level.number, cells, np.not_equal(distance[0], paths.WALL))
+    for phase in range(2):
+        _lead(features, neighbours, plain.cell_node, cells, distance[phase], hop[phase], phase)
+    return Graph(features, plain.types, neighbours, plain.cell_node)
+
+
+def _ways(level: _LevelGraph, set_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Path fields, uint16 and uint8 [2, 4539], for the doors and exits as they are."""
+    record = level.world.level[level.level]
+    kind = level.world.entity[level.flagged]["type"]
+    doors = np.isin(kind, list(kinds.SWITCH_OF_DOOR))
+    opened = (set_ & (kind == kinds.EXIT))[: record["exits_end"] - record["exits_first"]]
+    if (set_ == level.start)[doors].all() and (len(opened) <= 2 or not opened.any()):
+        return level.distance, level.hop
+    distance, hop = np.empty_like(level.distance), np.empty_like(level.hop)
+    closed = set_[doors].astype(np.uint8)
+    paths.compute_fields(level.world, level.nodes, level.level, closed, opened.astype(np.uint8), distance, hop)
+    return distance, hop
+
+
+def _switch(features: np.ndarray, level: _LevelGraph, set_: np.ndarray, cells: int) -> None:
+    """``on`` of what can change: exits open, switches there to be taken, doors closed, mines armed."""
+    place = np.searchsorted(level.flagged, level.entity)
+    place = np.minimum(place, max(len(level.flagged) - 1, 0))
+    changes = level.flagged[place] == level.entity if len(level.flagged) else np.zeros(len(place), bool)
+    types = level.graph.types[cells:]
+    now, first = (np.where(changes, values[place] if len(values) else False, True) for values in (set_, level.start))
+    on = np.where(types == SWITCH, ~now, now)
+    on = np.where(types == DOOR_SWITCH, now == first, on)
+    part = features[cells:]
+    part[changes, _COLUMN["on"]] = on[changes]
+    mines = changes & (types == MINE)
+    part[mines, _COLUMN["radius"]] = np.where(on[mines], ARMED_RADIUS, DORMANT_RADIUS) / _RADIUS_UNIT
+
+
+def _join_cells(neighbours: np.ndarray, number: np.ndarray, cells: np.ndarray, free: np.ndarray) -> None:
+    """Edges between neighbouring cells that share a free point of the lattice."""
+    points = _points(free).reshape(CELLS_X, CELLS_Y, 3, 3)
+    around = np.pad(number, 1, constant_values=NONE)
+    x, y = cells.T
+    for slot, (dx, dy) in enumerate(DIRECTIONS, start=1):
+        shared = points[x, y]
+        shared = shared[:, [2 * (dx > 0)]] if dx else shared
+        shared = shared[:, :, [2 * (dy > 0)]] if dy else shared
+        joined = shared.any(axis=(1, 2))
+        neighbours[: len(cells), slot] = np.where(joined, around[x + 1 + dx, y + 1 + dy], NONE)
+
+
+def _lead(
+    features: np.ndarray,
+    neighbours: np.ndarray,
+    cell_node: np.ndarray,
+    cells: np.ndarray,
+    distance: np.ndarray,
+    hop: np.ndarray,
+    phase: int,
+) -> None:
+    """The way from each cell: its length and direction, and an edge from where it leads to."""
+    of_cells = _points(distance)[tuple(cells.T)]
+    best = of_cells.argmin(axis=1)
+    length = of_cells[np.arange(len(cells)), best]
+    start = (2 * cells[:, 0] + best // 3) * paths.NODES_Y + 2 * cells[:, 1] + best % 3
+    reached = length < paths.WALL
+    way, direction = _WAYS[phase]
+    here = features[: len(cells)]
+    here[:, way] = np.where(reached, np.minimum(length * paths.UNIT / WAY_UNIT, LONGEST_WAY), 0)
+    here[:, way + 1] = reached
+    point = start.copy()
+    for step in range(1, WAY_STEPS + 1):
+        onward = hop[point]
+        moves = reached & (onward != paths.NO_HOP)
+        onward = np.where(moves, onward, 0)
+        point += np.where(moves, paths.STEP_X[onward] * paths.NODES_Y + paths.STEP_Y[onward], 0)
+        if step == NEXT_STEPS:
+            gone = point // paths.NODES_Y - start // paths.NODES_Y, point % paths.NODES_Y - start % paths.NODES_Y
+            here[:, direction : direction + 2] = np.stack(gone, axis=1) / NEXT_STEPS
+    column = np.minimum(point // paths.NODES_Y // 2, CELLS_X - 1)
+    row = np.minimum(point % paths.NODES_Y // 2, CELLS_Y - 1)
+    ahead = cell_node[column * CELLS_Y + row]
+    neighbours[: len(cells), WAY + phase] = np.where(reached & (ahead != neighbours[: len(cells), 0]), ahead, NONE)

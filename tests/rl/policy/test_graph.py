@@ -1,0 +1,278 @@
+"""Graph networks: what becomes of a graph depends on it and on nothing beside it, and gradients are right."""
+
+import numpy as np
+import pytest
+import torch
+
+from bc.dataset import BCDataset
+from bc.train import BCConfig, pretrain
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.observe.graph import NONE, Graph, announce, graph_of, state_at_start
+from nppsim.observe.statistics import ObservationStatistics
+from rl.config import CurriculumConfig, PPOConfig
+from rl.curriculum import make_sampler
+from rl.judge.evaluation import EvaluationSuite
+from rl.policy import checkpoint
+from rl.policy.architectures import ARCHITECTURES, GraphNetwork, get_architecture
+from rl.policy.graph_batch import GraphBatch
+from rl.policy.graph_layers import AttentionLayer, GraphLayers, MeanLayer, TransformerLayer
+from rl.policy.policy import build_policy
+from rl.policy.weight_map import check_same_policy, transfer
+from rl.train.ppo import BatchPPO
+from rl.train.rollout import grouped_order
+from rl.train.vec_env import BatchVecEnv
+
+from learners import AT_ONCE, CATEGORIES, LEVELS, Patient, make_plan, roll_out
+from worlds import mixed_level, random_level
+
+GRAPH_ARCHITECTURES = sorted(name for name, chosen in ARCHITECTURES.items() if chosen.graph)
+KINDS = ("gcn", "gat", "hgt", "simplified_hgt")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def seeded(one_thread):
+    torch.manual_seed(3)
+
+
+@pytest.fixture(scope="module")
+def bank():
+    bank = LevelBank([*LEVELS, *(random_level(seed) for seed in range(3)), mixed_level(1)])
+    announce(bank)
+    return bank
+
+
+@pytest.fixture(scope="module")
+def graphs(bank):
+    return [graph_of(state_at_start(bank, level)) for level in range(len(bank))]
+
+
+def layers(kind):
+    return GraphLayers(GraphNetwork(kind, layers=2, width=16, heads=4, out=8))
+
+
+def permuted(graph, rng):
+    """The same graph with its nodes in another order, and the place of each old node."""
+    order = rng.permutation(len(graph))
+    place = np.argsort(order).astype(np.int32)
+    neighbours = graph.neighbours[order]
+    neighbours = np.where(neighbours == NONE, NONE, place[neighbours])
+    return Graph(graph.features[order], graph.types[order], neighbours, place[graph.cell_node]), place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_is_encoded_the_same_whatever_is_beside_it(kind, graphs):
+    network = layers(kind)
+    together = network(GraphBatch.join(graphs, CPU))
+    alone = torch.cat([network(GraphBatch.join([graph], CPU)) for graph in graphs])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    assert together.std(dim=0).median() > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_nodes_changes_nothing(kind, graphs):
+    network, graph = layers(kind), graphs[-1]
+    other, place = permuted(graph, np.random.default_rng(0))
+    first, second = (GraphBatch.join([some], CPU) for some in (graph, other))
+    torch.testing.assert_close(network(second)[place], network(first), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(second.mean(network(second)), first.mean(network(first)), atol=1e-5, rtol=1e-5)
+
+
+def test_what_nodes_hear_and_its_gradient_are_those_of_plain_indexing(graphs):
+    batch = GraphBatch.join(graphs[-2:], CPU)
+    start = torch.randn(len(batch.features), 3)
+    mask = batch.heard[:, :, None]
+    weights = torch.randn(*batch.heard.shape, 3)
+    for ours, plain in (
+        (lambda x: (batch.hear(x) * mask * weights).sum(1), lambda x: (x[batch.neighbours] * mask * weights).sum(1)),
+        (batch.mean_heard, lambda x: (x[batch.neighbours] * mask).sum(1) / mask.sum(1)),
+    ):
+        results = []
+        for function in (ours, plain):
+            nodes = start.clone().requires_grad_()
+            heard = function(nodes)
+            (heard * torch.arange(heard.numel()).view_as(heard).cos()).sum().backward()
+            results.append((heard, nodes.grad))
+        torch.testing.assert_close(results[0], results[1], atol=1e-5, rtol=1e-5)
+
+
+def heard_by(batch, node):
+    return [(k, int(batch.neighbours[node, k])) for k in torch.nonzero(batch.heard[node]).flatten().tolist()]
+
+
+def test_layers_are_their_definitions_node_by_node(graphs):
+    """Loops over nodes, heads and neighbours, by the papers' formulas."""
+    batch, network = GraphBatch.join(graphs[-1:], CPU), GraphNetwork("", 1, 8, 2, 4)
+    nodes, some = torch.randn(len(batch.features), 8), [0, 40, len(batch.features) - 1, len(batch.features) - 20]
+    types = torch.from_numpy(graphs[-1].types).long()
+
+    mean = MeanLayer(8, network)
+    for node in some:
+        average = torch.stack([nodes[j] for _, j in heard_by(batch, node)]).mean(0)
+        torch.testing.assert_close(mean(nodes, batch)[node], mean.linear(average).relu(), atol=1e-5, rtol=1e-5)
+
+    attention = AttentionLayer(8, network)
+    torch.nn.init.normal_(attention.slot)
+    as_source, as_target = attention.scores(nodes).chunk(2, dim=1)
+    for node in some:
+        expected = []
+        for head in range(2):
+            scores = [
+                as_source[j, head] + as_target[node, head] + attention.slot[k, head] for k, j in heard_by(batch, node)
+            ]
+            weights = torch.nn.functional.leaky_relu(torch.stack(scores), 0.2).softmax(0)
+            values = [attention.value(nodes[j])[4 * head : 4 * head + 4] for _, j in heard_by(batch, node)]
+            expected.append((weights[:, None] * torch.stack(values)).sum(0))
+        torch.testing.assert_close(attention(nodes, batch)[node], torch.cat(expected).relu(), atol=1e-5, rtol=1e-5)
+
+    relation = [0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, 6, 7, 7, 7, 7]
+    for simple in (False, True):
+        transformer = TransformerLayer(network, simple)
+        torch.nn.init.normal_(transformer.prior)
+
+        def typed(layer, node, values):
+            return layer.weight[types[node]] @ values + layer.bias[types[node]]
+
+        def parts(node, layer=transformer):
+            return typed(layer.inputs, node, nodes[node]).chunk(3)
+
+        for node in some:
+            expected = []
+            for head in range(2):
+                own = slice(4 * head, 4 * head + 4)
+                scores, values = [], []
+                for k, j in heard_by(batch, node):
+                    query, key, value = parts(node)[0][own], parts(j)[1][own], parts(j)[2][own]
+                    if not simple:
+                        query = query @ transformer.attention[head, :, relation[k]]
+                        value = value @ transformer.message[head, relation[k]]
+                    scores.append(query @ key / 2 + transformer.prior[relation[k], head])
+                    values.append(value)
+                expected.append((torch.stack(scores).softmax(0)[:, None] * torch.stack(values)).sum(0))
+            out = nodes[node] + typed(transformer.output, node, torch.nn.functional.gelu(torch.cat(expected)))
+            torch.testing.assert_close(transformer(nodes, batch)[node], out, atol=1e-4, rtol=1e-4)
+
+
+def observed(sim, steps=16):
+    """Observations of random play, one after another."""
+    rng, seen = np.random.default_rng(0), []
+    sim.reset()
+    for _ in range(steps):
+        seen.append({key: values.copy() for key, values in sim.obs.items()})
+        sim.step(rng.integers(0, 6, sim.num_envs))
+    return {key: np.concatenate([some[key] for some in seen]) for key in sim.obs}
+
+
+def policy_and_obs(name, bank):
+    sim = BatchSimulator(bank, len(bank), observations=get_architecture(name).observations, threads=1)
+    obs = observed(sim)
+    statistics = ObservationStatistics(obs)
+    statistics.update(obs)
+    return build_policy(name, statistics), obs
+
+
+@pytest.mark.parametrize("name", GRAPH_ARCHITECTURES)
+def test_a_decision_does_not_depend_on_the_minibatch_it_is_in(name, bank):
+    policy, obs = policy_and_obs(name, bank)
+    tensors = policy.to_tensors(obs)
+    together = policy.logits_and_values(tensors)[0]
+    order = torch.randperm(len(together))[:40]
+    shuffled = policy.logits_and_values({key: values[order] for key, values in tensors.items()})[0]
+    torch.testing.assert_close(shuffled, together[order], atol=1e-5, rtol=1e-4)
+    alone = policy.logits_and_values({key: values[5:6] for key, values in tensors.items()})[0]
+    torch.testing.assert_close(alone, together[5:6], atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_remembered_is_what_would_be_computed_and_is_forgotten_with_the_weights(bank):
+    policy, obs = policy_and_obs("vision_free_gat", bank)
+    tensors, encoder = policy.to_tensors(obs), policy.features_extractor.graph
+    calls = []
+    encoder.layers.register_forward_hook(lambda *_: calls.append(1))
+    with torch.no_grad():
+        fresh = policy.logits_and_values(tensors)[0]
+        for rows in (slice(0, 3), slice(None)):
+            policy.remember({key: values[rows] for key, values in tensors.items()})
+        assert len(calls) == 3
+        torch.testing.assert_close(policy.logits_and_values(tensors)[0], fresh, atol=1e-5, rtol=1e-4)
+        assert len(calls) == 3, "looked up"
+    policy.logits_and_values(tensors)[0].square().sum().backward()
+    assert len(calls) == 4, "gradients go through the layers"
+    policy.optimizer.step()
+    with torch.no_grad():
+        changed = policy.logits_and_values(tensors)[0]
+        assert len(calls) == 5
+        assert (changed - fresh).abs().max() > 1e-4
+        policy.remember(tensors)
+        torch.testing.assert_close(policy.logits_and_values(tensors)[0], changed, atol=1e-5, rtol=1e-4)
+        policy.precision = "bf16"
+        policy.logits_and_values(tensors)
+        assert len(calls) == 7, "encoded again in another precision"
+        policy.forget()
+    assert encoder._memory is None
+
+
+def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():
+    rng = np.random.default_rng(0)
+    order = grouped_order(8, 32, 32, rng)
+    assert sorted(order) == list(range(256))
+    assert {len(np.unique(batch % 32)) for batch in order.reshape(-1, 32)} <= {6, 7, 8}
+    assert (grouped_order(8, 32, 32, np.random.default_rng(1)) != order).any()
+    assert sorted(grouped_order(7, 5, 10, rng)) == list(range(35)), "sizes that do not divide"
+
+
+def dataset_of(sim, rows=32):
+    """Some random play as demonstrations of going right."""
+    obs = {key: values[:rows] for key, values in observed(sim).items()}
+    return BCDataset(
+        path="made", key="made", frame_skip=4, observations=obs, actions=np.full(rows, 2, np.int8),
+        previous_actions=np.full(rows, 2, np.int8), demonstration=np.arange(rows, dtype=np.int32) // (rows // 4),
+        categories=("made",), names=tuple("abcd"), level_fingerprints=tuple("abcd"), category=np.zeros(4, np.int16),
+        validation=np.arange(4) == 0, retimed=np.zeros(4, bool), kept_and_left_out="made", bank=sim.bank,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRAPH_ARCHITECTURES)
+def test_every_name_is_cloned_transferred_fine_tuned_saved_loaded_and_evaluated(name, tmp_path):
+    keys = get_architecture(name).observations
+    sim = BatchSimulator(LEVELS, 4, observations=keys, threads=1)
+    dataset = dataset_of(sim)
+    statistics = dataset.statistics()
+    clone = build_policy(name, statistics)
+    result = pretrain(clone, dataset, BCConfig(epochs=2, batch_size=12), log=lambda line: None)
+    assert result.history[-1]["validation_loss"] < result.history[0]["validation_loss"]
+
+    env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), 0))
+    plan = make_plan(4, 8, 16)
+    config = PPOConfig(total_timesteps=1000, n_epochs=1, **AT_ONCE).settled(plan)
+    ppo = BatchPPO(env, name, config, plan, statistics=statistics)
+    transfer(clone.state_dict(), ppo.policy)
+    check_same_policy(clone, ppo.policy, dataset.observations)
+    ppo.anchor_to(clone)
+    ppo._setup_learn(1000, Patient())
+    roll_out(ppo)
+    ppo.train()
+    before = clone.state_dict()
+    still = [key for key, values in ppo.policy.state_dict().items() if torch.equal(values, before[key])]
+    assert [key for key in still if ".normalize." not in key] == []
+
+    path = checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
+    loaded, _ = checkpoint.load_policy(path)
+    suite = EvaluationSuite([(LEVELS[0], "made")], episodes_per_category=2, seed=0, frame_skip=4, observations=keys)
+    played = [[r.inputs.tobytes() for r in suite.run(one, deterministic=True)] for one in (ppo.policy, loaded)]
+    assert played[0] == played[1]
+
+
+def test_the_graph_teaches_what_nothing_else_shows(bank):
+    """Whether a level has many mines is told by its graph alone when all else is the same."""
+    policy, obs = policy_and_obs("vision_free_gcn", bank)
+    tensors = {key: values[:1].expand(len(bank), *values.shape[1:]) for key, values in policy.to_tensors(obs).items()}
+    tensors["graph_state"] = torch.from_numpy(np.stack([state_at_start(bank, k) for k in range(len(bank))]))
+    wanted = torch.tensor([0, 1, 0, 1, 2, 2, 1])
+    policy.optimizer.param_groups[0]["lr"] = 3e-3
+    for _ in range(60):
+        loss = torch.nn.functional.cross_entropy(policy.logits_and_values(tensors)[0], wanted)
+        policy.optimizer.zero_grad()
+        loss.backward()
+        policy.optimizer.step()
+    assert (policy.logits_and_values(tensors)[0].argmax(1) == wanted).all()
