@@ -178,6 +178,8 @@ class NppEnv(gymnasium.Env):
     | `surroundings` | `surroundings`          | (1083,)       | uint8   | what is solid, deadly, one-way, [3, 19, 19] |
     | `player_frame` | `player_frame`          | (84, 84, 1)   | uint8   | picture of 168 px around the ninja       |
     | `global_view`  | `global_view`           | (176, 100, 1) | uint8   | picture of the whole level, x first      |
+    | `graph_state`  | `graph_state`           | (8,)          | int64   | number of the level's graph as it is now    |
+    | `graph`        | `graph`                 | Graph         |         | that graph: nodes, types of edges, links    |
 
     ## Reward
     The sum of the terms of a preset of ``nppsim.reward`` ("default", "october", "recommended") or of a RewardConfig:

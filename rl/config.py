@@ -191,6 +191,14 @@ class HardwareConfig:
         )
 
 
+def _architecture(name: str) -> str:
+    """The name that folders and results have; ConfigError for one that is unknown."""
+    try:
+        return get_architecture(name).name
+    except ArchitectureError as error:
+        raise ConfigError(str(error), "architectures", name) from error
+
+
 @dataclass(frozen=True)
 class HeadsConfig:
     """Deep heads for every network of the experiment; ``--architectures NAME NAME+deep2`` compares with and without."""
@@ -355,10 +363,7 @@ class ExperimentConfig:
         for name in self.architectures:
             if self.heads.deep and "+" in name:
                 raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
-            try:
-                get_architecture(name)
-            except ArchitectureError as error:
-                raise ConfigError(str(error), "architectures", name) from error
+        object.__setattr__(self, "architectures", tuple(map(_architecture, self.architectures)))
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)

@@ -104,7 +104,7 @@ _PLAIN = (
         heads=(64,),
     ),
 )
-_ALL, _VISION_FREE = _PLAIN
+_ALL, _VISION_FREE = _PLAIN[:2]
 _GCN = GraphNetwork("gcn", layers=2, width=64, heads=0, out=128)
 _GAT = GraphNetwork("gat", layers=2, width=64, heads=4, out=128)
 _HGT = GraphNetwork("hgt", layers=3, width=64, heads=8, out=128)

@@ -55,7 +55,9 @@ class GraphEncoder(nn.Module):
         Known graphs are forgotten when weights or precision change, and by ``forget``.  Not for several threads at once.
         """
         if not self._knows() or len(self._memory.number) > MOST_REMEMBERED:
-            self._memory = _Memory([parameter.detach().clone() for parameter in self.layers.parameters()], self._precision())
+            self._memory = _Memory(
+                [parameter.detach().clone() for parameter in self.layers.parameters()], self._precision()
+            )
         new = [state for state in numbered(states_of(observed))[0] if state not in self._memory.number]
         if new:
             with torch.no_grad():

@@ -7,11 +7,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
 
 import nppsim
+from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from nppsim.observe import layout
 from nppsim.vector_env import NppVectorEnv
 
-from worlds import straight
+from worlds import corridor, straight
 
 ALL_NAMES = tuple(spec.name for spec in layout.SPECS.values())
 RIGHT, JUMP = 2, 3
@@ -175,3 +176,24 @@ def test_masks_leave_something_to_do(bank):
     assert env.action_masks().shape == (6,) and envs.action_masks().shape == (3, 6)
     assert env.action_masks().dtype == bool and env.action_masks()[0]
     np.testing.assert_array_equal(env.action_masks(), envs.action_masks()[0])
+
+
+def test_graphs_are_handed_out_as_gymnasium_has_them():
+    levels = [corridor(20, 30, 40), corridor(20, 60, 80)]
+    one = NppEnv(levels, observations=("state", "graph"))
+    many = NppVectorEnv(levels, 2, observations=("graph", "graph_state"))
+    seen, _ = one.reset(options={"level": 1})
+    together, _ = many.reset(options={"level": np.array([0, 1])})
+    assert set(seen) == {"game_state", "graph"}
+    assert one.observation_space.contains(seen)
+    assert many.observation_space.contains(together)
+    graph = seen["graph"]
+    assert graph.nodes.shape[1] == 45
+    assert graph.edge_links.max() < len(graph.nodes)
+    assert len(graph.edges) == len(graph.edge_links)
+    assert (together["graph"][1].nodes == graph.nodes).all()
+    assert len(together["graph"][0].nodes) == len(graph.nodes)
+    assert one.observation_space.contains(one.step(2)[0])
+    many.step(np.array([2, 2]))
+    with pytest.raises(ValueError, match="unknown observation 'graph'; known: state"):
+        BatchSimulator(levels, 1, observations=("graph",))

@@ -12,6 +12,7 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from nppsim.spaces import as_spaces_have_it, observation_space
 from rl.policy.architectures import ARCHITECTURES, ArchitectureError, get_architecture
+from rl.policy.graph_samples import graph_states
 from rl.policy.networks import ByteLinear, NormalizeObservations, ObservationError, patches
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
 
@@ -28,7 +29,9 @@ def random_observations(keys, size, seed=0):
     rng = np.random.default_rng(seed)
     result = {}
     for spec in (layout.SPECS[key] for key in keys):
-        if spec.dtype == "uint8":
+        if spec.key == "graph_state":
+            result[spec.key] = np.roll(graph_states(size), -7 * seed, axis=0)
+        elif spec.dtype == "uint8":
             result[spec.key] = rng.integers(0, 256, (size, *spec.shape), dtype=np.uint8)
         else:
             result[spec.key] = (rng.normal(0.3, 1.0, (size, *spec.shape)) * spec.scale).astype(np.float32)
@@ -69,8 +72,7 @@ def test_mlp_baseline_reads_everything_and_vision_free_no_images():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("full_hgt", "not built yet: it reads the graph observation.*later version; available now: mlp_baseline"),
-        ("vision_free_frame_stacked", "not built yet: it stacks frames"),
+        ("vision_free_frame_stacked", "not built yet: it stacks frames.*later version; available now: mlp_baseline"),
         ("mlp_basline", "unknown architecture 'mlp_basline'; did you mean 'mlp_baseline'"),
         ("xyz", "unknown architecture 'xyz'; available: mlp_baseline, mlp_baseline_foresight, vision_free"),
     ],
@@ -78,6 +80,15 @@ def test_mlp_baseline_reads_everything_and_vision_free_no_images():
 def test_other_names_are_refused_with_a_sentence(name, message):
     with pytest.raises(ArchitectureError, match=message):
         get_architecture(name)
+
+
+def test_the_predecessors_names_of_graph_networks_are_all_there():
+    names = "full_hgt simplified_hgt gat gcn vision_free_gat vision_free_gcn vision_free_simplified no_global_view attention"
+    plain = {chosen.name: chosen for chosen in map(get_architecture, names.split())}
+    assert all(chosen.graph for chosen in plain.values())
+    assert "global_view" not in plain["no_global_view"].observations
+    assert not set(layout.IMAGES) & set(plain["attention"].observations)
+    assert get_architecture("graph_attention") is plain["attention"]
 
 
 def test_output_sizes_of_the_baseline_are_as_designed():
