@@ -381,7 +381,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--single-level", "other/c.map", "--dev-dataset", "other"], "leave out --dev-dataset"),
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
-        (["--experiment-name", "x", "--architectures", "gat"], "--architectures gat: .* graph"),
+        (["--experiment-name", "x", "--architectures", "full_hgt_frame_stacked"], "full_hgt_frame_stacked: .* frames"),
         ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
         ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix /: is empty"),
     ],
