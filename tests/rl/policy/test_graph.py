@@ -10,8 +10,9 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.observe.graph import NONE, Graph, announce, graph_of, state_at_start
 from nppsim.observe.statistics import ObservationStatistics
-from rl.config import CurriculumConfig, PPOConfig
+from rl.config import PPOConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.architectures import ARCHITECTURES, GraphNetwork, get_architecture
