@@ -11,6 +11,7 @@ import torch
 from bc.demonstrations import find_replays
 from nppsim.env import NppEnv
 from nppsim.levels.level_set import LevelSet
+from nppsim.paths import MAX_PATH
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
 from rl.events import Scalars
@@ -33,10 +34,12 @@ from rl.forensics.doctor import (
     Doctor,
     DoctorError,
 )
+from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 
 from places import ROOT
+from programs import load_script
 
 CATEGORIES = ("simplest", "simpler")
 
@@ -208,6 +211,26 @@ def levels_are_apart(parts, patch):
 @planted
 def everybody_plays_their_own_levels(parts, patch):
     parts["suites"] = {"test": parts["suites"]["dev"]}
+
+
+@planted
+def levels_have_a_way(parts, patch):
+    bank = copy.copy(parts["bank"])
+    bank._paths = bank.paths._replace(length=np.full_like(bank.path_length, MAX_PATH))
+    parts["bank"] = bank
+
+
+@planted
+def evaluations_can_be_repeated(parts, patch):
+    run = EvaluationSuite.run
+
+    def other_numbers(suite, policy, **named):
+        suite.seed += 1
+        return run(suite, policy, **named)
+
+    for suite in parts["suites"].values():
+        patch.setattr(suite, "seed", suite.seed)  # so that it is as before afterwards
+    patch.setattr(EvaluationSuite, "run", other_numbers)
 
 
 @planted
@@ -554,3 +577,34 @@ def test_an_agent_is_examined(parts):
     found = Doctor(str, stops=False)
     found.examine(CHECKPOINT, policy=parts["policy"], sample=parts["sample"], facts=parts["facts"])
     assert {finding.status for finding in found.findings} == {OK}, doctor.findings_table(found.findings)
+
+
+# ------------------------------------------------------------------ the command line
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--checkpoint nothere", "nothere: no such checkpoint: check the path"),
+        ("--checkpoint README.md", "README.md: not a checkpoint"),
+        ("--run /nowhere", "give the config.json of a run"),
+        ("--run-config README.md", "README.md: not JSON"),
+        ("--only nonsense", "there is no check 'nonsense'; docs/doctor.md lists them"),
+        ("--self-test --only nonsense", "docs/failures.md lists them"),
+        ("--self-test --jobs 0", "--jobs 0: give at least 1"),
+        ("--clean 5", "--clean: belongs to --self-test"),
+        ("--write", "--write: belongs to --self-test"),
+    ],
+)
+def test_bad_input_ends_in_one_clear_line(flags, told, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert load_script("doctor").main(flags.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and told in line
+
+
+def test_a_shipped_agent_is_examined(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    agent = "datasets/agents/vision_free_foresight.safetensors"
+    assert load_script("doctor").main(["--checkpoint", agent, "--json", "--only", "the_agent_can_be_loaded"]) == 0
+    assert json.loads(capsys.readouterr().out)["whole"]
