@@ -1,4 +1,4 @@
-"""Faults that nobody had listed: tried against the guards after these were written, and what they made necessary."""
+"""Faults that nobody had listed; many were written together with the guards that notice them."""
 
 from collections.abc import Callable
 from dataclasses import replace
