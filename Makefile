@@ -17,8 +17,8 @@ INSTALLED := .venv/installed
 
 ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
 	--train-dataset datasets/train --dev-dataset datasets/dev --test-dataset datasets/test \
-	--replay-data-dir datasets/demonstrations \
-	--bc-epochs 3 --bc-batch-size 512 --use-curriculum --hardware-profile auto \
+	--replay-data-dir datasets/refined \
+	--bc-epochs 3 --bc-batch-size 512 --hardware-profile auto \
 	--total-timesteps 2000000 --time-budget-minutes 8 --eval-freq 500000 --num-eval-episodes 500 \
 	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
 PYTEST_ARGS ?=

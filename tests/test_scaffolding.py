@@ -170,7 +170,7 @@ def test_make_train_runs_the_main_job_and_lets_users_change_it():
         command = ["make", "--no-print-directory", "-n", "-o", ".venv/installed", "train", *arguments]
         return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 
-    assert {"scripts/train_and_compare.py", "mlp_baseline", "datasets/train", "--use-curriculum"} <= set(dry_run())
+    assert {"scripts/train_and_compare.py", "mlp_baseline", "datasets/train", "datasets/refined"} <= set(dry_run())
     assert dry_run("ARGS=--help")[-2:] == ["scripts/train_and_compare.py", "--help"]
 
 

@@ -192,11 +192,13 @@ def _level_of(level_id: int) -> "_LevelGraph":
 class _LevelGraph:
     """What all graphs of a level share.
 
-    world: of its bank.  level: its index there.
+    world: of its bank.
+    level: its index there.
     nodes, distance, hop: see ``bank.LevelPaths``; for the doors as at the start.
     number: int32[44, 25], node of each cell, or NONE.
     entity: int64[M], row of world.entity of each node that is no cell.
-    flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.  start: bool[F], as at the start.
+    flagged: int64[F], row of world.entity of each flag of ``graph_state``, ascending.
+    start: bool[F], as at the start.
     graph: without what a state adds.
     """
 

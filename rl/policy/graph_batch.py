@@ -7,6 +7,7 @@ the graph, as sorting them here would take longer than all the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,10 +36,13 @@ class GraphBatch:
     """G graphs of N nodes in all; a graph's nodes are neighbours.
 
     features: float32[N, F].
-    neighbours: int64[N, 16]; the node itself where there is none.  heard: bool[N, 16], where there is one.
-    listeners: int64[E], places in ``neighbours`` flattened, by source; listener_start: int64[N], where each source's begin.
+    neighbours: int64[N, 16]; the node itself where there is none.
+    heard: bool[N, 16], where there is one.
+    listeners: int64[E], places in ``neighbours`` flattened, by source.
+    listener_start: int64[N], where each source's begin.
     typed: for each type but cells, int64[n], its nodes.
-    graph: int64[N], number of each node's graph.  sizes: float32[G, 1].
+    graph: int64[N], number of each node's graph.
+    sizes: float32[G, 1].
     cell_node: int64[G, 1100].
     """
 
@@ -101,12 +105,14 @@ class GraphBatch:
 
 class _Hear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, nodes, neighbours, listeners, start):
+    def forward(
+        ctx: Any, nodes: torch.Tensor, neighbours: torch.Tensor, listeners: torch.Tensor, start: torch.Tensor
+    ) -> torch.Tensor:
         ctx.save_for_backward(listeners, start)
         return nodes.index_select(0, neighbours.flatten()).view(*neighbours.shape, nodes.shape[1])
 
     @staticmethod
-    def backward(ctx, heard):
+    def backward(ctx: Any, heard: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         listeners, start = ctx.saved_tensors
         heard = heard.reshape(-1, heard.shape[-1])
         return F.embedding_bag(listeners, heard, start, mode="sum"), None, None, None
@@ -114,12 +120,19 @@ class _Hear(torch.autograd.Function):
 
 class _MeanHeard(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, nodes, neighbours, weights, listeners, start):
+    def forward(
+        ctx: Any,
+        nodes: torch.Tensor,
+        neighbours: torch.Tensor,
+        weights: torch.Tensor,
+        listeners: torch.Tensor,
+        start: torch.Tensor,
+    ) -> torch.Tensor:
         ctx.save_for_backward(weights, listeners, start)
         return F.embedding_bag(neighbours, nodes, mode="sum", per_sample_weights=weights.to(nodes.dtype))
 
     @staticmethod
-    def backward(ctx, means):
+    def backward(ctx: Any, means: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weights, listeners, start = ctx.saved_tensors
         shares = weights.flatten()[listeners].to(means.dtype)
         back = F.embedding_bag(

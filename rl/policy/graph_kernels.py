@@ -47,7 +47,15 @@ def _arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
 
 class _Dots(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, query, keys, neighbours, heard, relation, heads):
+    def forward(
+        ctx: Any,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        neighbours: torch.Tensor,
+        heard: torch.Tensor,
+        relation: torch.Tensor,
+        heads: int,
+    ) -> torch.Tensor:
         ctx.save_for_backward(query, keys, neighbours, heard, relation)
         if query.device.type == "cpu":
             scores = torch.zeros(len(query), NUM_SLOTS, heads)
@@ -57,7 +65,7 @@ class _Dots(torch.autograd.Function):
         return products.unflatten(2, (heads, -1)).sum(3) * heard[:, :, None]
 
     @staticmethod
-    def backward(ctx, back):
+    def backward(ctx: Any, back: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         query, keys, neighbours, heard, relation = ctx.saved_tensors
         into_query, into_keys = torch.zeros_like(query), torch.zeros_like(keys)
         if query.device.type == "cpu":
@@ -72,7 +80,14 @@ class _Dots(torch.autograd.Function):
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, values, neighbours, heard, relation):
+    def forward(
+        ctx: Any,
+        scores: torch.Tensor,
+        values: torch.Tensor,
+        neighbours: torch.Tensor,
+        heard: torch.Tensor,
+        relation: torch.Tensor,
+    ) -> torch.Tensor:
         relations = int(relation.max()) + 1
         out = values.new_zeros(len(scores), relations, values.shape[1])
         if values.device.type == "cpu":
@@ -86,7 +101,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, back):
+    def backward(ctx: Any, back: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weights, values, neighbours, heard, relation = ctx.saved_tensors
         into_scores, into_values = torch.zeros_like(weights), torch.zeros_like(values)
         if values.device.type == "cpu":

@@ -47,7 +47,7 @@ def _in_updates(plant: Plants, change: Callable[..., Any]) -> None:
     plant.around(losses, lambda original, *given: (change if now["updating"] else _plainly)(original, *given))
 
 
-def _plainly(original, *given):
+def _plainly(original: Callable[..., Any], *given: Any) -> Any:
     return original(*given)
 
 

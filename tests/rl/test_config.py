@@ -316,8 +316,8 @@ def test_the_documents_command_works(folder):
 def test_the_makefiles_command_is_understood(folder):
     text = (ROOT / "Makefile").read_text()
     command = re.search(r"^ARGS \?= (.*?[^\\])$", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
-    (folder / "datasets" / "demonstrations").mkdir()
-    (folder / "datasets" / "demonstrations" / "a.replay").write_bytes(b"")
+    (folder / "datasets" / "refined").mkdir()
+    (folder / "datasets" / "refined" / "a.replay").write_bytes(b"")
     config = resolve(command)
     assert config.architectures == ("mlp_baseline",)
     assert config.dev_dataset == Path("datasets/dev")

@@ -23,7 +23,7 @@ REQUIRED = ["--experiment-name", "first", "--architectures", "vision_free"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder to work in, with datasets and replays where the defaults expect them; nothing in them is read here."""
-    for name in ("train/a.map", "dev/a.map", "test/b.map", "demonstrations/d.replay"):
+    for name in ("train/a.map", "dev/a.map", "test/b.map", "demonstrations/d.replay", "refined/d.replay"):
         (tmp_path / "datasets" / name).parent.mkdir(parents=True)
         (tmp_path / "datasets" / name).write_bytes(b"")
     monkeypatch.chdir(tmp_path)

@@ -226,7 +226,7 @@ def test_others_can_read_the_weights(policy, saved):
         ({"policy": {"a": 1}}, "the value of policy is impossible"),
         ({"statistics": {"keys": 1, "fingerprint": 1, "count": "x", "mean": 1, "std": 2}}, "statistics are none"),
         ({"architecture": "mlp_baselin"}, "did you mean 'mlp_baseline'"),
-        ({"architecture": "full_hgt"}, "not built yet"),
+        ({"architecture": "full_hgt"}, "trained on observation layout"),
         ({"layout": "0123456789abcdef"}, "trained on observation layout 0123456789abcdef .*train again"),
         ({"architecture": "mlp_baseline"}, "trained on observation layout"),
         ({"statistics": {}}, "observation statistics lack keys"),
