@@ -12,7 +12,15 @@ from places import ROOT
 PACKAGES = ("nppsim", "bc", "rl", "hardware", "scripts")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 ROOMS = sorted({path.parent.relative_to(ROOT).as_posix() for path in SOURCES})
-KERNELS = {"kernel", "inlined", "allocating", "njit", "_compiled", "intrinsic", "overload"}  # decorators of compiled functions
+KERNELS = {
+    "kernel",
+    "inlined",
+    "allocating",
+    "njit",
+    "_compiled",
+    "intrinsic",
+    "overload",
+}  # decorators of compiled functions
 MOST_LINES = 80
 DOCUMENTED_SHARE = 0.95
 

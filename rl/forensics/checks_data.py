@@ -113,9 +113,10 @@ def levels_have_a_way(bank: LevelBank, suites: Mapping[str, EvaluationSuite]) ->
 @check(BEFORE)
 def evaluations_can_be_repeated(suites: Mapping[str, EvaluationSuite]) -> str:
     """The same policy is judged the same twice: levels, episodes and random numbers are those of the schedule."""
-    if not suites:
-        raise CheckSkipped("no evaluation in this run")
-    name, suite = min(suites.items(), key=lambda item: len(item[1]))
+    judged = {name: suite for name, suite in suites.items() if name != "test"}  # which is opened once, at the end
+    if not judged:
+        raise CheckSkipped("no evaluation on dev levels in this run")
+    name, suite = min(judged.items(), key=lambda item: len(item[1]))
     one, other = (
         [(episode.level_name, episode.outcome, episode.inputs.tobytes()) for episode in _random_play(suite)]
         for _ in range(2)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rl.forensics.reference import hold_against, load_reference
-from rl.train import ppo as ppo_module
+from rl.train import passes
 
 from programs import load_script
 from tiny_run import REFERENCE, SEEDS, train
@@ -29,9 +29,7 @@ def test_a_new_seed_is_within_the_reference(tmp_path):
 
 
 def test_a_flipped_advantage_alarms(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        ppo_module, "normalised", lambda advantages: -(advantages - advantages.mean()) / advantages.std()
-    )
+    monkeypatch.setattr(passes, "normalised", lambda advantages: -(advantages - advantages.mean()) / advantages.std())
     report = hold_against(train(tmp_path, NEW_SEED), load_reference(REFERENCE))
     assert {row.tag for row in report.alarms} >= {"rollout/success_rate", "rollout/ep_rew_mean"}, report.text()
     assert torch.get_num_threads() == 1
