@@ -20,7 +20,7 @@ KERNELS = {
     "_compiled",
     "intrinsic",
     "overload",
-}  # decorators of compiled functions
+}  # of compiled functions
 MOST_LINES = 80
 DOCUMENTED_SHARE = 0.95
 
