@@ -23,7 +23,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import ArchitectureError, get_architecture
-from rl.policy.heads import MOST_BLOCKS, ResidualBlocks
+from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
 

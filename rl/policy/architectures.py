@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
-from rl.policy.heads import ResidualBlocks
+from rl.policy.residual_blocks import ResidualBlocks
 
 
 class ArchitectureError(UserError, ValueError):
