@@ -38,6 +38,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.train import saving
 from rl.train.logs import BOARD, cut_events, write_settings
 from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
@@ -406,7 +407,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
             check_same(
                 ppo.policy.state_dict(), checkpoint.load(monitor.checkpoints.best)["policy"], job.folder, "agent."
             )
-        ppo.save_plain(job.folder / "final_model.zip")
+        saving.save_plain(ppo, job.folder / "final_model.zip")
         stop_if(asked)
     return monitor.events + ppo.sampler.events
 

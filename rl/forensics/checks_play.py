@@ -138,13 +138,13 @@ def the_same_seed_plays_the_same(ppo: BatchPPO) -> str:
     everybody = np.arange(sim.num_envs)
     states, drawn = (
         sim.snapshot(everybody),
-        (ppo._sampling.get_state(), ppo.sampler.state_dict(), sim.next_level.copy()),
+        (ppo.sampling.get_state(), ppo.sampler.state_dict(), sim.next_level.copy()),
     )
     found = []
     for _ in range(2):
         sim.restore(everybody, states)
         sim.observe()
-        ppo._sampling.set_state(drawn[0])
+        ppo.sampling.set_state(drawn[0])
         ppo.sampler.load_state_dict(drawn[1])
         sim.next_level[:] = drawn[2]
         roll_out(ppo, buffer.shape[0])

@@ -133,7 +133,7 @@ def state_digests(ppo: BatchPPO) -> dict[str, str]:
         "parameters": combined(*_of_tensors(ppo.policy.state_dict())),
         "optimiser": combined(*_of_tensors(ppo.policy.optimizer.state_dict())),
         "random": combined(
-            json.dumps(ppo._rng.bit_generator.state, sort_keys=True), tensor_hash(ppo._sampling.get_state())
+            json.dumps(ppo.rng.bit_generator.state, sort_keys=True), tensor_hash(ppo.sampling.get_state())
         ),
     }
 

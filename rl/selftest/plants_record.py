@@ -21,6 +21,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.events import EventWriter
 from rl.policy import checkpoint
 from rl.selftest.faults import Plants, fault
+from rl.train import saving
 from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import BatchPPO
 
@@ -281,11 +282,11 @@ def _(plant: Plants) -> None:
 @fault("random numbers begin anew after a resume", "F41", stage="resume")
 def _(plant: Plants) -> None:
     def changed(original, ppo, policy_state, training):
-        state = ppo._sampling.get_state()
+        state = ppo.sampling.get_state()
         original(ppo, policy_state, training)
-        ppo._sampling.set_state(state)
+        ppo.sampling.set_state(state)
 
-    plant.wrap(BatchPPO, "load_training_state", changed)
+    plant.wrap(saving, "load_training_state", changed)
 
 
 @fault("a checkpoint of another observation layout", "F45", "F39", stage="resume")
@@ -304,7 +305,7 @@ def _(plant: Plants) -> None:
         state = original(ppo)
         return state | {"something_new": 1}
 
-    plant.wrap(BatchPPO, "training_state", changed)
+    plant.wrap(saving, "training_state", changed)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from rl.config import ExperimentConfig
 from rl.events import require_tags
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
+from rl.train import saving
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault
 from rl.train.checkpoints import Checkpoints
@@ -364,7 +365,7 @@ class TrainingMonitor(BaseCallback):
     def save(self, path: Path) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
         self.scalars.sync()
-        return self._write(path, self.model.training_state() | {"monitor": self.state()})
+        return self._write(path, saving.training_state(self.model) | {"monitor": self.state()})
 
     def save_final(self) -> None:
         """Write the checkpoint of a training that is over."""
@@ -441,9 +442,9 @@ class TrainingMonitor(BaseCallback):
             training = data["training"] or {}
             if not is_over:
                 self._open_scalars(training["monitor"]["written"])
-            ppo.load_training_state(data["policy"], training)
+            saving.load_training_state(ppo, data["policy"], training)
             self.load(training["monitor"])
-            absent = sorted(ppo.training_state().keys() - training.keys())
+            absent = sorted(saving.training_state(ppo).keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
         except UserError as error:

@@ -5,14 +5,10 @@ Source: Schulman et al. 2017 (PPO), 2016 (GAE).
 """
 
 import copy
-import io
-import json
 import math
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,34 +26,19 @@ from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
-from nppsim.files import write_bytes
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
-from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo_config import KL_TOLERANCE, PPOConfig
 from rl.train.gradients import GradientStatistics, set_gradients
 from rl.train.losses import Losses, LossSettings
 from rl.train.passes import Later, Passes, asked, samples_of
 from rl.train.rollout import TensorRolloutBuffer
+from rl.train.steering import steered
 from rl.train.vec_env import BatchVecEnv
 
-# Numbers of BatchPPO that a checkpoint keeps; then those that Stable-Baselines3 has, too.
-NUMBERS = (
-    "updates",
-    "actor_updates",
-    "critic_only",
-    "steered_rate",
-    "hold",
-    "held_since",
-    "seconds",
-    "decisions_played",
-)
-THEIR_NUMBERS = ("num_timesteps", "_n_updates")
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the names of their parameters
-RATE_STEP = 1.5  # factor by which a steered learning rate is lowered or raised
-RATE_LIMITS = (1e-5, 1e-2)  # of a steered learning rate
 Extended = tuple[torch.Tensor, Mapping[str, torch.Tensor], torch.Tensor]
 NOTHING_EXTENDED: Extended = (torch.empty(0, dtype=torch.int64), {}, torch.empty(0))
 
@@ -149,13 +130,13 @@ class BatchPPO(PPO):
         self._began = math.nan  # time.perf_counter() when training began or went on
         self._extended = NOTHING_EXTENDED  # time-outs of the latest rollout, as ``Later`` has them
         self._decided = np.zeros((plan.rollout_length, env.sim.num_envs), np.int32)  # level of each decision
-        self._rng = np.random.default_rng(seed)
-        self._sampling = torch.Generator().manual_seed(seed)
+        self.rng = np.random.default_rng(seed)
+        self.sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
         self.in_force = config
-        self._enter_stage()
+        self.enter_stage()
 
-    def _enter_stage(self) -> None:
+    def enter_stage(self) -> None:
         """Let the settings of the stage that is learned now be in force; one discount for rollouts, time-outs and shaping."""
         before = self.in_force
         self.in_force = replace(self.config, **self.sampler.config.changes_in(self.sampler.stage))  # type: ignore[arg-type]
@@ -209,7 +190,7 @@ class BatchPPO(PPO):
         fresh = self._last_obs is None
         prepared = super()._setup_learn(*arguments, **keywords)
         if fresh and self.config.desync_episodes:
-            desynchronise(self.sim, self._rng)
+            desynchronise(self.sim, self.rng)
             self.sampler.adopt(self.sim)
         self._num_timesteps_at_start = 0
         self.start_time -= int(1e9 * self.spent_before)
@@ -287,7 +268,7 @@ class BatchPPO(PPO):
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
             return logits.cpu()
 
-        actions = sample_actions(torch.cat(self._team.share(self.sim.num_envs, part)), self._sampling)
+        actions = sample_actions(torch.cat(self._team.share(self.sim.num_envs, part)), self.sampling)
         buffer.actions[t] = actions.to(self.device)
         return actions.numpy()
 
@@ -395,7 +376,7 @@ class BatchPPO(PPO):
             self.sampler.update(self.sim, self._decided, self.rollout_buffer.advantages.cpu().numpy())
         else:
             self.sampler.update(self.sim)
-        self._enter_stage()
+        self.enter_stage()
         self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 
     def _loss_settings(self) -> LossSettings:
@@ -429,7 +410,7 @@ class BatchPPO(PPO):
         if self.config.returns_from == "current":
             later = Later(self.policy.to_tensors(self.sim.obs), *self._extended)
         samples = samples_of(self.config, buffer, settings, reference)
-        return Passes(self.in_force, buffer, self.policy, self._team, self.batch_size, self._rng, samples, later)
+        return Passes(self.in_force, buffer, self.policy, self._team, self.batch_size, self.rng, samples, later)
 
     def _gradient_statistics(self) -> GradientStatistics | None:
         """What is to be known of the gradients of this update; None: nothing."""
@@ -508,69 +489,6 @@ class BatchPPO(PPO):
         self.logger.record("train/n_updates", self._n_updates)
         self.logger.record("train/stopped_early", float(stopped))
 
-    # -----------------------------------------------------------------------------------------------------------------
-    # Saving
-
-    def save_plain(self, path: str | Path) -> None:
-        """Write a zip that ``stable_baselines3.PPO.load`` reads and can go on training with its own buffers."""
-        names = (
-            "explained_variance",
-            "config",
-            "in_force",
-            "speed",
-            "ended",
-            "counted",
-            "ending",
-            "reserved",
-            "spent_before",
-            "_began",
-            "_rng",
-        )
-        archive = io.BytesIO()  # torch's writer ends in a traceback of its own where a disk is full
-        self.save(archive, exclude=[*NUMBERS, *names, "rollout_buffer_class", "rollout_buffer_kwargs"])
-        write_bytes(path, archive.getbuffer())
-
-    def training_state(self) -> dict[str, Any]:
-        """Everything beside the weights that training needs to go on between two updates, bit for bit on a CPU.
-
-        Tensors, arrays, numbers, texts and dictionaries.
-        """
-        assert self.ep_info_buffer is not None and self.ep_success_buffer is not None  # made by learn()
-        return {
-            "optimizer": self.policy.optimizer.state_dict(),
-            **{name: getattr(self, name) for name in NUMBERS + THEIR_NUMBERS},
-            "spent": self.spent,
-            "speed": dict(self.speed),
-            "environments": self.batch_env.state(),
-            "episodes": [list(self.ep_info_buffer), list(self.ep_success_buffer)],
-            "curriculum": as_json(self.sampler.state_dict()),
-            "shuffling": json.dumps(self._rng.bit_generator.state),
-            "sampling": self._sampling.get_state(),
-            "torch": torch.get_rng_state(),
-            "reference": None if self.reference is None else self.reference.state_dict(),
-        }
-
-    def load_training_state(self, policy_state: dict, training: dict) -> None:
-        """Continue from a checkpoint's weights and ``training_state``; ConfigError for one of other environments."""
-        self.restore(policy_state, training["optimizer"])
-        for name in NUMBERS + THEIR_NUMBERS:
-            setattr(self, name, training[name])
-        self.spent_before = training["spent"]
-        self.speed.update(training["speed"])
-        self._last_obs = self.batch_env.load(training["environments"])  # so that learn() does not reset them
-        self._last_episode_starts = np.zeros(self.sim.num_envs, bool)
-        infos, wins = training["episodes"]
-        self.ep_info_buffer = deque(infos, maxlen=self._stats_window_size)
-        self.ep_success_buffer = deque(wins, maxlen=self._stats_window_size)
-        self.sampler.load_state_dict(json.loads(training["curriculum"]))
-        self._enter_stage()
-        self._rng.bit_generator.state = json.loads(training["shuffling"])
-        self._sampling.set_state(training["sampling"])
-        torch.set_rng_state(training["torch"])
-        if training["reference"] is not None:
-            self.reference = copy.deepcopy(self.policy).requires_grad_(False)
-            self.reference.load_state_dict(training["reference"])
-
     def _excluded_save_params(self) -> list[str]:
         return [
             *super()._excluded_save_params(),
@@ -578,7 +496,7 @@ class BatchPPO(PPO):
             "sim",
             "sampler",
             "reference",
-            "_sampling",
+            "sampling",
             "_team",
             "_decided",
             "_extended",
@@ -594,16 +512,3 @@ def desynchronise(sim: BatchSimulator, rng: np.random.Generator) -> None:
     frames = rng.integers(0, left) // sim.frame_skip * sim.frame_skip
     sim.state.ninja["frame"][: sim.num_envs] = frames
     sim.observe()
-
-
-def steered(rate: float, kl: float, desired: float) -> float:
-    """The next update's learning rate, after one at ``rate`` that moved the policy by ``kl`` where ``desired`` was wanted.
-
-    Lowered where that was more than twice as far, raised where it was less than half as far, within RATE_LIMITS.
-    Source: Schulman et al. 2017, section 4 (the same rule for a penalty's weight); Rudin et al. 2022 (for the rate).
-    """
-    if kl > 2 * desired:
-        rate /= RATE_STEP
-    elif kl < desired / 2:
-        rate *= RATE_STEP
-    return min(max(rate, RATE_LIMITS[0]), RATE_LIMITS[1])

@@ -30,11 +30,11 @@ def untouched(ppo: BatchPPO, what: str) -> Iterator[None]:
 
 
 def _sums(ppo: BatchPPO) -> dict[str, int | bool]:
-    shuffling = (json.dumps(ppo._rng.bit_generator.state) + as_json(ppo.sampler.state_dict())).encode()
+    shuffling = (json.dumps(ppo.rng.bit_generator.state) + as_json(ppo.sampler.state_dict())).encode()
     return {
         "the weights": checksum(ppo.policy),
         "the network's mode": ppo.policy.training,
-        "the random numbers": zlib.crc32(ppo._sampling.get_state().numpy().tobytes()),
+        "the random numbers": zlib.crc32(ppo.sampling.get_state().numpy().tobytes()),
         "torch's random numbers": zlib.crc32(torch.get_rng_state().numpy().tobytes()),
         "the order of decisions or the curriculum": zlib.crc32(shuffling),
         "the environments": zlib.crc32(ppo.sim.snapshot(slice(None)).tobytes()),

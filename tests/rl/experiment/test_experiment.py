@@ -221,7 +221,7 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
         (["--use-hierarchical-ppo"], "comes later"),
         (["--num-gpus", "2"], "several GPUs"),
         (["--no-such-flag"], "no-such-flag"),
-        (["--architectures", "full_hgt"], "later"),
+        (["--architectures", "fullest_hgt"], "fullest_hgt"),
         (["--train-dataset", "datasets/test"], "are also in"),
     ],
 )

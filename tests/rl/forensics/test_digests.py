@@ -21,6 +21,7 @@ from rl.forensics.digests import (
     tensor_hash,
 )
 from rl.train import ppo as ppo_module
+from rl.train import saving
 
 from learners import Patient, make_ppo
 
@@ -95,7 +96,7 @@ def nudge(ppo):
 
 
 def roll_dice(ppo):
-    torch.rand(1, generator=ppo._sampling)
+    torch.rand(1, generator=ppo.sampling)
 
 
 def forget(ppo):
@@ -135,13 +136,13 @@ def test_within_a_rollout_the_first_decision_that_differs_is_named(tmp_path, mon
 def test_a_run_that_goes_on_neither_doubles_nor_misses_a_line(usual, tmp_path):
     ppo, _ = make_ppo(total_timesteps=3 * ROLLOUT)
     ppo.learn(2 * ROLLOUT, callback=DigestTrail(tmp_path))
-    state = copy.deepcopy(ppo.training_state()), ppo.policy.state_dict()
+    state = copy.deepcopy(saving.training_state(ppo)), ppo.policy.state_dict()
     path = tmp_path / TRAIL_FILE
     lines = path.read_text().splitlines()
     row = json.loads(lines[-1]) | {"update": 3}  # after the checkpoint, and again after that: both are lost
     path.write_text("\n".join([*lines, json.dumps(row), json.dumps(row)[:50]]))
     again, _ = make_ppo(total_timesteps=3 * ROLLOUT)
-    again.load_training_state(state[1], state[0])
+    saving.load_training_state(again, state[1], state[0])
     again.learn(ROLLOUT, callback=DigestTrail(tmp_path), reset_num_timesteps=False)
     found = read_trail(tmp_path)
     assert [row["update"] for row in found] == [0, 1, 2, 3]

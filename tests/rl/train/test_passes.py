@@ -15,6 +15,7 @@ from nppsim.errors import ConfigError
 from rl.forensics.checks_core import plain_advantages, plain_losses
 from rl.policy.policy import build_policy
 from rl.ppo_config import PPOConfig
+from rl.train import saving
 from rl.train.audit import Kept, faults_of_rollout
 from rl.train.audit_update import faults_of_update
 from rl.train.gradients import set_gradients
@@ -237,7 +238,7 @@ def test_the_audit_finds_no_fault_with_any_option_and_a_run_goes_on_bit_for_bit(
         assert list(faults_of_update(ppo, kept)) == []
         ppo.logger.dump()
     other, _ = make_ppo(**settings, seed=4)
-    other.load_training_state(*copy.deepcopy((ppo.policy.state_dict(), ppo.training_state())))
+    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
     for one in (ppo, other):
         roll_out(one)
         one.train()

@@ -14,7 +14,9 @@ from rl.curriculum.statistics import as_json
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 from rl.policy.policy import NppPolicy, build_policy
 from rl.train import ppo as ppo_module
+from rl.train import saving
 from rl.train.ppo import BatchPPO, DivergedError
+from rl.train.steering import steered
 
 from learners import (
     AT_ONCE,
@@ -387,11 +389,11 @@ def test_schedules_follow_the_progress_of_training(done, share):
 
 def test_the_learning_rate_is_steered_towards_the_desired_divergence():
     """By 1.5 where an update moved the policy less than half or more than twice as far as it should, within limits."""
-    assert ppo_module.steered(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
-    assert ppo_module.steered(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
-    assert ppo_module.steered(1e-3, 0.011, 0.02) == ppo_module.steered(1e-3, 0.039, 0.02) == 1e-3
-    assert ppo_module.steered(9e-3, 0.0, 0.02) == 1e-2
-    assert ppo_module.steered(1.1e-5, 1.0, 0.02) == 1e-5
+    assert steered(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
+    assert steered(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
+    assert steered(1e-3, 0.011, 0.02) == steered(1e-3, 0.039, 0.02) == 1e-3
+    assert steered(9e-3, 0.0, 0.02) == 1e-2
+    assert steered(1.1e-5, 1.0, 0.02) == 1e-5
 
 
 @pytest.mark.parametrize(("desired", "factor"), [(1e-9, 1 / 1.5), (1.0, 1.5)])
@@ -403,9 +405,9 @@ def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_anneal
         row = logged(ours, scalars)
         assert row["train/learning_rate"] == pytest.approx(1e-3 * factor**update)
         assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
-    state = ours.training_state()
+    state = saving.training_state(ours)
     other, _ = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
-    other.load_training_state(ours.policy.state_dict(), state)
+    saving.load_training_state(other, ours.policy.state_dict(), state)
     assert other.steered_rate == ours.steered_rate == pytest.approx(1e-3 * factor**3)
 
 
@@ -447,7 +449,7 @@ def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
     roll_out(ours)
     ours.train()
     other, _ = make_ppo(**AT_ONCE, seed=5, curriculum=curriculum)
-    other.load_training_state(*copy.deepcopy((ours.policy.state_dict(), ours.training_state())))
+    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
     assert (other.updates, other.num_timesteps) == (1, 128)
     assert (other.sim.state.progress["decisions"] > 0).any()
     for ppo in (ours, other):
@@ -462,13 +464,13 @@ def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
 def test_other_environments_cannot_go_on_with_it():
     ours, _ = make_ppo()
     roll_out(ours)
-    state = ours.training_state()
+    state = saving.training_state(ours)
     other, _ = make_ppo(num_envs=2)
     with pytest.raises(ConfigError, match="episodes are of 4 environments of .* these are 2 of"):
-        other.load_training_state(ours.policy.state_dict(), state)
+        saving.load_training_state(other, ours.policy.state_dict(), state)
     state["environments"]["levels"] = "another"
     with pytest.raises(ConfigError, match="of other levels, or in another order"):
-        ours.load_training_state(ours.policy.state_dict(), state)
+        saving.load_training_state(ours, ours.policy.state_dict(), state)
 
 
 # ------------------------------------------------------------------ construction

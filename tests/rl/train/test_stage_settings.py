@@ -7,6 +7,7 @@ from rl.config import ExperimentConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.ppo_config import PPOConfig
+from rl.train import saving
 from rl.train.audit import Kept, Start, faults_of_rollout
 from rl.train.audit_update import faults_of_update
 
@@ -62,7 +63,7 @@ def test_a_resumed_run_has_the_settings_of_its_stage():
     roll_out(ppo)
     ppo.train()
     assert ppo.gamma == 0.95
-    other.load_training_state(ppo.policy.state_dict(), ppo.training_state())
+    saving.load_training_state(other, ppo.policy.state_dict(), saving.training_state(ppo))
     assert other.gamma == other.rollout_buffer.gamma == other.sim.gamma == 0.95
 
 

@@ -186,7 +186,7 @@ def test_every_number_of_an_update_is_that_of_the_plainest_computation():
     roll_out(ppo)  # episodes that began in the first one end here
     buffer = ppo.rollout_buffer
     buffer.wins |= buffer.episode_ends  # random play seldom wins: let every ended episode be won
-    twin, rng = copy.deepcopy(ppo.policy), copy.deepcopy(ppo._rng)
+    twin, rng = copy.deepcopy(ppo.policy), copy.deepcopy(ppo.rng)
     twin.optimizer.param_groups[0]["lr"] = ppo.config.learning_rate_at(ppo.progress)
     progress = ppo.progress
     weights = {

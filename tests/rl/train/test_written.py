@@ -6,6 +6,7 @@ import torch
 
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
+from rl.train import saving
 from rl.train.written import check_same, differences, write
 
 from learners import make_ppo, roll_out
@@ -20,8 +21,8 @@ def ppo():
 
 
 def test_a_checkpoint_is_read_back(ppo, tmp_path):
-    path = write(tmp_path / "it.safetensors", ppo.policy, frame_skip=4, training=ppo.training_state())
-    state = ppo.training_state()
+    path = write(tmp_path / "it.safetensors", ppo.policy, frame_skip=4, training=saving.training_state(ppo))
+    state = saving.training_state(ppo)
     moments = next(iter(state["optimizer"]["state"].values()))["exp_avg"]
     moments.flatten()[0].add_(1e-6)
     with pytest.raises(CheckpointError, match=r"it\.safetensors.*training\.optimizer.*exp_avg"):
