@@ -15,6 +15,7 @@ from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
 from nppsim.replays.playback import SUFFIXES
 from nppsim.settings import Parser, Setting, settings_of
+from rl import plugins
 from rl.config import IMITATION, ONE_GPU, REPLAYS, ExperimentConfig
 from rl.config_file import Given, Settings, read_settings, recipe_settings
 from rl.stored import HOW, SECTIONS, dotted, overridden, resumed_config, stored_config, with_setting
@@ -86,8 +87,16 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     """
     parser = _parser()
     parser.nothing_is_required()  # it may stand in a file
-    arguments = parser.parse_args(list(argv))
-    given = _given(arguments)
+    return configured(_given(parser.parse_args(list(argv))))
+
+
+def configured(given: Settings) -> ExperimentConfig:
+    """The configuration with these settings, checked with all its paths; the plugins that they name are loaded.
+
+    Raises ConfigError.
+    """
+    if ("", "plugins") in given:
+        plugins.load(given["", "plugins"].value)
     datasets = [
         given[key].place for key in (("", f"{name}_dataset") for name in ("dev", "test", "train")) if key in given
     ]

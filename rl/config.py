@@ -326,6 +326,13 @@ class ExperimentConfig:
         flag="config",
         metavar="FILE",
     )
+    plugins: tuple[str, ...] = setting(
+        (),
+        "Python files, or modules that are installed, to import first: they register networks, strategies and presets of "
+        "your own (docs/plugins.md)",
+        flag="plugin",
+        metavar="FILE",
+    )
     replay_data_dir: Path | None = setting(
         None, "replays for behavioural cloning; without them there is none", flag=REPLAYS, group=IMITATION
     )

@@ -38,7 +38,7 @@ Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" f
 
 def read_settings(path: Path) -> Settings:
     """What a TOML file sets; ConfigError names file and key of what is unknown, of another type or out of limits."""
-    return _settings(_toml(path), str(path), f"file {path}")
+    return table_settings(_toml(path), str(path), f"file {path}")
 
 
 def recipe_settings(name: str) -> Settings:
@@ -46,7 +46,7 @@ def recipe_settings(name: str) -> Settings:
     if name not in recipe_names():
         known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
         raise ConfigError(f"no such recipe; known: {known}", "--recipe", name)
-    return _settings(_toml(RECIPES / f"{name}.toml"), f"recipe {name}", f"recipe {name}")
+    return table_settings(_toml(RECIPES / f"{name}.toml"), f"recipe {name}", f"recipe {name}")
 
 
 def recipe_names() -> list[str]:
@@ -61,7 +61,8 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no TOML ({error}); {_REMEDY}") from error
 
 
-def _settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
+def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
+    """What a table as in such a file sets.  file, source: as messages, and the record of a run, call it."""
     found: Settings = {}
     for key, value in data.items():
         part = key if isinstance(value, dict) else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
-CURRICULA = ("uniform", "stages", "learnability", "plr", "learning_progress")
+CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds to them
 DEFAULT_STRATEGY = "stages"  # of --use-curriculum alone
 # Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
 _OF_STAGES = (
@@ -52,9 +52,8 @@ class CurriculumConfig:
     )
     strategy: str | None = setting(
         None,
-        "choose levels by this strategy (gives --use-curriculum, too)",
+        f"choose levels by this strategy (gives --use-curriculum, too): {', '.join(CURRICULA)}",
         flag="curriculum",
-        choices=CURRICULA,
         metavar="STRATEGY",
     )
     uniform_share: float | None = setting(

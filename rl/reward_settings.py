@@ -10,6 +10,17 @@ from nppsim.reward import PATH_SHAPING, PRESETS, STRAIGHT_LINE_SHAPING, RewardCo
 from nppsim.settings import check_settings, setting
 
 POTENTIALS = {"path": PATH_SHAPING, "straight_line": STRAIGHT_LINE_SHAPING}
+_SHIPPED = frozenset(PRESETS)
+
+
+def register(name: str, weights: RewardConfig) -> None:
+    """From now on, know these weights as a preset; one that was registered before gives way.
+
+    ConfigError for a shipped name.
+    """
+    if name in _SHIPPED:
+        raise ConfigError(f"reward preset {name!r} is shipped with the project; register yours under another name")
+    PRESETS[name] = weights
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,9 @@ class RewardSettings:
     )
     proximity: float | None = setting(None, "once per objective, within 50 px of it", flag="reward-proximity")
     exploration: float | None = setting(None, "for the first visit of a place", flag="reward-exploration")
+    force: bool = setting(
+        False, "train although dying pays with these weights: more than winning, or than staying alive", flag="force"
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -63,6 +77,6 @@ class RewardSettings:
         own = [
             f"{one.name} {value}"
             for one in fields(self)
-            if one.name != "preset" and (value := getattr(self, one.name)) is not None
+            if one.name not in ("preset", "force") and (value := getattr(self, one.name)) is not None
         ]
         return ", ".join([self.preset, *own])

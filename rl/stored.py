@@ -14,6 +14,7 @@ from nppsim.errors import REDACTED, ConfigError, did_you_mean
 from nppsim.plain import PlainError, from_plain
 from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
+from rl import plugins
 from rl.config import ExperimentConfig
 
 CONFIG = "config.json"
@@ -54,6 +55,8 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
     Raises ConfigError for settings that are missing, unknown or impossible.
     """
     known = {one.name for one in fields(ExperimentConfig)}
+    named = data.get("plugins", ())
+    plugins.load([str(one) for one in named] if isinstance(named, list) else ())
     try:
         config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
     except ConfigError as error:

@@ -24,6 +24,8 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
+        from rl import plugins
+        from rl.config import ExperimentConfig
         from rl.experiment.examination import examine_checkpoint, examine_config, examine_run
         from rl.forensics.doctor import findings_table, to_dict
 
@@ -40,8 +42,10 @@ def main(argv: list[str]) -> int:
         parser.add_argument(
             "--only", nargs="+", metavar="CHECK", help="make only these checks; plant only these faults"
         )
+        parser.add_setting(ExperimentConfig, "plugins")
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)
+        plugins.load(getattr(arguments, "plugin", ()))
         only = tuple(arguments.only) if arguments.only else None
 
         def log(line: str) -> None:

@@ -102,7 +102,7 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"curriculum_config", "events", "judge", "policy", "ppo_config", "reward_settings"},
+        {"curriculum_config", "events", "plugins", "judge", "policy", "ppo_config", "reward_settings"},
         {"config"},
         {"stored"},
         {"config_file"},

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nppsim.errors import ConfigError
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager, LevelMismatchError
@@ -14,9 +15,12 @@ from rl.curriculum.replay import PrioritisedReplay
 from rl.curriculum.stages import Stages
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum.uniform import Uniform
-from rl.curriculum_config import CurriculumConfig
+from rl.curriculum_config import CURRICULA, CurriculumConfig
 
-__all__ = ["STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy", "make_sampler"]
+__all__ = [
+    *("STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy"),
+    *("make_sampler", "register"),
+]
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "uniform": Uniform,
@@ -25,6 +29,19 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "plr": PrioritisedReplay,
     "learning_progress": LearningProgress,
 }
+_SHIPPED = frozenset(STRATEGIES)
+
+
+def register(name: str, strategy: type[Strategy]) -> None:
+    """From now on, know a strategy by this name; one that was registered before gives way.
+
+    ConfigError for a shipped name.
+    """
+    if name in _SHIPPED:
+        raise ConfigError(f"strategy {name!r} is shipped with the project; register yours under another name")
+    STRATEGIES[name] = strategy
+    if name not in CURRICULA:
+        CURRICULA.append(name)
 
 
 def make_sampler(

@@ -20,6 +20,7 @@ from rl.judge.evaluation import EvaluationSuite
 
 DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
+TIE = 0.05  # return by which dying may be worth more than staying alive; as in nppsim.reward.audit
 Log = Callable[[str], None]  # receives lines for people
 Pairs = list[tuple[Level, str]]  # levels with their categories
 
@@ -154,7 +155,10 @@ def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:
 
 
 def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward.AuditRow]:
-    """The arithmetic of the rewards, per category, before training; the default preset must pass."""
+    """The arithmetic of the rewards, per category, before training.
+
+    ConfigError where the default preset does not pass, and, unless --force is given, where dying pays.
+    """
     names = np.array(data.train_categories)
     lengths = {name: data.bank.path_length[names == name].tolist() for name in dict.fromkeys(data.train_categories)}
     rows = []
@@ -171,6 +175,14 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
     if problems and config.reward.is_default:
         raise ConfigError(
             f"the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, or train on shorter levels"
+        )
+    deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + TIE)]
+    if deadly and not config.reward.force:
+        raise ConfigError(
+            f"dying pays on {_told(deadly[0])}, so that is what would be learned: let --reward-death be further below 0 or "
+            "--reward-time nearer to it, or give --force to train all the same",
+            "--reward-preset",
+            config.reward.preset,
         )
     return rows
 

@@ -24,6 +24,7 @@ from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
+from rl import plugins
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.judge.results import EpisodeRecord, aggregate, format_table
@@ -44,6 +45,7 @@ class Job:
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
     device: str = setting("cpu", "where the network computes", flag="device", choices=hardware.DEVICES)
+    plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
 
     def __post_init__(self) -> None:
@@ -54,6 +56,7 @@ def run(job: Job, video: VideoConfig) -> None:
     """Play, print the table, write the results and perhaps films."""
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
+    plugins.load(job.plugins)
     policy, facts = load_policy(job.checkpoint)
     plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device))
     torch.set_num_threads(plan.operation_threads)

@@ -23,6 +23,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
+from rl import plugins
 from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
 from rl.events import EventWriter
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
@@ -56,6 +57,7 @@ class Job:
     seed: int = setting(
         0, "of split, choice of replays, weights and order", flag="seed", aliases=("seeds",), low=0, high=LARGEST_SEED
     )
+    plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
 
     def __post_init__(self) -> None:
@@ -156,6 +158,7 @@ def parse(argv: Sequence[str]) -> Job:
         help="bf16: the same as --mixed-precision; float32: as --no-mixed-precision",
     )
     arguments = parser.parse_args(argv)
+    plugins.load(getattr(arguments, "plugin", ()))
     observations = get_architecture(arguments.architecture).observations
     return parser.build(
         Job,

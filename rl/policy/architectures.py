@@ -1,9 +1,13 @@
 """The architectures: which observations each network reads, and the sizes of its parts.
 
 This table is the only one: flags, the hardware plan and the networks themselves (``rl.policy.networks``) read it.
+``register`` adds to it, from a file that ``--plugin`` names or from a notebook (docs/plugins.md).
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
@@ -34,20 +38,23 @@ class GraphNetwork:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of one network; 0 switches an encoder off.
+    """Sizes of one network; 0 switches an encoder off.  Or a network of somebody's own: ``module`` and ``reads``.
 
     vectors: one MLP per entry, ((float keys, neighbours in layout order), (layer sizes)).
     player_frame, global_view, surroundings: output size of the encoder of that uint8 key.
     graph: layers over the level's graph, if there are any.
     attention: heads of the attention between the modalities before they are put side by side; 0: there is none.
     fusion: layers after the concatenation, shared by actor and critic; the last is the feature size.
+    module: makes a torch.nn.Module that takes the place of all encoders and of the fusion: {key: float32[N, *shape]} of
+        the observations in ``reads`` (vectors normalised, bytes as 0 to 1) to features [N, fusion[-1]].
+    reads: what that is shown, observation keys in any order; () without a module.
     heads: layers of the actor and, separately, of the critic, before their output layers.
     deep: residual blocks in their place, as wide as the last of them; None: plain layers.
     """
 
     name: str
     description: str
-    vectors: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
+    vectors: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = ()
     player_frame: int = 0
     global_view: int = 0
     surroundings: int = 0
@@ -56,13 +63,16 @@ class Architecture:
     fusion: tuple[int, ...] = (256,)
     heads: tuple[int, ...] = (64,)
     deep: ResidualBlocks | None = None
+    module: Callable[[], Any] | None = None
+    reads: tuple[str, ...] = ()
 
     @property
     def observations(self) -> tuple[str, ...]:
         """Keys that the network reads, in canonical order."""
         images = [key for key in ("player_frame", "global_view", "surroundings") if getattr(self, key)]
         graph = ["graph_state"] if self.graph else []
-        return layout.observation_keys([key for keys, _ in self.vectors for key in keys] + images + graph)
+        vectors = [key for keys, _ in self.vectors for key in keys]
+        return layout.observation_keys([*vectors, *images, *graph, *self.reads])
 
     @property
     def fingerprint(self) -> str:
@@ -165,6 +175,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
 }
 ALIASES = {"graph_attention": "attention"}
+_SHIPPED = frozenset(ARCHITECTURES)
 
 _STACKED = "it stacks frames"
 # Names of the predecessor's architectures that this project does not have yet, and why.
@@ -197,4 +208,25 @@ def get_architecture(name: str) -> Architecture:
             f"available now: {available}"
         )
     near = did_you_mean(name, [*ARCHITECTURES, *ALIASES, *LATER], cutoff=0.4)
-    raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}")
+    own = "one of your own: name its file with --plugin"
+    raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}; {own}")
+
+
+def register(architecture: Architecture) -> None:
+    """From now on, know an architecture by its name; one that was registered before gives way.
+
+    ArchitectureError for a shipped name, for one that cannot be a folder's, and for a module that reads nothing.
+    """
+    name = architecture.name
+    if name in _SHIPPED or name in ALIASES or name in LATER:
+        raise ArchitectureError(f"{name!r} is a shipped architecture; register yours under another name")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ArchitectureError(f"architecture {name!r} cannot name a folder; use letters, digits and . _ -")
+    if (architecture.module is None) != (not architecture.reads):
+        raise ArchitectureError(f"architecture {name!r}: give both module and reads, or none of them")
+    if architecture.module and (architecture.vectors or architecture.graph or architecture.attention):
+        raise ArchitectureError(f"architecture {name!r}: its module takes the place of vectors, graph and attention")
+    kinds = {layout.SPECS[key].dtype for key in architecture.observations}
+    if architecture.module and not {"float32"} <= kinds <= {"float32", "uint8"}:
+        raise ArchitectureError(f"architecture {name!r}: its module reads vectors, and images if it likes; no graph")
+    ARCHITECTURES[name] = architecture

@@ -252,6 +252,10 @@ class Encoder(BaseFeaturesExtractor):
         self.keys = chosen.observations
         check_space(observation_space, self.keys)
         self.normalize = NormalizeObservations(self.keys)
+        self.own = chosen.module() if chosen.module else None
+        self.graph: GraphEncoder | None = None
+        if self.own is not None:
+            return
         self.vectors = nn.ModuleList(VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors)
         images = {"player_frame": PlayerFrameCNN, "global_view": GlobalViewCNN, "surroundings": SurroundingsMLP}
         self.images = nn.ModuleDict(
@@ -274,11 +278,31 @@ class Encoder(BaseFeaturesExtractor):
     def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         check_batch(observations, self.keys)
         vectors = self.normalize(observations)
+        if self.own is not None:
+            return self._own_features(self.own, observations, vectors)
         branches = [branch(vectors) for branch in self.vectors]
         branches += [branch(observations[key]) for key, branch in self.images.items()]
         if self.graph:
             branches.append(self.graph(observations))
         return self.fusion(self.attention(branches) if self.attention else torch.cat(branches, dim=1))
+
+    def _own_features(
+        self, own: nn.Module, observations: Mapping[str, torch.Tensor], vectors: torch.Tensor
+    ) -> torch.Tensor:
+        """What a network of somebody's own makes of everything, each key in its shape of the layout."""
+        shown = {key: vectors[:, columns] for key, columns in self.normalize.columns.items()}
+        for key in self.keys:
+            if layout.SPECS[key].dtype == "uint8":
+                shown[key] = observations[key].float() * PIXEL_SCALE
+        shown = {key: values.reshape(-1, *layout.SPECS[key].shape) for key, values in shown.items()}
+        features = own(shown)
+        expected = (len(vectors), self.features_dim)
+        if tuple(features.shape) != expected:
+            raise ArchitectureError(
+                f"{type(own).__name__} gives {list(features.shape)}, expected {list(expected)}: the last number is "
+                "fusion[-1] of its Architecture"
+            )
+        return features
 
 
 def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.report.pages import check_packages, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.workers import usable_cores, worker_pool
+from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
 from rl.solve import results
 from rl.solve.levels import Task, read_tasks
@@ -48,6 +49,7 @@ class Job:
     workers: int | None = setting(
         None, "processes, where there are several levels; default: all cores", flag="workers", low=1
     )
+    plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
 
     def __post_init__(self) -> None:
@@ -84,26 +86,27 @@ def _checked(job: Job) -> list[Task]:
         check_output_folder(job.demonstrations, "--demonstrations")
         if job.demonstrations.exists() and any(file.name[0] != "." for file in job.demonstrations.iterdir()):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
-    _agent(job.agent)
+    _agent(job.agent, job.plugins)
     return read_tasks(job.level, job.against)
 
 
 @cache
-def _agent(path: Path) -> Agent:
-    """The agent, read once in each process."""
+def _agent(path: Path, own: tuple[str, ...]) -> Agent:
+    """The agent, read once in each process.  own: plugins that know its network."""
+    plugins.load(own)
     torch.set_num_threads(1)  # what the network computes must not depend on the number of cores
     return Agent.load(path)
 
 
 def _solve_one(job: Job, settings: SolveSettings, task: Task) -> Solution:
-    return solve(task.level, _agent(job.agent), settings, threads=1)
+    return solve(task.level, _agent(job.agent, job.plugins), settings, threads=1)
 
 
 def _solutions(job: Job, settings: SolveSettings, tasks: Sequence[Task]) -> Iterator[tuple[Task, Solution]]:
     """Each level with what was found on it: a single one on all cores, several in processes of their own."""
     if len(tasks) == 1:
         with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
-            yield tasks[0], solve(tasks[0].level, _agent(job.agent), settings, bar=bar)
+            yield tasks[0], solve(tasks[0].level, _agent(job.agent, job.plugins), settings, bar=bar)
         return
     solve_one = partial(_solve_one, job, settings)
     with progress_bar(title="solving", total=len(tasks), unit="level") as bar, ExitStack() as stack:

@@ -115,7 +115,7 @@ def test_flags_win_over_files_later_files_over_earlier_ones_and_all_over_a_recip
         ("[ppo]\ngamma = nan", r"\[ppo\] gamma nan: give a number above 0 and at most 1"),
         ("[ppo]\ntotal_timesteps = 1.5", r"total_timesteps 1.5: give a whole number"),
         ("[ppo]\nscale_value_loss = 1", r"scale_value_loss 1: give true or false"),
-        ("[curriculum]\nstrategy = 'easy'", r"strategy easy: give one of uniform, stages"),
+        ("[curriculum]\nstrategy = 'easy'", r"strategy easy: known strategies are uniform, stages"),
         ("architectures = [1]", r"architectures 1: give a text in quotes, or a list of them"),
         ("[bc]\nseed = 4", r"mine.toml: \[bc\] seed: follows --seeds"),
         ("debug = true", r"mine.toml: debug: no setting"),

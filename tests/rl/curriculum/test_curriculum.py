@@ -43,7 +43,7 @@ def same(a, b):
 
 
 def test_every_strategy_has_a_name_that_can_be_asked_for():
-    assert tuple(STRATEGIES) == CURRICULA
+    assert list(STRATEGIES) == CURRICULA
     assert CurriculumConfig().chosen == "uniform"
     assert CurriculumConfig(use_curriculum=True).chosen == "stages"
     assert config_of("plr").use_curriculum

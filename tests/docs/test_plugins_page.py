@@ -1,0 +1,113 @@
+"""docs/plugins.md works as written: its file is a plugin, its call trains with it, its command evaluates what comes out."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from nppsim.errors import ConfigError
+from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.reward import RewardConfig
+from rl import curriculum, plugins, reward_settings
+from rl.curriculum.uniform import Uniform
+from rl.policy import architectures
+from rl.policy.architectures import Architecture, ArchitectureError
+from rl.policy.checkpoint import CheckpointError, load_policy
+
+from places import ROOT
+from worlds import corridor
+
+TEXT = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+FILE, CALL = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_length=32, num_eval_episodes=3, eval_freq=0"}
+EVALUATE = """
+import runpy, sys
+sys.argv = ["evaluate.py", str(done.agents[0]), "--levels", "other_levels", "--plugin", "mine.py", "--output-dir", "."]
+assert "my_network" in done.results["architectures"]
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the page's file lies, and some levels, after its call and its evaluation."""
+    folder = tmp_path_factory.mktemp("mine")
+    LevelSet.write(folder / "my_levels", [(corridor(door=30 + i), LevelEntry("simple")) for i in range(12)])
+    LevelSet.write(folder / "other_levels", [(corridor(door=50 + i), LevelEntry("simple")) for i in range(3)])
+    (folder / "mine.py").write_text(FILE, encoding="utf-8")
+    call = CALL
+    for usual, small in SMALL.items():
+        assert usual in call
+        call = call.replace(usual, small)
+    program = f"script = {str(ROOT / 'scripts' / 'evaluate.py')!r}\n{call}\n{EVALUATE}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "printed.txt").write_text(done.stdout)
+    return folder
+
+
+def test_the_page_trains_its_network_with_its_strategy_and_rewards(folder):
+    (run,) = (folder / "experiments").glob("mine_*")
+    config = json.loads((run / "config.json").read_text())
+    assert config["architectures"] == ["my_network"]
+    assert (config["curriculum"]["strategy"], config["reward"]["preset"]) == ("failures", "hasty")
+    assert config["ppo"]["gae_lambda"] == 0.9
+    assert config["sources"]["ppo.gae_lambda"] == "Python"
+    doctor = json.loads((run / "my_network" / "doctor.json").read_text())
+    arrived = [one["status"] for one in doctor["findings"] if one["check"] == "every_gradient_arrives"]
+    assert (doctor["whole"], arrived) == (True, ["ok"]), "it is examined like any other network"
+    assert "% of the test levels; report:" in (folder / "printed.txt").read_text()
+
+
+def test_its_agent_is_evaluated_where_the_plugin_is_named(folder):
+    (results,) = folder.glob("evaluate_*/results.json")
+    assert json.loads(results.read_text())["settings"]["plugins"] == ["mine.py"]
+
+
+def test_without_the_plugin_an_agent_is_refused_with_what_to_do(folder):
+    (agent,) = folder.rglob("agent.safetensors")
+    with pytest.raises(CheckpointError, match=r"unknown architecture 'my_network'.*name its file with --plugin"):
+        load_policy(agent)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, r"mine\.py: cannot be imported \(FileNotFoundError"),
+        ("1 / 0", r"mine\.py: cannot be imported \(ZeroDivisionError: division by zero\)"),
+        ("import rl.reward_settings as r, nppsim.reward as n\nr.register('default', n.RewardConfig())", "is shipped"),
+    ],
+)
+def test_a_plugin_that_fails_is_one_line(tmp_path, text, told):
+    if text is not None:
+        (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        plugins.load([str(tmp_path / "mine.py")])
+
+
+def test_shipped_names_cannot_be_taken():
+    with pytest.raises(ArchitectureError, match="shipped"):
+        architectures.register(Architecture("mlp_baseline", "", vectors=((("game_state",), (8,)),)))
+    with pytest.raises(ConfigError, match="shipped"):
+        curriculum.register("plr", Uniform)
+    with pytest.raises(ConfigError, match="shipped"):
+        reward_settings.register("default", RewardConfig())
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "a/b"}, "cannot name a folder"),
+        ({"reads": ()}, "both module and reads"),
+        ({"vectors": ((("game_state",), (8,)),)}, "takes the place"),
+        ({"reads": ("surroundings",)}, "reads vectors"),
+        ({"reads": ("game_state", "graph_state")}, "no graph"),
+    ],
+)
+def test_an_architecture_that_cannot_work_is_refused(change, told):
+    fields = {"name": "x", "description": "", "module": dict, "reads": ("game_state",)} | change
+    with pytest.raises(ArchitectureError, match=told):
+        architectures.register(Architecture(**fields))
+    assert "x" not in architectures.ARCHITECTURES

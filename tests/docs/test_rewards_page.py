@@ -1,0 +1,55 @@
+"""docs/rewards.md: every term, flag and preset with its weights; its examples run."""
+
+import doctest
+import re
+
+import pytest
+
+from nppsim.errors import ConfigError
+from nppsim.reward import PRESETS, TERMS
+from nppsim.settings import settings_of
+from rl.command_line import resolve
+from rl.experiment.data import audit_rewards, load_data
+from rl.reward_settings import POTENTIALS, RewardSettings
+
+from places import ROOT
+
+PAGE = ROOT / "docs" / "rewards.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_every_term_and_its_flag_are_listed():
+    listed = dict(re.findall(r"^\| `(\w+)` \| `--([\w-]+)` \|", TEXT, re.MULTILINE))
+    assert listed == {name: settings_of(RewardSettings)[name].flag for name in TERMS}
+
+
+def test_every_preset_is_listed_with_its_weights():
+    header, *rows = re.findall(r"^\| (?:preset|`\w+`) \|(?: [\w.-]+ \|){9}$", TEXT, re.MULTILINE)
+    names = [cell.strip() for cell in header.split("|")[2:-1]]
+    kinds = {number: name for name, number in POTENTIALS.items()}
+    for row in rows:
+        preset, *cells = (cell.strip(" `") for cell in row.split("|")[1:-1])
+        weights = PRESETS[preset]
+        told = dict(zip(names, cells, strict=True))
+        assert told.pop("potential") == kinds[weights.potential]
+        assert {name: float(value) for name, value in told.items()} == {name: getattr(weights, name) for name in TERMS}
+    assert {row.split("`")[1] for row in rows} == set(PRESETS)
+
+
+def test_the_examples_of_the_page_run():
+    example = doctest.DocTestParser().get_doctest(TEXT, {}, "rewards", str(PAGE), 0)
+    assert example.examples
+    told = []
+    doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    assert not told, "".join(told)
+
+
+@pytest.mark.parametrize("flags", [("--reward-preset", name) for name in PRESETS if name != "default"])
+def test_where_dying_pays_training_needs_force(flags):
+    level = str(ROOT / "nppsim" / "starter" / "simple" / "000000.map")
+    given = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", level, *flags]
+    data = load_data(resolve(given), print)
+    with pytest.raises(ConfigError, match="dying pays on single .* or give --force"):
+        audit_rewards(resolve(given), data, print)
+    rows = audit_rewards(resolve([*given, "--force"]), data, print)
+    assert any("dying at once" in problem for row in rows for problem in row.problems)
