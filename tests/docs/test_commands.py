@@ -1,0 +1,90 @@
+"""What the pages tell people to type exists: every program, sub-command and flag, file of tests and target of make."""
+
+import functools
+import io
+import re
+from contextlib import redirect_stdout
+
+import pytest
+
+import bc.__main__
+import hardware.__main__
+import nppsim.__main__
+import nppsim.shadow.__main__
+
+from places import ROOT
+from programs import load_script
+
+MODULES = {
+    "bc": bc.__main__,
+    "hardware": hardware.__main__,
+    "nppsim": nppsim.__main__,
+    "nppsim.shadow": nppsim.shadow.__main__,
+}
+PAGES = [
+    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),  # that tells of flags that are gone
+    *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "failures.md"),  # made by the self-test
+]
+FOREIGN = {"--extra-index-url", "--logdir", "--no-deps"}  # flags of other programs
+
+
+@functools.cache
+def told(program, chosen=""):
+    """The help of a program, or of its sub-command; None where there is no such program."""
+    if program in MODULES:
+        main = MODULES[program].main
+    elif (ROOT / program).is_file():
+        main = load_script(program.removeprefix("scripts/").removesuffix(".py")).main
+    else:
+        return None
+    with redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as stop:
+        main([*([chosen] if chosen else []), "--help"])
+    assert stop.value.code == 0
+    return out.getvalue()
+
+
+@functools.cache
+def every_help():
+    """The help of all programs and sub-commands in one text."""
+    scripts = [f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.py")]
+    commands = [(name, chosen) for name in MODULES for chosen in subcommands(name)]
+    return "\n".join(told(*one) for one in (*((name, "") for name in (*scripts, *MODULES)), *commands))
+
+
+def subcommands(module):
+    return re.findall(r"^    ([a-z-]+)  ", told(module), re.MULTILINE)
+
+
+def commands(page):
+    """(program, sub-command or "", flags of its own) of each command of a page."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, rest in re.findall(r"python (scripts/\w+\.py|-m [\w.]+)([^\n`|#]*)", text):
+        program = name.removeprefix("-m ")
+        if program not in MODULES and not program.startswith("scripts/"):
+            continue
+        own = re.sub(r'"[^"]*"|--b="[^"]*"', "", rest.split(" -- ")[0])  # flags in quotes are for other programs
+        words = own.split()
+        chosen = words[0] if program in MODULES and words and re.fullmatch(r"[a-z-]+", words[0]) else ""
+        yield program, chosen, tuple(re.findall(r"--[a-z][\w-]*", own))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_and_their_flags_exist(page):
+    for program, chosen, flags in set(commands(page)):
+        text = told(program, chosen)
+        assert text, f"{page.name} names {program}, which does not exist"
+        missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", text)]
+        assert not missing, f"{page.name}: {program} {chosen} has no {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_flags_that_are_named_exist_somewhere(page):
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", page.read_text(encoding="utf-8")))
+    missing = [flag for flag in sorted(named - FOREIGN) if not re.search(rf"{flag}\b(?!-)", every_help())]
+    assert not missing, f"no program has {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_of_tests_that_are_named_exist(page):
+    for file in re.findall(r"\btests/[\w/]+\.(?:py|json|h5|toml)", page.read_text(encoding="utf-8")):
+        assert (ROOT / file).is_file(), f"{page.name} names {file}"

@@ -1,0 +1,53 @@
+"""Every relative link of every page leads to a file, and to a heading that is there; pages that are new are reachable."""
+
+import re
+
+import pytest
+
+from places import ROOT
+
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "datasets").rglob("*.md"))
+    if ".venv" not in path.parts
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def links(page):
+    """(path or "", anchor or "") of each link of a page that stays in the project."""
+    text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text(encoding="utf-8")))
+    for target in LINK.findall(text):
+        if not re.match(r"\w+:", target):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+def anchors(page):
+    """The names that a page's headings get on the web."""
+    found = []
+    for heading in re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
+    return set(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for path, anchor in links(page):
+        target = (page.parent / path) if path else page
+        assert target.exists(), f"{path} does not exist"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{path or page.name} has no heading #{anchor}"
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    seen, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        targets = {(page.parent / path).resolve() for path, _ in links(page) if path.endswith(".md")}
+        waiting += [target for target in targets if target not in seen]
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} <= {page.name for page in seen}

@@ -1,0 +1,78 @@
+"""Tags of curves that the pages name are tags that the code writes, and what they say of alarms and checks exists."""
+
+import ast
+import re
+from itertools import product
+
+import pytest
+
+from nppsim import reward
+from rl.forensics.doctor import all_checks
+from rl.train.losses import Losses
+
+from places import ROOT
+
+PAGES = ("bad_run", "curriculum", "diagnosis", "doctor", "glossary", "rewards", "tensorboard")
+WRITERS = [*(ROOT / "rl" / "train").glob("*.py"), *(ROOT / "rl" / "curriculum").glob("*.py"), ROOT / "bc" / "train.py"]
+OPEN = {"train/{}", "reward/{}", "bc/{}", "curriculum/{}", "gradients/{}"}  # what is filled in is listed below
+LISTED = {
+    *(f"train/{name}" for name in (*Losses._fields, "last_kl")),
+    *(f"reward/{name}" for name in reward.TERMS),
+    *("gradients/mean/{}", "gradients/variance/{}", "gradients/norm/{}"),
+    "env_curriculum_stats/per_label_evictions/{}",
+}
+
+
+def texts(path):
+    """Every text in a source; {} stands for what an f-string fills in."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+
+
+def written():
+    """A pattern for each tag that is written somewhere."""
+    found = set(LISTED)
+    for path in WRITERS:
+        inside = "bc/" if path.parent.name == "bc" else ""
+        found |= {inside + text for text in texts(path) if re.fullmatch(r"[\w{}/]+", text)}
+    return [re.compile(re.escape(text).replace(r"\{\}", r"[\w.+-]+")) for text in found - OPEN if "/" in text]
+
+
+TAGS = written()
+GROUPS = {pattern.pattern.split("/")[0] for pattern in TAGS if re.match(r"\w+/", pattern.pattern)} | {"actions"}
+
+
+def named(page):
+    """Tags of a page, with {a,b} written out and <category> as a word."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for one in re.findall(r"`([\w{},<>/]+)`", text):
+        if one.split("/")[0] in GROUPS and "/" in one and not one.endswith("/"):
+            parts = re.split(r"\{([\w,]+)\}", re.sub(r"<\w+>", "word", one))
+            for chosen in product(*(part.split(",") if i % 2 else [part] for i, part in enumerate(parts))):
+                yield "".join(chosen)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tags_that_a_page_names_are_written(page):
+    tags = [tag for tag in named(page) if not (ROOT / tag).exists()]
+    unknown = [tag for tag in tags if not any(pattern.fullmatch(tag) for pattern in TAGS)]
+    assert not unknown
+
+
+def test_the_pages_name_many_tags():
+    assert len(set(named("bad_run"))) > 30
+    assert len(set(named("tensorboard"))) > 50
+
+
+def test_alarms_and_checks_that_the_guide_names_exist():
+    guide = (ROOT / "docs" / "bad_run.md").read_text(encoding="utf-8")
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rl" / "train").glob("*.py"))
+    alarms = re.findall(r"alarm \*([\w ]+)\*", guide)
+    assert len(alarms) > 3
+    assert not [name for name in alarms if not re.search(rf'Fault\(\s*"{name}"', source)]
+    checks = re.findall(r"doctor: `(\w+)`", guide)
+    assert len(checks) > 3
+    assert set(checks) <= {check.name for check in all_checks()}
