@@ -1,4 +1,4 @@
-"""docs/quickstart.md: its commands run, in small; the one that trains is checked with all its paths, and sets what the page says."""
+"""docs/quickstart.md: its commands run, in small; the one that trains is checked with all its paths."""
 
 import re
 import shlex
