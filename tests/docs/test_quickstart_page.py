@@ -23,7 +23,9 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     _, script, *arguments = shlex.split(EVALUATE)
     small = {"datasets/dev": str(STARTER_LEVELS / "simplest" / "000000.map"), "evaluated": str(tmp_path / "evaluated")}
     assert small.keys() <= set(arguments)
-    assert load_script(script.removeprefix("scripts/").removesuffix(".py")).main([small.get(a, a) for a in arguments]) == 0
+    assert (
+        load_script(script.removeprefix("scripts/").removesuffix(".py")).main([small.get(a, a) for a in arguments]) == 0
+    )
     printed = capsys.readouterr().out
     header = re.search(r"^\| category .*\|$", TEXT, re.MULTILINE)[0]
     assert re.sub(r" +", " ", header) == re.sub(r" +", " ", printed.splitlines()[0])
