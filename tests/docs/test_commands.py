@@ -24,6 +24,7 @@ MODULES = {
 PAGES = [
     *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),  # that tells of flags that are gone
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "failures.md"),  # made by the self-test
+    ROOT / ".github" / "workflows" / "ci.yml",
 ]
 FOREIGN = {"--extra-index-url", "--logdir", "--no-deps"}  # flags of other programs
 

@@ -12,9 +12,11 @@ from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.reward import RewardConfig
 from rl import curriculum, plugins, reward_settings
 from rl.curriculum.uniform import Uniform
+from rl.curriculum_config import CURRICULA
 from rl.policy import architectures
 from rl.policy.architectures import Architecture, ArchitectureError
 from rl.policy.checkpoint import CheckpointError, load_policy
+from rl.stored import stored_config
 
 from places import ROOT
 from worlds import corridor
@@ -70,6 +72,27 @@ def test_without_the_plugin_an_agent_is_refused_with_what_to_do(folder):
     (agent,) = folder.rglob("agent.safetensors")
     with pytest.raises(CheckpointError, match=r"unknown architecture 'my_network'.*name its file with --plugin"):
         load_policy(agent)
+
+
+def test_whoever_goes_on_with_the_run_or_examines_it_imports_its_plugins(folder, monkeypatch):
+    (run,) = (folder / "experiments").glob("mine_*")
+    monkeypatch.chdir(folder)  # where the file is, as its name in config.json is relative
+    for known, name in (
+        (architectures.ARCHITECTURES, "my_network"),
+        (curriculum.STRATEGIES, "failures"),
+        (reward_settings.PRESETS, "hasty"),
+    ):
+        monkeypatch.setitem(known, name, None)  # so that nothing of it is left afterwards
+    try:
+        config = stored_config(run)
+    finally:
+        CURRICULA.remove("failures")
+    assert config.architectures == ("my_network",)
+    assert architectures.get_architecture("my_network").observations == (
+        "game_state",
+        "reachability_features",
+        "surroundings",
+    )
 
 
 @pytest.mark.parametrize(
