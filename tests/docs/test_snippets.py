@@ -1,0 +1,60 @@
+"""Snippets of the pages that have no test of their own: Python that is Python, files of settings that can be read."""
+
+import ast
+import importlib
+import re
+
+import numpy as np
+import pytest
+
+import nppsim
+import nppsim.shadow
+from rl.command_line import resolve
+from rl.config_file import read_settings
+
+from places import ROOT
+from worlds import corridor
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_python_is_python_and_imports_what_exists(page):
+    for block in blocks(page, "python"):
+        if block.startswith(">>>"):
+            continue  # the page's own test runs these
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("nppsim", "bc", "rl", "hardware"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_files_of_settings_can_be_read(page, tmp_path):
+    for block in blocks(page, "toml"):
+        (tmp_path / "mine.toml").write_text(block, encoding="utf-8")
+        assert read_settings(tmp_path / "mine.toml")
+
+
+def test_the_page_on_configuration_runs_with_its_file(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "configuration.md"
+    (block,) = blocks(page, "toml")
+    (command,) = re.findall(r"^python scripts/train_and_compare\.py (.*)$", page.read_text(), re.MULTILINE)
+    (tmp_path / "mine.toml").write_text(block, encoding="utf-8")
+    monkeypatch.chdir(ROOT)
+    config = resolve(command.replace("mine.toml", str(tmp_path / "mine.toml")).split())
+    assert (config.experiment_name, config.reward.win, config.seeds) == ("mine", 5.0, (1, 2, 3))
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_page_on_validation_counts_comparisons():
+    (block,) = blocks(ROOT / "docs" / "validation.md", "python")
+    names = {"nppsim": nppsim, "levels": [corridor()], "actions": np.full(16, 2)}
+    exec(block, names)
+    assert names["sim"].shadow.comparisons == 32  # a reset and a step of 16 environments
+    assert names["sim"].shadow.mismatches == 0
