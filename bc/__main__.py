@@ -39,13 +39,15 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="tell which replays become demonstrations, and why others do not")
     check.set_defaults(run=_check)
-    check.add_argument("replays", metavar="REPLAYS", help="folder of *.replay and *.h5 files, or one of them")
+    check.add_argument(
+        "replays", nargs="+", metavar="REPLAYS", help="folders of *.replay and *.h5 files, or such files"
+    )
     settings = settings_of(DatasetConfig)
     check.add_flag(settings["frame_skip"])
     check.add_flag(replace(settings["mirror"], help="their mirror images, too", aliases=("mirror",)))
     report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
     report.set_defaults(run=_report)
-    report.add_argument("folder", metavar="REPLAYS")
+    report.add_argument("folder", nargs="+", metavar="REPLAYS", help="folders of replays, or replay sets")
     report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
     report.add_argument(
         "--held-out", nargs="+", default=[], metavar="DIR", help="levels that must not be demonstrated; else status 1"

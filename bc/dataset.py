@@ -32,7 +32,16 @@ from bc.dataset_file import (
     write_levels,
     write_tables,
 )
-from bc.demonstrations import Demonstration, DemonstrationSet, LeftOut, ReplayFile, find_replays, load_demonstrations
+from bc.demonstrations import (
+    Demonstration,
+    DemonstrationSet,
+    LeftOut,
+    Places,
+    ReplayFile,
+    find_replays,
+    load_demonstrations,
+    told_places,
+)
 from bc.images import StoredImages
 from nppsim import hdf5
 from nppsim._cache import source_digest
@@ -92,7 +101,7 @@ class DatasetConfig:
 
 
 def load_or_build(
-    folder: str | Path,
+    folder: Places,
     cache_folder: str | Path,
     config: DatasetConfig | None = None,
     *,
@@ -101,7 +110,7 @@ def load_or_build(
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
-    """The dataset of a folder (or set) of replays, from the cache if it holds exactly this one, else built and cached.
+    """The dataset of folders (or sets) of replays, from the cache if it holds exactly this one, else built and cached.
 
     held_back: levels whose replays, mirrored or not, are left out and counted.
     available_bytes: memory that may be used (default: what is free); too large a dataset is refused before anything is
@@ -116,7 +125,7 @@ def load_or_build(
     key = content_key(files, config, unwanted)
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
-        log(f"demonstrations of {folder}: using {path}")
+        log(f"demonstrations of {told_places(folder)}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
             raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {REBUILD}")
@@ -139,7 +148,7 @@ def load_or_build(
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
-    """Hex digest (16 characters) of all that a dataset's content depends on; the name of the folder does not count.
+    """Hex digest (16 characters) of all that a dataset's content depends on; the name of a single folder does not count.
 
     held_back: fingerprints of the levels that are left out.
     """

@@ -30,6 +30,7 @@ from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, r
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
+Places = str | Path | Sequence[str | Path]  # folders of replays, or single files; one or several
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
@@ -55,7 +56,7 @@ class ReplayFile:
     """A replay as found; replay i of a replay set counts as a file ``<set>#i``.
 
     path: for messages.
-    name: relative to the folder.
+    name: relative to the folder; of several folders, after the name of its own.
     category: of its level.
     source: the bytes of the file; of a replay set, which is read as a whole, the replay.
     """
@@ -186,14 +187,38 @@ class DemonstrationSet:
         return self
 
 
-def find_replays(path: str | Path) -> tuple[ReplayFile, ...]:
-    """All replays of the ``*.replay`` files and replay sets (``*.h5``) below a folder, or of one such file, sorted by name.
+def places_of(where: Places) -> tuple[Path, ...]:
+    """The folders and files, one or several, as paths."""
+    return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
+
+def told_places(where: Places) -> str:
+    """The folders and files in words."""
+    return " and ".join(map(str, places_of(where)))
+
+
+def find_replays(where: Places) -> tuple[ReplayFile, ...]:
+    """All replays of the ``*.replay`` files and replay sets (``*.h5``) below folders, or of such files, sorted by name.
+
+    Of several places, each replay's name begins with the name of its place, and a number where two are called the same.
     The category is that of the replay's entry in its set.  If there is none, it comes from ``index.json`` beside the
     file, else from a name of the form ``*_train_CATEGORY_NUMBER`` (or ``test``), else from the sub-folder, else it is
     "uncategorised".  Raises DemonstrationError.
     """
-    path = Path(path)
+    places = places_of(where)
+    if len(places) == 1:
+        return _find_replays(places[0])
+    called: Counter[str] = Counter()
+    found: list[ReplayFile] = []
+    for place in places:
+        name = place.resolve().stem
+        called[name] += 1
+        prefix = name if called[name] == 1 else f"{name}-{called[name]}"
+        found += [replace(file, name=f"{prefix}/{file.name}") for file in _find_replays(place)]
+    return tuple(found)
+
+
+def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
     if not (path.is_dir() or (path.is_file() and path.suffix in SUFFIXES)):
         raise DemonstrationError(f"{path}: not a folder, nor a *.replay or *.h5 file; give what holds the replays")
     folder = path if path.is_dir() else path.parent
@@ -211,7 +236,7 @@ def load_demonstrations(
     files: Sequence[ReplayFile],
     frame_skip: int,
     *,
-    folder: str | Path = "",
+    folder: Places = "",
     mirror: bool = False,
     max_per_category: int | None = None,
     seed: int = 0,
@@ -240,7 +265,7 @@ def load_demonstrations(
             results.append(_unless_known(examiner.mirrored(result), kept))
         left_out += [one for one in results if isinstance(one, LeftOut)]
     compiled = {level: examiner.compiled[level] for level, _ in kept}
-    return DemonstrationSet(str(folder), frame_skip, tuple(kept.values()), tuple(left_out), compiled)
+    return DemonstrationSet(told_places(folder), frame_skip, tuple(kept.values()), tuple(left_out), compiled)
 
 
 def _unless_known(

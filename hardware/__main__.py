@@ -1,13 +1,20 @@
-"""``python -m hardware plan``: the sizes that a training run would have here, or on another machine."""
+"""``python -m hardware plan``: sizes of a training run here or on another machine, the largest that fit, how long it takes.
+
+For one architecture the whole plan; for several, or without a name for all, a row each.
+"""
 
 import argparse
 import json
 import sys
 from dataclasses import replace
 
+from hardware.answers import Answer, Speed, comparison
 from hardware.detect import GB, Gpu, Machine, detect
-from hardware.plan import Plan, plan
-from hardware.profiles import PROFILE_NAMES, find_profile
+from hardware.figures import MACHINE, stored_figures
+from hardware.gpus import KNOWN, known_gpu
+from hardware.memory import estimate_update
+from hardware.plan import plan
+from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
 from hardware.wishes import Wishes
 from nppsim import errors
 from nppsim.errors import ConfigError
@@ -19,8 +26,14 @@ def main(argv: list[str] | None = None) -> int:
 
     def job() -> None:
         arguments = _parser().parse_args(argv)
-        made = _plan(arguments)
-        print(json.dumps(made.to_dict(), indent=2) if arguments.json else made)
+        answers = [_answer(name, arguments) for name in arguments.architectures or _all()]
+        if arguments.json:
+            stored = [answer.to_dict() for answer in answers]
+            print(json.dumps(stored[0] if len(stored) == 1 else {"architectures": stored}, indent=2))
+        elif len(answers) == 1:
+            print(answers[0])
+        else:
+            print(f"machine: {_machine(arguments).name}\n\n{comparison(answers, arguments.total_timesteps)}")
 
     return errors.run(job)
 
@@ -30,7 +43,11 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("plan", help="print a plan with the source of each number")
     command.add_argument(
-        "--architecture", "--architectures", required=True, metavar="NAME", help="as in scripts/train_and_compare.py"
+        "--architectures",
+        "--architecture",
+        nargs="+",
+        metavar="NAME",
+        help="as in scripts/train_and_compare.py (default: all, a row each)",
     )
     flag = command.add_flag
     flag(Setting("decisions of the whole run", flag="total-timesteps", kind=int, low=1))
@@ -40,31 +57,60 @@ def _parser() -> Parser:
     flag(Setting("environments stepped together", flag="num-envs", kind=int, low=1))
     flag(Setting("decisions per environment and update", flag="rollout-length", kind=int, low=1))
     flag(Setting("decisions per gradient step", flag="minibatch-size", kind=int, low=1))
+    command.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure memory and speed here, some seconds for each network once everything is compiled; without it, "
+        "figures stored before, with the machine that they are from",
+    )
     command.add_argument("--json", action="store_true")
     other = command.add_argument_group("another machine (what is not given is as here, or as in the profile)")
     flag(Setting("of its processor", flag="cores", kind=int, low=1), other)
     flag(Setting("host memory; 1 GB = 1e9 bytes", flag="memory-gb", kind=float, above=0), other)
     flag(Setting("how many", flag="gpus", kind=int, low=0), other)
     flag(Setting("memory of each GPU", flag="gpu-memory-gb", kind=float, above=0), other)
+    other.add_argument("--gpu", metavar="NAME", help=f"what each is: {', '.join(KNOWN)}")
     return parser
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
-    wishes = Wishes(
+def _answer(name: str, arguments: argparse.Namespace) -> Answer:
+    """The plan for one architecture.  Only this command line, like a script, knows ``rl``; the package does not."""
+    from rl.policy.architectures import get_architecture
+
+    architecture = get_architecture(name)
+    wishes, machine = _wishes(arguments), _machine(arguments)
+    if arguments.measure:
+        if not machine.present:
+            raise ConfigError("measures the machine it runs on; leave out what describes another one", "--measure")
+        from rl.experiment.timing import measured
+
+        return measured(architecture.name, wishes, machine)
+    figures = stored_figures(architecture.name)
+    update = figures.update if figures else estimate_update(architecture.observations)
+    try:
+        made = plan(architecture.observations, wishes, machine=machine, update=update)
+    except PlanError as error:
+        return Answer(architecture.name, error, update)
+    speed = None
+    if figures and not made.gpus:
+        speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
+    return Answer(architecture.name, made, update, speed)
+
+
+def _all() -> list[str]:
+    from rl.policy.architectures import ARCHITECTURES
+
+    return list(ARCHITECTURES)
+
+
+def _wishes(arguments: argparse.Namespace) -> Wishes:
+    return Wishes(
         total_timesteps=arguments.total_timesteps,
         profile=arguments.profile,
         num_envs=arguments.num_envs,
         rollout_length=arguments.rollout_length,
         minibatch_size=arguments.minibatch_size,
     )
-    return plan(_observations(arguments.architecture), wishes, machine=_machine(arguments))
-
-
-def _observations(architecture: str) -> tuple[str, ...]:
-    """What a network reads.  Only this command line, like a script, knows ``rl``; the package does not."""
-    from rl.policy.architectures import get_architecture
-
-    return get_architecture(architecture).observations
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
@@ -72,7 +118,7 @@ def _machine(arguments: argparse.Namespace) -> Machine:
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here
-    given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb)
+    given = (arguments.cores, arguments.memory_gb, arguments.gpus, arguments.gpu_memory_gb, arguments.gpu)
     if all(value is None for value in given):
         return machine
     cores = arguments.cores or machine.cores
@@ -86,16 +132,16 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gpu, ...]:
     count = arguments.gpus
     if count is None:
-        count = len(machine.gpus) or (1 if arguments.gpu_memory_gb else 0)
+        count = len(machine.gpus) or (1 if arguments.gpu_memory_gb or arguments.gpu else 0)
     if count == 0:
         return ()
+    known = known_gpu(arguments.gpu) if arguments.gpu else machine.gpus[0] if machine.gpus else None
     if arguments.gpu_memory_gb is not None:
-        name = f"GPU with {arguments.gpu_memory_gb:g} GB"
-        bf16 = machine.gpus[0].bf16 if machine.gpus else True
-        return (Gpu(name, int(arguments.gpu_memory_gb * GB), bf16),) * count
-    if not machine.gpus:
-        raise ConfigError("how much memory has each? add --gpu-memory-gb", "--gpus", count)
-    return (machine.gpus[0],) * count
+        name = f"{arguments.gpu or 'GPU'} with {arguments.gpu_memory_gb:g} GB"
+        return (Gpu(name, int(arguments.gpu_memory_gb * GB), known.bf16 if known else True),) * count
+    if known is None:
+        raise ConfigError("which are they? add --gpu NAME, or --gpu-memory-gb", "--gpus", count)
+    return (known,) * count
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class Gpu:
 
     name: str
     memory_bytes: int  # all of its memory
-    bf16: bool  # whether bf16 runs at full speed (Ampere or newer)
+    bf16: bool  # whether bf16 runs at full speed: see ``hardware.gpus.fast_bf16``
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,14 @@ def _bf16(flags: set[str]) -> str:
     return "AVX512-BF16" if "avx512_bf16" in flags else ""
 
 
+def fast_bf16(capability: float) -> bool:
+    """Whether a GPU of this compute capability computes bf16 at full speed: from 8.0 (Ampere) on.
+
+    Older ones emulate it, many times slower than float32, whatever ``torch.cuda.is_bf16_supported`` says.
+    """
+    return capability >= 8
+
+
 def _gpus() -> tuple[Gpu, ...]:
     if importlib.util.find_spec("torch") is None:  # the light install has no use for a GPU
         return ()
@@ -69,4 +77,4 @@ def _gpus() -> tuple[Gpu, ...]:
     if not torch.cuda.is_available():
         return ()
     found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    return tuple(Gpu(gpu.name, gpu.total_memory, gpu.major >= 8) for gpu in found)
+    return tuple(Gpu(gpu.name, gpu.total_memory, fast_bf16(gpu.major)) for gpu in found)

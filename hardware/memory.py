@@ -22,6 +22,9 @@ ENVIRONMENT_BYTES = 100_000
 PROCESS_BYTES = 1_500_000_000
 
 FLOAT_BYTES = 4
+# Graphs that a graph network keeps encoded during a rollout, on the device, and bytes of one (some 120 nodes).
+MOST_REMEMBERED = 16_384
+REMEMBERED_BYTES = 40_000
 # What ``estimate_update`` assumes of a network.
 PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
@@ -35,7 +38,7 @@ class UpdateMemory:
     """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``.
 
     fixed_bytes: parameters, gradients, optimiser.  bytes_per_sample: inputs and activations.
-    source: "measurement" or "estimate".
+    source: "measurement", "stored figure" or "estimate".
     """
 
     fixed_bytes: int
@@ -84,7 +87,8 @@ class MemoryNeeds:
         seen = observation_bytes(self.observations)
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
-        update = self.update
+        update, device = self.update, "device" if self.gpus else "host"
+        graphs = min(num_envs * rollout_length, MOST_REMEMBERED) if "graph_state" in self.observations else 0
         return (
             MemoryRow(
                 "host",
@@ -105,10 +109,22 @@ class MemoryNeeds:
                 f"{self.processes} x {PROCESS_BYTES} B, estimate",
             ),
             MemoryRow(
-                "device" if self.gpus else "host",
+                device,
                 "network update",
                 update.total(samples),
                 f"{update.fixed_bytes} B + {samples} samples x {update.bytes_per_sample} B, {update.source}",
+            ),
+            *(
+                [
+                    MemoryRow(
+                        device,
+                        "encoded graphs",
+                        graphs * REMEMBERED_BYTES,
+                        f"{graphs} graphs x {REMEMBERED_BYTES} B, at most",
+                    )
+                ]
+                if graphs
+                else []
             ),
         )
 

@@ -9,7 +9,7 @@ from math import ceil
 
 from hardware.compute import Race, choose_way
 from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryNeeds, MemoryRow, estimate_update, has_images, measure_update, total
+from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, has_images, measure_update, total
 from hardware.profiles import PlanError, Profile, find_profile
 from hardware.sizes import (
     DEVICE_SHARE,
@@ -131,6 +131,7 @@ def plan(
     wishes: Wishes | None = None,
     *,
     machine: Machine | None = None,
+    update: UpdateMemory | None = None,
     probe: Callable[[int], int] | None = None,
     race: Race | None = None,
 ) -> Plan:
@@ -139,7 +140,8 @@ def plan(
     observations: keys or short names of what the architecture reads.
     wishes: what the user asks for; None: nothing.
     machine: None: this one.
-    probe: minibatch size -> peak bytes of one update on the device; without it the memory is estimated.
+    update: memory of one gradient step, where it is known.
+    probe: minibatch size -> peak bytes of one update on the device, to measure that; without either it is estimated.
     race: (minibatch size, ways to compute) -> how long an update takes in each; without it, what usually is fastest.
     """
     keys = layout.observation_keys(observations)
@@ -148,7 +150,10 @@ def plan(
     profile = find_profile(wishes.profile)
     device = _choose_device(wishes.device, profile, machine)
     gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine)
-    update = estimate_update(keys) if probe is None else measure_update(probe, keys)
+    if probe is not None:
+        update = measure_update(probe, keys)
+    elif update is None:
+        update = estimate_update(keys)
     task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus))
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
@@ -226,6 +231,9 @@ def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
         yield f"one minibatch of {plan.minibatch_size} is the whole update: a smaller one learns faster"
     if minibatches > MAX_MINIBATCHES:
         yield f"{minibatches} minibatches of {plan.minibatch_size} per epoch: noisy and slow; take a larger one"
+    slow = sorted({gpu.name for gpu in plan.machine.gpus[: plan.gpus] if not gpu.bf16})
+    if plan.precision == "bf16" and slow:
+        yield f"{' and '.join(slow)} has no fast bf16: float32 is faster there (--no-mixed-precision)"
     if plan.machine.present and plan.host_bytes > plan.machine.available_bytes:
         free = plan.machine.available_bytes / GB
         yield f"{plan.host_bytes / GB:.2f} GB are needed and only {free:.2f} GB are free now: close something"

@@ -41,6 +41,7 @@ _REMEDIES = {
     "rollout buffer": "lower --num-envs or the rollout length",
     "environments": "lower --num-envs",
     "network update": "lower the minibatch size or --num-envs",
+    "encoded graphs": "lower --num-envs or the rollout length",
     "processes": "use a machine with more memory",
 }
 

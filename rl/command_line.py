@@ -169,13 +169,11 @@ def check_prepared(config: ExperimentConfig) -> None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
     else:
         for name in ("train_dataset", "dev_dataset", "test_dataset"):
-            flag, folder = name.replace("_", "-"), getattr(config, name)
-            if folder is None:
-                continue
-            _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
-            _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
-    replays = config.replay_data_dir
-    if replays is not None:
+            flag = name.replace("_", "-")
+            for folder in getattr(config, name):
+                _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
+                _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
+    for replays in config.replay_data_dir:
         one_file = replays.suffix in SUFFIXES and replays.is_file()
         what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
         _require(one_file or replays.is_dir(), what, REPLAYS, replays)
@@ -252,13 +250,14 @@ Flags that mean the same are called the same in all command lines. Where one had
 |---|---|---|
 """
 _SEED_LINES = (
-    "ab_compare.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py solve.py"
+    "ab_compare.py sweep.py evaluate.py pretrain_bc.py generate_levels.py make_demonstrations.py perf_benchmark.py "
+    "solve.py"
 )
 _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
     ("seeds", "seed", ["nppsim generate", "nppsim plan", "nppsim fuzz"]),
     ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
-    ("output-dir", "out", ["ab_compare.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
+    ("output-dir", "out", ["ab_compare.py", "sweep.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
     ("out", "output", ["perf_benchmark.py"]),
     ("out", "json", ["profile_multi_config.py"]),
     ("architectures", "architecture", ["train_and_compare.py", "pretrain_bc.py", "hardware plan"]),
@@ -277,7 +276,7 @@ _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("num-envs", "envs", ["perf_benchmark.py", "profile_multi_config.py"]),
 )
 _OTHER_NOTES = """
-Only `train_and_compare.py` and `ab_compare.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
+Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. `train_and_compare.py`, `evaluate.py` and
 `pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
 `--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
 `pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.

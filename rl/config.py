@@ -10,6 +10,7 @@ that the hardware plan chooses; a number there was somebody's wish and is never 
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
 LARGEST_SEED = 2**31 - 1
 
+EVALUATIONS = 20  # in the course of a training, where nobody asks for more or fewer
+EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
 _VIDEOS = "record-eval-videos"
 _STOPPING = "enable-early-stopping"
@@ -47,7 +50,19 @@ ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run p
 class EvaluationConfig:
     """Evaluation on dev levels during training and on test levels at its end, with the same seed each time."""
 
-    eval_freq: int = setting(100_000, "decisions between evaluations during training; 0: none", flag="eval-freq", low=0)
+    eval_freq: int | None = setting(
+        None,
+        "decisions between evaluations during training; 0: none; default: a twentieth of --total-timesteps",
+        flag="eval-freq",
+        low=0,
+    )
+    eval_every_minutes: float | None = setting(
+        None,
+        "minutes between them, whatever the speed; with --eval-freq, too, whichever comes first; default: a tenth of "
+        "--time-budget-minutes where neither is given",
+        flag="eval-every-minutes",
+        above=0,
+    )
     periodic_episodes_per_category: int = setting(
         20, "episodes of each category in those evaluations", flag="eval-episodes-per-category", low=1
     )
@@ -87,9 +102,29 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.early_stopping and not self.eval_freq:
+        if self.eval_every_minutes is not None and self.eval_freq == 0:
+            raise ConfigError(
+                "--eval-freq 0 means none; leave one of them out", "eval_every_minutes", self.eval_every_minutes
+            )
+        if self.early_stopping and not self.in_training:
             advice = "--enable-early-stopping needs evaluations during training; give an --eval-freq above 0"
             raise ConfigError(advice, "eval_freq", self.eval_freq)
+
+    @property
+    def in_training(self) -> bool:
+        """Whether there are evaluations during training."""
+        return self.eval_freq != 0
+
+    def periods(self, total_timesteps: int, time_budget_minutes: float | None) -> tuple[int, float]:
+        """(decisions, seconds) between evaluations, settled for a training of that length; 0: never for this reason."""
+        if not self.in_training:
+            return 0, 0.0
+        by_time = 60 * (self.eval_every_minutes or 0.0)
+        if self.eval_freq is not None or by_time:
+            return self.eval_freq or 0, by_time
+        if time_budget_minutes is not None:
+            return 0, 60 * time_budget_minutes / EVALUATIONS_IN_BUDGET
+        return math.ceil(total_timesteps / EVALUATIONS), 0.0
 
     def episodes_per_category(self, categories: int) -> int:
         """Episodes of each category in the final evaluation: ``num_eval_episodes`` shared out, rounded up."""
@@ -260,15 +295,19 @@ class ExperimentConfig:
     architectures: tuple[str, ...] = setting(
         MISSING, "networks, trained one after another", flag="architectures", aliases=("architecture",)
     )
-    train_dataset: Path = setting(Path("datasets/train"), "folder of training levels", flag="train-dataset")
-    dev_dataset: Path | None = setting(
-        None,
-        "folder of dev levels, on which policies are evaluated during training; default: a tenth of the training levels is "
+    train_dataset: tuple[Path, ...] = setting(
+        (Path("datasets/train"),),
+        "folders of training levels; a level that several of them have counts once",
+        flag="train-dataset",
+    )
+    dev_dataset: tuple[Path, ...] = setting(
+        (),
+        "folders of dev levels, on which policies are evaluated during training; default: a tenth of the training levels is "
         "held back, 50 of a category at most",
         flag="dev-dataset",
     )
-    test_dataset: Path = setting(
-        Path("datasets/test"), "folder of test levels, played in the final evaluation only", flag="test-dataset"
+    test_dataset: tuple[Path, ...] = setting(
+        (Path("datasets/test"),), "folders of test levels, played in the final evaluation only", flag="test-dataset"
     )
     skip_bad_levels: bool = setting(
         False,
@@ -333,8 +372,11 @@ class ExperimentConfig:
         flag="plugin",
         metavar="FILE",
     )
-    replay_data_dir: Path | None = setting(
-        None, "replays for behavioural cloning; without them there is none", flag=REPLAYS, group=IMITATION
+    replay_data_dir: tuple[Path, ...] = setting(
+        (),
+        "folders of replays for behavioural cloning, or single .replay and .h5 files; without them there is none",
+        flag=REPLAYS,
+        group=IMITATION,
     )
     mirror_demonstrations: bool = same_setting(DatasetConfig, "mirror", needs=REPLAYS, group=IMITATION)
     max_demonstrations_per_category: int | None = same_setting(
@@ -374,6 +416,7 @@ class ExperimentConfig:
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)
+        check_folders(self, needed=("train_dataset", "test_dataset"), others=("dev_dataset", "replay_data_dir"))
         if self.test_pretraining and not (self.pretraining and self.replay_data_dir):
             raise ConfigError(
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
@@ -407,6 +450,16 @@ class ExperimentConfig:
         """Disk space that the run may take."""
         runs = len(self.architectures) * len(self.conditions) * len(self.seeds)
         return runs * (RUN_BYTES + self.keep_checkpoints * CHECKPOINT_BYTES + self.video.expected_bytes())
+
+
+def check_folders(config: object, needed: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+    """ConfigError for a list of folders that names one twice, or is empty though it is needed."""
+    for name in (*needed, *others):
+        folders = getattr(config, name)
+        if len({folder.resolve() for folder in folders}) != len(folders):
+            raise ConfigError("names the same folder twice; give each once", name, " ".join(map(str, folders)))
+        if name in needed and not folders:
+            raise ConfigError("give at least one folder", name)
 
 
 def _plain(value: object) -> object:

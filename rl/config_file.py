@@ -70,15 +70,15 @@ def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
             raise ConfigError(f"no such part of the configuration{_near(part, SECTIONS)}", f"{file}: [{part}]")
         for name, one in (value if part else {key: value}).items():
             place = f"{file}: {f'[{part}] ' if part else ''}{name}"
-            section, known = _find(part, name, place)
+            section, known = find_setting(part, name, place)
             if (section, known.name) in found:
                 raise ConfigError(f"sets the same as {found[section, known.name].place}", place)
             found[section, known.name] = Given(_value(known, one, place), place, source)
     return found
 
 
-def _find(part: str, name: str, place: str) -> tuple[str, Setting]:
-    """(section, setting) of a key; part: the table it stands in, "" at the top of the file."""
+def find_setting(part: str, name: str, place: str) -> tuple[str, Setting]:
+    """(section, setting) of a key; part: the table it stands in, "" at the top of the file.  ConfigError names ``place``."""
     names: dict[str, tuple[str, Setting]] = {}
     for usual, section, known in known_settings():
         if known.name not in HOW and part in ("", section):
@@ -101,6 +101,8 @@ def _value(known: Setting, value: Any, place: str) -> Any:
     """The value of a setting from what a TOML file has; ConfigError for another type, or beyond the limits."""
     if value == "none" and known.optional:
         return None
+    if value == "none" and known.many:
+        return ()
     if known.many:
         taken: Any = tuple(_one(known, one, place) for one in (value if isinstance(value, list) else [value]))
     else:

@@ -84,7 +84,7 @@ def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
     """The configuration with other values.  overrides: NAME=VALUE, such as "total-timesteps=100" or "ppo.gamma=0.99".
 
-    Several values are parted by commas; on and off are truth values, none is no value.
+    Several values are parted by commas; on and off are truth values, none is no value, or an empty list.
     """
     for text in overrides:
         name, equals, value = text.partition("=")
@@ -168,6 +168,8 @@ def _find(name: str, text: str) -> tuple[str, Setting]:
 def _parsed(known: Setting, value: str, text: str) -> object:
     if value.lower() in _NOTHING and known.optional:
         return None
+    if value.lower() in _NOTHING and known.many:
+        return ()
     if known.many:
         return tuple(_parsed_one(known, one.strip(), text) for one in value.split(","))
     return _parsed_one(known, value, text)

@@ -18,6 +18,7 @@ it.  Opening reads the index only; a level is read when it is asked for.
 """
 
 import gc
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -187,12 +188,16 @@ class LevelSet(Sequence[Level]):
         return cls(path, entries)
 
 
-def check_disjoint(*sets: LevelSet) -> None:
-    """Raise LevelSetError if a level of one set, or its mirror image, is also in a set before it (train, dev, test)."""
-    for number, later in enumerate(sets):
-        levels = list(later) if number else []
-        for earlier in sets[:number]:
-            _check_apart(earlier, later, levels)
+def check_disjoint(*splits: Sequence[LevelSet]) -> None:
+    """Raise LevelSetError if a level of one split (train, dev, test), or its mirror image, is also in one before it.
+
+    splits: of one or several sets each; within a split, levels may be in several sets.
+    """
+    for number, split in enumerate(splits):
+        for later in split:
+            levels = list(later) if number else []
+            for earlier in itertools.chain(*splits[:number]):
+                _check_apart(earlier, later, levels)
 
 
 def _check_apart(earlier: LevelSet, later: LevelSet, levels: Sequence[Level]) -> None:

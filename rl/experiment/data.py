@@ -3,8 +3,9 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -33,12 +34,14 @@ class Data:
     dev: what every choice during a run is made on: evaluations between updates, and whatever heeds them.
     test: what the final evaluation plays, and nothing else.
     bank: the training levels, compiled.
+    folders: "train: FOLDER" and so on -> digest, where a list comes from several folders.
     """
 
     train: Pairs
     dev: Pairs
     test: Pairs
     bank: LevelBank
+    folders: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def train_categories(self) -> list[str]:
@@ -46,12 +49,15 @@ class Data:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """One digest for the levels of each dataset, whatever their order."""
-        return {"train": _digest(self.train), "dev": _digest(self.dev), "test": _digest(self.test)}
+        """One digest for the levels of each dataset, whatever their order, and one for each of several folders."""
+        lists = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: _digest(level.fingerprint for level, _ in pairs) for name, pairs in lists.items()} | {
+            **self.folders
+        }
 
 
-def _digest(pairs: Pairs) -> str:
-    return hashlib.sha256("".join(sorted(level.fingerprint for level, _ in pairs)).encode()).hexdigest()[:16]
+def _digest(fingerprints: Iterable[str]) -> str:
+    return hashlib.sha256("".join(sorted(fingerprints)).encode()).hexdigest()[:16]
 
 
 def load_data(config: ExperimentConfig, log: Log) -> Data:
@@ -60,29 +66,36 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         level = Level.load(config.single_level)
         pairs = [(level, "single")]
         return Data(pairs, pairs, pairs, LevelBank([level]))
-    given = (config.train_dataset, config.dev_dataset, config.test_dataset)
     skip = config.skip_bad_levels
-    sets = [readable(LevelSet.open(folder), skip, log) for folder in given if folder is not None]
-    check_disjoint(*sets)
-    train, test = _pairs(sets[0]), _pairs(sets[-1])
-    train, dev = (train, _pairs(sets[1])) if config.dev_dataset else hold_back(train)
-    if config.evaluation.eval_freq and not dev:
+    given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
+    sets = {name: [readable(LevelSet.open(folder), skip, log) for folder in folders] for name, folders in given.items()}
+    check_disjoint(*sets.values())
+    train, dev, test = (joined(split, log) for split in sets.values())
+    if not config.dev_dataset:
+        train, dev = hold_back(train)
+    if config.evaluation.in_training and not dev:
         raise ConfigError(
             "no category has two levels, of which one could be held back for the evaluations during training; give "
             "--dev-dataset, or --eval-freq 0",
             "--train-dataset",
-            config.train_dataset,
+            " ".join(map(str, config.train_dataset)),
         )
     begin = time.monotonic()
     bank = LevelBank([level for level, _ in train])
-    origin = f"of {config.dev_dataset}" if config.dev_dataset else "held back from training"
+    origin = f"of {' and '.join(map(str, config.dev_dataset))}" if config.dev_dataset else "held back from training"
     log(
         f"{len(train)} training levels compiled in {time.monotonic() - begin:.1f} s; {len(dev)} dev levels, {origin}; "
         f"{len(test)} test levels"
     )
     train, bank = _with_a_way(train, bank, skip, log)
     _announce_unknown({category for _, category in train}, config.curriculum.stage_order, log)
-    return Data(train, dev, test, bank)
+    folders = {
+        f"{name}: {one.path}": _digest(map(one.fingerprint, range(len(one))))
+        for name, split in sets.items()
+        if len(split) > 1
+        for one in split
+    }
+    return Data(train, dev, test, bank, folders)
 
 
 def readable(levels: LevelSet, skip: bool, log: Log) -> LevelSet:
@@ -129,6 +142,25 @@ def _announce_unknown(categories: set[str], order: Sequence[str], log: Log) -> N
             f"categories that the curriculum does not know: {', '.join(unknown)}; as stages they come last, in this order "
             "(--curriculum-stage-order sets another)"
         )
+
+
+def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
+    """The levels of all sets with their categories; one that an earlier set has, too, is left out and named."""
+    pairs: Pairs = []
+    first: dict[str, Path] = {}  # fingerprint -> file
+    for levels in sets:
+        own, twice = {}, []
+        for i, pair in enumerate(_pairs(levels)):
+            file, fingerprint = levels.path / levels.entries[i].file, pair[0].fingerprint
+            if fingerprint in first:
+                twice.append(f"{file} = {first[fingerprint]}")
+            else:
+                own[fingerprint] = file
+                pairs.append(pair)
+        first |= own
+        if twice:
+            log(f"left out: {len(twice)} levels that an earlier folder has, too: {', '.join(twice)}")
+    return pairs
 
 
 def _pairs(levels: LevelSet) -> Pairs:
@@ -211,7 +243,7 @@ class Suites:
     def all(self, observations: tuple[str, ...]) -> dict[str, EvaluationSuite]:
         """Those that this run will play: "dev" and "test"."""
         evaluation = self.config.evaluation
-        made = {"dev": self.periodic(observations)} if evaluation.eval_freq else {}
+        made = {"dev": self.periodic(observations)} if evaluation.in_training else {}
         return made if evaluation.skip_final_eval else made | {"test": self.final(observations)}
 
     def _get(self, levels: str, observations: tuple[str, ...], episodes: int) -> EvaluationSuite:
@@ -246,8 +278,7 @@ def load_demonstrations(
         mirror=config.mirror_demonstrations,
         max_per_category=config.max_demonstrations_per_category,
     )
-    assert config.replay_data_dir is not None  # the configuration has checked it
-    held_back = data.dev if config.single_level is None and config.dev_dataset is None else []
+    held_back = data.dev if config.single_level is None and not config.dev_dataset else []
     dataset = demonstrations.load_or_build(
         config.replay_data_dir,
         config.output_dir / "cache",

@@ -25,7 +25,8 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig
+from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
+from rl.experiment.data import joined
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.judge.results import EpisodeRecord, aggregate, format_table
 from rl.judge.video import record_evaluation
@@ -39,7 +40,9 @@ class Job:
     """What is asked for, beside the films."""
 
     checkpoint: Path
-    levels: Path = setting(MISSING, "folder of levels, or one level file", flag="levels", aliases=("test-dataset",))
+    levels: tuple[Path, ...] = setting(
+        MISSING, "folders of levels, or level files", flag="levels", aliases=("test-dataset",)
+    )
     episodes_per_level: int = setting(1, "how often each level is played", flag="episodes-per-level", low=1)
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
@@ -50,6 +53,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_folders(self, needed=("levels",))
 
 
 def run(job: Job, video: VideoConfig) -> None:
@@ -62,7 +66,7 @@ def run(job: Job, video: VideoConfig) -> None:
     torch.set_num_threads(plan.operation_threads)
     policy.to(plan.device)
     suite = EvaluationSuite(
-        [(Level.load(job.levels), "single")] if job.levels.is_file() else LevelSet.open(job.levels),
+        levels_of(job.levels),
         episodes_per_category=None,
         episodes_per_level=job.episodes_per_level,
         seed=job.seed,
@@ -93,6 +97,12 @@ def run(job: Job, video: VideoConfig) -> None:
         if video.record_eval_videos:
             films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
             print(f"films: {len(films)} in {folder / 'videos'}")
+
+
+def levels_of(places: Sequence[Path]) -> list[tuple[Level, str]]:
+    """The levels of folders and files, each once, with their categories; that of a file is "single"."""
+    files = [(Level.load(place), "single") for place in places if place.is_file()]
+    return files + joined([LevelSet.open(place) for place in places if not place.is_file()], print)
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

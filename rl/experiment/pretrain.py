@@ -16,6 +16,7 @@ import torch
 
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
+from bc.demonstrations import told_places
 from bc.train import BCConfig, pretrain
 from hardware.team import Team
 from nppsim.files import check_output_folder, write_json
@@ -24,8 +25,9 @@ from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig
+from rl.config import LARGEST_SEED, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig, check_folders
 from rl.events import EventWriter
+from rl.experiment.data import joined
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
 from rl.judge.results import ALL, Stats, aggregate, format_table
 from rl.policy.architectures import get_architecture
@@ -43,9 +45,13 @@ class Job:
     architecture: str = setting(
         MISSING, "network, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
     )
-    replay_data_dir: Path = setting(MISSING, "folder of *.replay and *.h5 files, or one", flag="replay-data-dir")
+    replay_data_dir: tuple[Path, ...] = setting(
+        MISSING, "folders of *.replay and *.h5 files, or such files", flag="replay-data-dir"
+    )
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
-    test_dataset: Path | None = setting(None, "held-out levels for success in closed loop", flag="test-dataset")
+    test_dataset: tuple[Path, ...] = setting(
+        (), "folders of held-out levels for success in closed loop", flag="test-dataset"
+    )
     episodes_per_category: int = setting(
         100,
         "of --test-dataset, for each of its categories",
@@ -62,6 +68,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_folders(self, needed=("replay_data_dir",), others=("test_dataset",))
 
 
 def run(job: Job) -> None:
@@ -78,7 +85,7 @@ def run(job: Job) -> None:
 
 def train(job: Job, folder: Path, best: Path) -> None:
     """Clone the demonstrations, write weights and results, print the tables."""
-    held_out = HeldOut(job) if job.test_dataset is not None else None
+    held_out = HeldOut(job) if job.test_dataset else None
     dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
     if held_out is not None:
         dataset.check_held_out(held_out.levels)
@@ -103,7 +110,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
         )
     print(result.table())
     if tables:
-        print(f"\nheld-out levels of {job.test_dataset}\n{format_table(tables)}")
+        print(f"\nheld-out levels of {told_places(job.test_dataset)}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 
@@ -111,12 +118,12 @@ class HeldOut:
     """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the cloned policy."""
 
     def __init__(self, job: Job):
-        assert job.test_dataset is not None
-        self.levels = LevelSet.open(job.test_dataset)
+        pairs = joined([LevelSet.open(folder) for folder in job.test_dataset], print)
+        self.levels = [level for level, _ in pairs]
         self.tables: dict[str, dict[str, Stats]] = {}
         self._deterministic = job.deterministic
         self._suite = EvaluationSuite(
-            self.levels,
+            pairs,
             episodes_per_category=job.episodes_per_category,
             seed=job.seed,
             frame_skip=job.dataset.frame_skip,

@@ -81,7 +81,8 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         evaluation=change(
             config.evaluation,
             periodic_episodes_per_category=1,
-            eval_freq=config.evaluation.eval_freq and UPDATES * NUM_ENVS * ROLLOUT,
+            eval_freq=UPDATES * NUM_ENVS * ROLLOUT if config.evaluation.in_training else 0,
+            eval_every_minutes=None,
             num_eval_episodes=1,
         ),
         video=VideoConfig(),

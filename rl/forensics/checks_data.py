@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from bc.baselines import predictors, transition_counts
 from bc.dataset import BCDataset
-from bc.demonstrations import find_replays
+from bc.demonstrations import Places, find_replays, told_places
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -135,7 +134,7 @@ def _random_play(suite: EvaluationSuite) -> list[EpisodeRecord]:
 
 
 @check(BEFORE)
-def replays_finish(replays: Path) -> str:
+def replays_finish(replays: Places) -> str:
     """Recorded replays, played back frame by frame, reach their exits."""
     files = [file for file in find_replays(replays) if file.replay.success is not False]
     chosen = files[:: max(1, len(files) // REPLAYS_PLAYED)][:REPLAYS_PLAYED]
@@ -149,7 +148,7 @@ def replays_finish(replays: Path) -> str:
         f"{len(lost)} of {len(chosen)} do not finish, e.g. {next(iter(lost.items()), '')}",
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
-    return f"{len(chosen) - len(lost)} of {len(chosen)} played back win, of {len(files)} in {replays}"
+    return f"{len(chosen) - len(lost)} of {len(chosen)} played back win, of {len(files)} in {told_places(replays)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -204,7 +203,7 @@ def demonstrations_cover_what_is_trained(dataset: BCDataset, levels: Levels) -> 
 
 
 @derived
-def demonstrated(dataset: BCDataset, replays: Path) -> Demonstrated:
+def demonstrated(dataset: BCDataset, replays: Places) -> Demonstrated:
     """Some demonstrations of the dataset, with their levels."""
     return _some_demonstrations(dataset, replays)
 
@@ -293,7 +292,7 @@ def _goes_on(name: str, sim: BatchSimulator, i: int, decisions: int, recorded: i
     return not ended
 
 
-def _some_demonstrations(dataset: BCDataset, replays: Path) -> Demonstrated:
+def _some_demonstrations(dataset: BCDataset, replays: Places) -> Demonstrated:
     """Numbers of some demonstrations of a dataset, and a bank with the level of each."""
     wanted = {name: i for i, name in enumerate(dataset.names)}
     step = max(1, len(wanted) // PLAYED_BACK)
@@ -313,7 +312,7 @@ def _some_demonstrations(dataset: BCDataset, replays: Path) -> Demonstrated:
             )
             levels[i] = level
     if not levels:
-        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {replays}")
+        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {told_places(replays)}")
     return list(levels), LevelBank(list(levels.values()))
 
 

@@ -1,8 +1,7 @@
 """Imitation: it is judged on levels that it did not learn from, and PPO goes on from it."""
 
-from pathlib import Path
-
 from bc.dataset import BCDataset
+from bc.demonstrations import Places, told_places
 from nppsim.levels.level import mirror, symmetric_fingerprint
 from rl.forensics.checks_data import Levels
 from rl.forensics.doctor import IMITATION, UPDATE, check, require
@@ -31,7 +30,9 @@ def validation_has_levels_of_its_own(dataset: BCDataset, levels: Levels) -> str:
 
 
 @check(UPDATE)
-def ppo_goes_on_from_the_clone(ppo: BatchPPO, replays: Path) -> str:
+def ppo_goes_on_from_the_clone(ppo: BatchPPO, replays: Places) -> str:
     """Where there are demonstrations, PPO began as the clone and is tied to it."""
-    require(ppo.reference is not None, f"nothing of what was learned from {replays} has reached PPO", _PROGRAM)
+    require(
+        ppo.reference is not None, f"nothing of what was learned from {told_places(replays)} has reached PPO", _PROGRAM
+    )
     return "the actor began as the clone"

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hardware.memory import MOST_REMEMBERED
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.observe import layout
 from rl.policy.architectures import GraphNetwork
@@ -21,7 +22,6 @@ from rl.policy.graph_layers import GraphLayers
 from rl.policy.precision import compute_dtype
 
 READS = ("game_state", "reachability_features", "entity_positions", "graph_state")  # what the encoder looks at
-MOST_REMEMBERED = 16_384  # graphs, of some 40 KB each; then all are forgotten
 _AROUND = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
 _NUM_PLACES = len(_AROUND) + 4
 _STATE = layout.slots(layout.SPECS["game_state"].components)
@@ -52,7 +52,8 @@ class GraphEncoder(nn.Module):
     def remember(self, observed: torch.Tensor) -> None:
         """Encode the graphs of ``graph_state`` int64[N, 8] that are not known yet; ``forward`` looks them up.
 
-        Known graphs are forgotten when weights or precision change, and by ``forget``.  Not for several threads at once.
+        Known graphs are forgotten when weights or precision change, when they are too many, and by ``forget``.
+        Not for several threads at once.
         """
         if not self._knows() or len(self._memory.number) > MOST_REMEMBERED:
             self._memory = _Memory(

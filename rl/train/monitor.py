@@ -68,7 +68,7 @@ class TrainingMonitor(BaseCallback):
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    evaluate: plays the dev levels, every ``eval_freq`` decisions, before training (the clone) and after it.
+    evaluate: plays the dev levels, every so many decisions or minutes, before training (the clone) and after it.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
@@ -109,17 +109,21 @@ class TrainingMonitor(BaseCallback):
         self.early = EarlyStopping(config.evaluation)
         self.retention = Retention()
         self.alarms = Alarms(self)
-        self._guarded = bool(config.evaluation.retention_guard and config.evaluation.eval_freq)
+        self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
         self._best: dict | None = None  # weights and optimiser that did best on the dev levels
         self._most = -1.0  # the largest share of dev levels that a policy of this run has finished
         self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
+        period, self._evaluation_seconds = config.evaluation.periods(
+            config.ppo.total_timesteps, config.ppo.time_budget_minutes
+        )
         self._periods = {
-            "evaluation": config.evaluation.eval_freq,
+            "evaluation": period,
             "checkpoint": config.save_freq,
             "upload": config.upload.sync_freq,
         }
         self._next = dict(self._periods)
         self._evaluating = 0.0  # seconds so far
+        self._evaluated_at = 0.0  # seconds of training spent before the latest one
         self._checked = False
         self._actor_checked = False
         self._warming_up = False
@@ -148,7 +152,7 @@ class TrainingMonitor(BaseCallback):
             return
         self._heed(self.alarms.after_update(self.model))
         self._check_first_updates()
-        evaluation = self._is_due("evaluation") and self._is_affordable()
+        evaluation = (self._is_due("evaluation") or self._is_time_to_evaluate()) and self._is_affordable()
         if evaluation or self.asked.by or self._is_due("checkpoint") or self._saving_is_cheap():
             self._checkpoint()
         if self.asked.by:
@@ -167,7 +171,11 @@ class TrainingMonitor(BaseCallback):
 
     def _is_done(self, what: str) -> None:
         period = self._periods[what]
-        self._next[what] = (self.num_timesteps // period + 1) * period
+        if period:
+            self._next[what] = (self.num_timesteps // period + 1) * period
+
+    def _is_time_to_evaluate(self) -> bool:
+        return 0 < self._evaluation_seconds <= self.model.spent - self._evaluated_at
 
     def _is_affordable(self) -> bool:
         """Under a time budget, an evaluation waits while evaluations have had more than their share of the time."""
@@ -282,12 +290,17 @@ class TrainingMonitor(BaseCallback):
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
         if not self._evaluating:
-            period = self._periods["evaluation"]
-            self.log(f"an evaluation takes {seconds:.1f} s; there is one every {period:,} decisions (--eval-freq)")
+            self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
         self._evaluating += seconds
+        self._evaluated_at = ppo.spent
         ppo.reserved = seconds if self._guarded else 0.0  # for the one at the end
         self._last = ppo.updates, found.levels
         return found
+
+    def _evaluations_in_words(self) -> str:
+        period, minutes = self._periods["evaluation"], self._evaluation_seconds / 60
+        ways = [f"every {period:,} decisions (--eval-freq)"] if period else []
+        return " and ".join([*ways, *([f"every {minutes:g} minutes (--eval-every-minutes)"] if minutes else [])])
 
     def _evaluate(self) -> None:
         found = self._play()
@@ -394,6 +407,7 @@ class TrainingMonitor(BaseCallback):
             "next": self._next,
             "checked": [self._checked, self._actor_checked],
             "evaluating": self._evaluating,
+            "evaluated_at": self._evaluated_at,
             "reserved": self.model.reserved,
             "logged": [dict(logger.name_to_value), dict(logger.name_to_excluded)],  # but not written yet
             "written": self.scalars.written,
@@ -408,6 +422,7 @@ class TrainingMonitor(BaseCallback):
         self.events, self._next = state["events"], state["next"]
         self._checked, self._actor_checked = state["checked"]
         self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
+        self._evaluated_at = state["evaluated_at"]
         values, excluded = state["logged"]
         self.model.logger.name_to_value.update(values)
         self.model.logger.name_to_excluded.update(excluded)

@@ -23,9 +23,13 @@ from hardware import (
 )
 from hardware.__main__ import main
 from hardware.detect import GB
-from hardware.memory import TRANSITION_BYTES, observation_bytes
+from hardware.figures import stored_figures
+from hardware.gpus import known_gpu
+from hardware.limits import MOST, largest
+from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
+from rl.policy.architectures import ARCHITECTURES
 
 from places import ROOT
 
@@ -419,6 +423,9 @@ def test_the_command_plans_for_a_profile_that_is_not_here(capsys):
         ),
         (["--cores", "-3"], "--cores -3: give a whole number of at least 1"),
         (["--architecture", "mlp_basline"], "did you mean 'mlp_baseline'"),
+        (["--gpu", "V100-32G"], "unknown GPU 'V100-32G'; known: GTX-1080-Ti"),
+        (["--gpus", "2"], "--gpus 2: which are they? add --gpu NAME, or --gpu-memory-gb"),
+        (["--measure", "--cores", "2"], "--measure: measures the machine it runs on"),
     ],
 )
 def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
@@ -427,6 +434,87 @@ def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
     assert printed.err.startswith("error: ")
     assert message in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_without_a_name_every_architecture_has_a_row(capsys):
+    status, printed = run(capsys, "--memory-gb", "4", "--gpus", "0", "--total-timesteps", "2e6")
+    lines = printed.out.splitlines()
+    rows = {cells[1]: cells for line in lines if line.startswith("| ") and (cells := line.split())[1] in ARCHITECTURES}
+    assert status == 0 and list(rows) == list(ARCHITECTURES)
+    assert "2 M decisions" in printed.out and "stored figures, measured on " in printed.out
+    assert all(rows[name][-3] != "unknown" for name in ARCHITECTURES), "there is a figure for each"
+
+
+def test_small_machines_may_go_less_far_than_large_ones(capsys):
+    found = {}
+    for memory in ("4", "64"):
+        _, printed = run(capsys, "--memory-gb", memory, "--gpus", "0", "--json")
+        found[memory] = {one["architecture"]: one["largest"] for one in json.loads(printed.out)["architectures"]}
+    for name in ARCHITECTURES:
+        small, large = found["4"][name], found["64"][name]
+        assert all(small[size] <= large[size] for size in small) and small["num_envs"] < large["num_envs"]
+
+
+def test_what_does_not_fit_is_a_row_too(capsys):
+    flags = ["--memory-gb", "2.2", "--gpus", "0", "--num-envs", "256", "--architectures", "vision_free", "full_hgt"]
+    status, printed = run(capsys, *flags, "--json")
+    fits, too_large = json.loads(printed.out)["architectures"]
+    assert status == 0 and "settings" in fits and too_large["error"].startswith("not enough host memory")
+    _, printed = run(capsys, *flags)
+    assert "full_hgt: not enough host memory" in printed.out
+
+
+@given(machine=machines, name=st.sampled_from(sorted(ARCHITECTURES)))
+@settings(max_examples=60, deadline=None)
+def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machine, name):
+    update = stored_figures(name).update
+    keys = ARCHITECTURES[name].observations
+    try:
+        made = plan(keys, machine=machine, update=update)
+    except PlanError:
+        return
+    most = largest(made, update)
+    for size, value in most._asdict().items():
+        rest = {other: getattr(made, other) for other in most._fields}
+        again = plan(keys, Wishes(**rest | {size: value}), machine=machine, update=update)
+        assert again.host_bytes <= again.host_budget and (not again.gpus or again.device_bytes <= again.device_budget)
+        if size != "minibatch_size" and 2 * value <= MOST:
+            with pytest.raises(PlanError, match="not enough"):
+                plan(keys, Wishes(**rest | {size: 2 * value}), machine=machine, update=update)
+
+
+@pytest.mark.parametrize("name", ["vision_free", "vision_free_gcn"])
+def test_stored_memory_is_what_an_update_takes(name):
+    from rl.train.probe import UpdateProbe
+
+    stored = stored_figures(name).update
+    measured = measure_update(UpdateProbe(name, "cpu", "float32").peak_bytes, ARCHITECTURES[name].observations)
+    assert stored.total(4096) == pytest.approx(measured.total(4096), rel=0.2)
+
+
+def test_encoded_graphs_count():
+    plain, graphs = (
+        plan(ARCHITECTURES[name].observations, machine=SERVER) for name in ("vision_free", "vision_free_gcn")
+    )
+    (row,) = (row for row in graphs.memory if row.name == "encoded graphs")
+    assert row.where == "device" and row.bytes == 16_384 * REMEMBERED_BYTES
+    assert "encoded graphs" not in {row.name for row in plain.memory}
+
+
+@pytest.mark.parametrize(("name", "bf16"), [("V100-32GB", False), ("T4", False), ("rtx-3090", True), ("H100", True)])
+def test_which_gpus_have_fast_bf16_is_known_by_their_compute_capability(name, bf16, capsys):
+    assert known_gpu(name).bf16 == bf16
+    status, printed = run(capsys, "--architecture", "mlp_baseline", "--gpu", name, "--memory-gb", "32", "--json")
+    document = json.loads(printed.out)
+    assert status == 0 and document["settings"]["precision"]["value"] == ("bf16" if bf16 else "float32")
+    assert document["speed"] is None and document["minutes"] is None, "nothing was measured on a GPU"
+    slow = plan(("game_state",), Wishes(precision="bf16"), machine=replace(SERVER, gpus=(known_gpu(name),)))
+    assert any("has no fast bf16" in warning for warning in slow.warnings) == (not bf16)
+
+
+def test_profiles_agree_with_the_list_of_gpus():
+    for profile in PROFILES.values():
+        assert all(gpu == known_gpu(gpu.name) for gpu in profile.gpus)
 
 
 def test_a_plan_needs_no_torch():

@@ -176,6 +176,7 @@ EXAMPLES = {
     "curriculum-adjustment-freq": ["500"],
     "curriculum-min-threshold": ["0.3"],
     "eval-freq": ["0"],
+    "eval-every-minutes": ["5"],
     "num-eval-episodes": ["10"],
     "eval-episodes-per-category": ["5"],
     "eval-seed": ["1"],
@@ -322,7 +323,7 @@ def test_the_makefiles_command_is_understood(folder):
     (folder / "datasets" / "refined" / "a.replay").write_bytes(b"")
     config = resolve(command)
     assert config.architectures == ("mlp_baseline",)
-    assert config.dev_dataset == Path("datasets/dev")
+    assert config.dev_dataset == (Path("datasets/dev"),)
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
@@ -360,6 +361,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         ([*REQUIRED, "--use-curriculum", "--curriculum-threshold", "0.3"], "--curriculum-min-threshold 0.4: is above"),
         ([*REQUIRED, "--replay-data-dir", "replays", "--bc-epochs", "0"], "--bc-epochs 0"),
+        (
+            [*REQUIRED, "--train-dataset", "other", "./other"],
+            "--train-dataset other other: names the same folder twice",
+        ),
         ([*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-epochs", "2"], "with --no-pretraining"),
         ([*REQUIRED, "--test-pretraining"], "give --replay-data-dir"),
         ([*REQUIRED, "--mirror-demonstrations"], "no effect without --replay-data-dir"),
@@ -373,6 +378,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
+        (
+            [*REQUIRED, "--eval-every-minutes", "5", "--eval-freq", "0"],
+            "--eval-every-minutes 5.0: --eval-freq 0 means none",
+        ),
         ([*REQUIRED, "--num-gpus", "8"], "--num-gpus 8: training on several GPUs comes later"),
         ([*REQUIRED, "--num-gpus", "0", "--device", "cuda"], "contradict"),
         ([*REQUIRED, "--hardware-profile", "8xA100"], "--hardware-profile 8xA100: .*did you mean '8xA100"),
@@ -392,6 +401,24 @@ def test_bad_flags_get_one_clear_error(argv, message, folder):
     with pytest.raises(ConfigError, match=message) as error:
         resolve(argv)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "periods"),
+    [
+        ([], (500_000, 0)),
+        (["--total-timesteps", "1000"], (50, 0)),
+        (["--time-budget-minutes", "30"], (0, 180)),
+        (["--time-budget-minutes", "30", "--eval-freq", "7"], (7, 0)),
+        (["--time-budget-minutes", "30", "--eval-every-minutes", "5"], (0, 300)),
+        (["--eval-every-minutes", "5", "--eval-freq", "7"], (7, 300)),
+        (["--eval-freq", "0"], (0, 0)),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_evaluations_follow_the_length_of_the_training(flags, periods):
+    config = resolve([*REQUIRED, *flags])
+    assert config.evaluation.periods(config.ppo.total_timesteps, config.ppo.time_budget_minutes) == periods
 
 
 def test_a_run_is_gone_on_with_as_it_was_begun(folder):
@@ -467,7 +494,26 @@ def test_replays_may_be_a_replay_set_or_a_folder_of_them(folder):
     (folder / "sets").mkdir()
     (folder / "sets" / "a.h5").write_bytes(b"")
     for path in ("sets", "sets/a.h5", "replays/d.replay"):
-        assert resolve([*REQUIRED, "--replay-data-dir", path]).replay_data_dir == Path(path)
+        assert resolve([*REQUIRED, "--replay-data-dir", path]).replay_data_dir == (Path(path),)
+    assert resolve([*REQUIRED, "--replay-data-dir", "sets", "replays"]).replay_data_dir == (
+        Path("sets"),
+        Path("replays"),
+    )
+
+
+def test_several_folders_are_stored_and_gone_on_with(folder):
+    flags = [*REQUIRED, "--train-dataset", "datasets/train", "other", "--dev-dataset", "datasets/dev"]
+    (folder / "old" / "config.json").write_text(json.dumps(resolve(flags).to_dict()))
+    config = resolve(["--resume-from", "old"])
+    assert config.train_dataset == (Path("datasets/train"), Path("other"))
+    same = resolve(["--resume-from", "old", *flags])
+    assert same == config
+    with pytest.raises(ConfigError, match="train-dataset is datasets/train,other in the run and other here"):
+        resolve(["--resume-from", "old", "--train-dataset", "other"])
+    config = resolve(
+        ["--resume-from", "old", "--resume-override", "dev-dataset=none", "train-dataset=other,datasets/dev"]
+    )
+    assert (config.dev_dataset, config.train_dataset) == ((), (Path("other"), Path("datasets/dev")))
 
 
 def test_an_output_folder_without_permission_is_refused(folder, monkeypatch):

@@ -78,9 +78,13 @@ def recipes():
     from rl.stored import dotted
 
     return {
-        name: {dotted(*key): str(given.value) for key, given in recipe_settings(name).items()}
+        name: {dotted(*key): _text(given.value) for key, given in recipe_settings(name).items()}
         for name in recipe_names()
     }
+
+
+def _text(value):
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _tables():

@@ -319,9 +319,9 @@ def test_an_interrupted_level_set_is_completed_as_if_nothing_had_happened(tmp_pa
 def test_sets_of_different_seeds_are_kept_apart_by_exclude(tmp_path):
     train = make_level_set(tmp_path / "train", ["simplest"], 200, seed=0)
     test = make_level_set(tmp_path / "test", ["simplest"], 50, seed=1, exclude=[train])
-    check_disjoint(train, test)
+    check_disjoint([train], [test])
     same = make_level_set(tmp_path / "same", ["simplest"], 50, seed=0, exclude=[train])  # the next levels of the stream
-    check_disjoint(train, same)
+    check_disjoint([train], [same])
 
 
 @pytest.mark.parametrize("turned", [False, True])

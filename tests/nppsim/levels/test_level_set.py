@@ -203,20 +203,23 @@ def test_a_folder_inside_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
 def test_disjoint_sets_pass_and_shared_levels_are_found_even_mirrored(path, tmp_path):
     train = LevelSet.open(path)
     fresh = LevelSet.write(tmp_path / "fresh", [(level_with_spawn(41), LevelEntry("simple"))])
-    check_disjoint(train, fresh)
+    check_disjoint([train], [fresh])
     for same in (level_with_spawn(20), mirror(level_with_spawn(20)), replace(level_with_spawn(20), title="disguised")):
         test = LevelSet.write(tmp_path / f"test{hash(same)}{same.title}", [(same, LevelEntry("simple"))])
         with pytest.raises(LevelSetError, match=r"1 of 1 levels .* simple/000000\.map = easy/000000\.map"):
-            check_disjoint(train, test)
+            check_disjoint([train], [test])
 
 
 def test_every_set_is_held_against_those_before_it(path, tmp_path):
     sets = [LevelSet.open(path)]
     for name, x in (("dev", 41), ("test", 42), ("late", 41)):
         sets.append(LevelSet.write(tmp_path / name, [(level_with_spawn(x), LevelEntry("simple"))]))
-    check_disjoint(*sets[:3])
-    with pytest.raises(LevelSetError, match=r"1 of 1 levels of .*late are also in .*dev, .* --exclude .*dev"):
-        check_disjoint(*sets)
+    first, dev, test, late = sets
+    check_disjoint([first], [dev], [test])
+    for splits in ([first], [dev], [test], [late]), ([first, dev], [test, late]):
+        with pytest.raises(LevelSetError, match=r"1 of 1 levels of .*late are also in .*dev, .* --exclude .*dev"):
+            check_disjoint(*splits)
+    check_disjoint([first, dev, late], [test])
 
 
 def test_a_large_index_opens_without_reading_a_level(path):

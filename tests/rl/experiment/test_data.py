@@ -87,6 +87,39 @@ def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders)
     assert len(everything.names) == 13, "another cache"
 
 
+def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folders):
+    LevelSet.write(folders / "more", halls(11, 3))  # the first is the last of train
+    told = []
+    config = configuration(folders, "--train-dataset", folders / "more", "--dev-dataset", folders / "dev")
+    data = load_data(config, told.append)
+    assert len(data.train) == 15 == len(set(data.bank.levels))
+    (line,) = [line for line in told if line.startswith("left out")]
+    assert "more/simple/000000.map = " in line and line.endswith("train/simple/000011.map")
+    names = [f"train: {folders / name}" for name in ("train", "more")]
+    assert list(data.fingerprints) == ["train", "dev", "test", *names]
+    assert len(set(data.fingerprints.values())) == 5
+    LevelSet.append(folders / "test", halls(13, 1))
+    with pytest.raises(LevelSetError, match=r"1 of 4 levels of .*test are also in .*more"):
+        load_data(config, quiet)
+
+
+def test_demonstrations_of_several_folders_are_one_dataset(folders):
+    (folders / "mine").mkdir()
+    with ReplayWriter(folders / "mine" / "demonstrations.h5") as writer:
+        for level, entry in halls(11, 2):
+            writer.append(Replay(level, winning_inputs(level), True), category=entry.category)
+    places = [folders / "demonstrations.h5", folders / "mine"]
+    config = configuration(folders, "--replay-data-dir", *places, "--dev-dataset", folders / "dev")
+    told = []
+    dataset = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, told.append)
+    assert len(dataset.names) == 14
+    assert {name.partition("/")[0] for name in dataset.names} == {"demonstrations", "mine"}
+    twice = "mine/demonstrations.h5#0: same level and actions as demonstrations/demonstrations.h5#11"
+    assert twice in told[0]
+    again = load_demonstrations(config, load_data(config, quiet), ("game_state",), 0, told.append)
+    assert again.key == dataset.key and " and ".join(map(str, places)) in told[1]
+
+
 @pytest.mark.parametrize(("name", "first", "earlier"), [("dev", 3, "train"), ("test", 3, "train"), ("test", 15, "dev")])
 def test_levels_in_two_of_the_sets_are_refused(folders, name, first, earlier):
     ((shared, entry),) = halls(first, 1)

@@ -180,7 +180,7 @@ def test_several_conditions_and_seeds_each_have_a_folder_and_a_title():
         architectures=("mlp_baseline", "vision_free"),
         seeds=(1, 2),
         test_pretraining=True,
-        replay_data_dir=Path("demos"),
+        replay_data_dir=(Path("demos"),),
     )
     assert len(made) == len({job.folder for job in made}) == len({job.title for job in made}) == 8
     last = made[-1]

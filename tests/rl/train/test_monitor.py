@@ -76,6 +76,17 @@ def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
     assert any("upload failed and will be tried again: the network is down" in line for line in lines)
 
 
+def test_evaluations_may_go_by_time(tmp_path):
+    often, *_ = train(tmp_path / "often", eval_freq=None, eval_every_minutes=1e-9)
+    assert [event["at"] for event in often.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
+    seldom, _, lines, _ = train(tmp_path / "seldom", eval_freq=None, eval_every_minutes=1e9)
+    assert [event["at"] for event in seldom.events if "evaluation" in event] == [3 * ROLLOUT], "the one at the end"
+    assert any("there is one every 1e+09 minutes (--eval-every-minutes)" in line for line in lines)
+    state = often.state()
+    seldom.load(state | {"evaluated_at": 7.0})
+    assert seldom.state()["evaluated_at"] == 7.0 and state["evaluated_at"] > 0
+
+
 def test_a_training_that_is_over_does_not_begin_again(tmp_path):
     monitor, ppo, lines, _ = train(tmp_path)
     monitor.save_final()

@@ -1,0 +1,50 @@
+"""What each architecture needs, measured once: for plans where nothing is measured.
+
+``python -m hardware plan --measure`` prints the same for the machine it runs on.
+"""
+
+from dataclasses import dataclass
+
+from hardware.memory import UpdateMemory
+
+# Of the speeds: 2026-11-22, one update of each after one that warmed up, on the levels that come with the package; for those
+# measured twice the faster one.
+MACHINE = "two cores of an AMD EPYC (Zen 5, AVX512-BF16, no AMX) that others used, too"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one architecture.
+
+    update: memory of a gradient step in float32, on the CPU.
+    decisions_per_s: of PPO alone, rollouts and updates, with the sizes that a plan for MACHINE has.
+    """
+
+    update: UpdateMemory
+    decisions_per_s: float
+
+
+def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) -> Figures:
+    return Figures(UpdateMemory(fixed_bytes, bytes_per_sample, "stored figure"), decisions_per_s)
+
+
+FIGURES: dict[str, Figures] = {
+    "mlp_baseline": _figures(15_046_256, 158_803, 3_500),
+    "mlp_baseline_foresight": _figures(16_244_336, 161_939, 3_100),
+    "vision_free": _figures(3_983_216, 9_411, 30_000),
+    "vision_free_foresight": _figures(5_181_296, 12_547, 14_000),
+    "full_hgt": _figures(9_151_916, 1_179_694, 1_300),
+    "simplified_hgt": _figures(11_246_732, 304_967, 550),
+    "gat": _figures(15_186_520, 301_691, 2_000),
+    "gcn": _figures(17_165_880, 221_360, 2_200),
+    "no_global_view": _figures(13_304_888, 129_760, 2_800),
+    "vision_free_gat": _figures(4_928_856, 143_255, 11_000),
+    "vision_free_gcn": _figures(6_102_840, 71_968, 16_000),
+    "vision_free_simplified": _figures(4_146_060, 147_043, 11_000),
+    "attention": _figures(6_194_488, 76_184, 7_000),
+}
+
+
+def stored_figures(architecture: str) -> Figures | None:
+    """Those of an architecture; deep heads (NAME+deepN) need little more than plain ones.  None where there are none."""
+    return FIGURES.get(architecture.partition("+")[0])

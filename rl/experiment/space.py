@@ -1,0 +1,160 @@
+"""What a sweep draws: any settings, each from a range or from a list.
+
+    initial-lr=1e-4..1e-2:log       a number from a range, evenly on a logarithmic scale
+    ppo.gae_lambda=0.9..0.99        by its place in the configuration
+    minibatch-size=1024,2048,4096   one of several values
+
+In a TOML file the same as texts, or lists: ``initial-lr = "1e-4..1e-2:log"``, ``minibatch-size = [1024, 2048]``.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nppsim.errors import ConfigError
+from nppsim.reading import read_bytes
+from nppsim.settings import Setting
+from rl.config_file import find_setting
+
+if TYPE_CHECKING:
+    import optuna
+
+_FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
+_REMEDY = 'give a TOML file with lines such as initial-lr = "1e-4..1e-2:log" or minibatch-size = [1024, 2048]'
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One setting that is swept.
+
+    name: its flag without dashes, or its place in the configuration.
+    values: lowest and highest number of a range, or the texts to choose from.
+    is_range, log: whether it is a range, and drawn evenly on a logarithmic scale.
+    """
+
+    name: str
+    known: Setting
+    values: tuple[Any, ...]
+    is_range: bool = False
+    log: bool = False
+
+    def __str__(self) -> str:
+        if self.is_range:
+            return f"{self.name}={self.values[0]}..{self.values[1]}{':log' if self.log else ''}"
+        return f"{self.name}={','.join(self.values)}"
+
+    def draw(self, trial: "optuna.Trial") -> Any:
+        """A value for a trial: a number, or one of the texts."""
+        if not self.is_range:
+            return trial.suggest_categorical(self.name, self.values)
+        draw = trial.suggest_int if self.known.kind is int else trial.suggest_float
+        return draw(self.name, *self.values, log=self.log)
+
+    def toml(self, value: Any) -> str:
+        """A value as a settings file has it; ConfigError for a text that is none."""
+        if self.is_range:
+            return repr(value)
+        if self.known.many:
+            return f"[{', '.join(map(self._toml_one, value.split()))}]"
+        return self._toml_one(value)
+
+    def _toml_one(self, text: str) -> str:
+        if self.known.kind is bool:
+            meaning = {"on": "true", "true": "true", "off": "false", "false": "false"}
+            if text.lower() not in meaning:
+                raise ConfigError("give on or off", f"--sweep {self.name}", text)
+            return meaning[text.lower()]
+        try:
+            value = self.known.read(text)
+        except ValueError as error:
+            raise ConfigError(str(error), f"--sweep {self.name}", text) from error
+        return '"none"' if value is None else repr(value) if isinstance(value, (int, float)) else json.dumps(text)
+
+
+Space = tuple[Dimension, ...]
+
+
+def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
+    """What ``--sweep`` and a file ask for; ConfigError names what cannot be understood."""
+    given = [(text, *_parted(text)) for text in texts]
+    if file is not None:
+        given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
+    space = tuple(_dimension(name, value, place) for place, name, value in given)
+    if not space:
+        raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
+    places = [(one.known.name, one.known.flag) for one in space]
+    if len(set(places)) != len(places):
+        raise ConfigError("a setting is swept twice; give each once", "--sweep", " ".join(map(str, space)))
+    return space
+
+
+def _parted(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigError(_FORM, "--sweep", text)
+    return name.strip().lstrip("-"), value.strip()
+
+
+def _read_file(path: Path) -> Iterable[tuple[str, str]]:
+    """(name, values as ``--sweep`` has them) of each line."""
+    try:
+        data = tomllib.loads(read_bytes(path, ConfigError, _MAX_BYTES, _REMEDY).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: no TOML ({error}); {_REMEDY}") from error
+    for key, value in data.items():
+        table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+        for name, one in table.items():
+            if isinstance(one, list):
+                yield name, ",".join(map(_text, one))
+            elif isinstance(one, str):
+                yield name, one
+            else:
+                raise ConfigError(_REMEDY, f"{path}: {name}", one)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _dimension(name: str, value: str, place: str) -> Dimension:
+    part, _, field = name.rpartition(".")
+    _, known = find_setting(part, field, f"--sweep {place}")
+    low, dots, rest = value.partition("..")
+    if not dots:
+        texts = tuple(one.strip() for one in value.split(","))
+        if len(set(texts)) != len(texts):
+            raise ConfigError("names a value twice", "--sweep", place)
+        return Dimension(name, known, texts)
+    high, colon, scale = rest.partition(":")
+    if known.kind not in (int, float) or known.many or (colon and scale != "log"):
+        raise ConfigError(f"no range of such values; {_FORM}", "--sweep", place)
+    try:
+        ends = known.read(low), known.read(high)
+    except ValueError as error:
+        raise ConfigError(f"{error}; {_FORM}", "--sweep", place) from error
+    if None in ends or not ends[0] < ends[1] or (colon and ends[0] <= 0):
+        raise ConfigError(f"give two numbers, the lower one first{', above 0' if colon else ''}", "--sweep", place)
+    return Dimension(name, known, ends, is_range=True, log=bool(colon))
+
+
+def drawn(space: Space, trial: "optuna.Trial") -> dict[str, Any]:
+    """Name -> value for a trial."""
+    return {one.name: one.draw(trial) for one in space}
+
+
+def toml_text(space: Space, values: Mapping[str, Any]) -> str:
+    """The settings of a trial as a file for ``--config``."""
+    lines: list[str] = []
+    tables: dict[str, list[str]] = {}
+    for one in space:
+        part, _, name = one.name.rpartition(".")
+        (tables.setdefault(part, []) if part else lines).append(f"{name} = {one.toml(values[one.name])}")
+    for part, rows in tables.items():
+        lines += [f"[{part}]", *rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,375 @@
+"""A sweep: settings drawn by Optuna, each trial a run of the main job, judged by its success on the dev levels.
+
+    sweep = Sweep(read_space(["initial-lr=1e-4..1e-2:log"]), common=("--architectures", "vision_free"), seeds=(0, 1))
+    study = run_trials(sweep, folder, script)     # scripts/train_and_compare.py; call it again to go on
+    print(report(study, sweep, folder))
+
+The folder holds study.db (Optuna's, SQLite), sweep.json (what is swept), trials/ (settings of each trial), runs/, logs/, and
+results.json and best.toml after each trial.  Test levels are never played.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nppsim.errors import ConfigError
+from nppsim.files import table, write_json, write_text
+from nppsim.lock import locked
+from nppsim.reading import read_json
+from nppsim.settings import Setting
+from rl.command_line import resolve
+from rl.config import ExperimentConfig
+from rl.experiment.space import Space, drawn, toml_text
+from rl.judge.history import HISTORY_FILE, History, read_history
+from rl.judge.results import ResultsError
+
+if TYPE_CHECKING:
+    import optuna
+
+STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
+RESERVED = (
+    "--experiment-name",
+    "--output-dir",
+    "--seed",
+    "--seeds",
+    "--resume-from",
+    "--config",
+)  # the sweep sets these
+POLL_SECONDS = 1.0  # between looks at what a running trial achieves
+STOP_SECONDS = 300.0  # given to a trial to end after it was told to
+STARTING_TRIALS = 4  # that are drawn at random and never pruned
+FAILURES = 3  # one after the other, after which the sweep ends
+STEPS = 10_000  # between the evaluations of one seed and of the next, for the pruner; there are never so many
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is swept.
+
+    space: the settings that are drawn.
+    common: flags of scripts/train_and_compare.py for every trial.
+    seeds: every trial trains once with each.
+    trials: how many in all.
+    pruning: whether a trial ends early that does worse than the median of those before it.
+    """
+
+    space: Space
+    common: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    trials: int = 20
+    pruning: bool = True
+
+    def check(self, folder: Path) -> ExperimentConfig:
+        """The configuration of a trial; ConfigError for flags and settings that make none, at either end of each range."""
+        for flag in self.common:
+            if flag.split("=")[0] in RESERVED:
+                raise ConfigError("is set for each trial by the sweep; leave it out", flag)
+            if flag.split("=")[0] in {option for one in self.space for option in _options(one.known)}:
+                raise ConfigError("is swept; leave it out of the flags for every trial", flag)
+            if flag in ("--record-eval-videos", "--record-videos"):
+                raise ConfigError("films the test levels, which a sweep never plays; leave it out", flag)
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ConfigError("give at least one, and none of them twice", "--seeds", self.seeds)
+        config = self._resolved({one.name: one.values[0] for one in self.space}, folder)
+        for one in self.space:
+            for value in one.values[1:]:
+                self._resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
+        if len(config.architectures) != 1 or len(config.conditions) != 1:
+            raise ConfigError(
+                f"a trial would train {len(config.architectures)} architectures and {len(config.conditions)} conditions; a "
+                "sweep needs one of each: one --architectures, no --test-pretraining"
+            )
+        if not config.evaluation.in_training:
+            raise ConfigError(
+                "trials are judged by evaluations during training; give a number above 0", "--eval-freq", 0
+            )
+        return config
+
+    def _resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
+        file = folder / "trials" / "check.toml"
+        write_text(file, toml_text(self.space, values))
+        try:
+            return resolve(self.flags("check", file, folder))
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(f"{file}:", "--sweep")) from error
+        finally:
+            file.unlink()
+
+    def flags(self, name: str, settings: Path, folder: Path) -> list[str]:
+        """Of scripts/train_and_compare.py, for one trial whose settings are in a file."""
+        own = ["--experiment-name", name, "--seeds", *map(str, self.seeds), "--output-dir", str(folder / "runs")]
+        return [*self.common, "--skip-final-eval", "--config", str(settings), *own]
+
+
+def _options(known: Setting) -> list[str]:
+    """A setting's flag as it is typed, with all its names."""
+    return [f"--{name}" for name in (known.flag, *known.aliases) if name]
+
+
+def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":
+    """Train what is missing of the sweep, one process after the other; the study.
+
+    Raises ConfigError if ``folder`` holds another sweep; ResultsError after several trials in a row that failed;
+    KeyboardInterrupt passes through, once the trial has written its checkpoint.
+    """
+    import optuna
+
+    (folder / "trials").mkdir(parents=True, exist_ok=True)
+    (folder / "logs").mkdir(exist_ok=True)
+    config = sweep.check(folder)
+    with locked(folder):
+        _settle(sweep, folder)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = _study(sweep, folder)
+        _begin_anew(study)
+        failures = 0
+        while len(over(study)) < sweep.trials:
+            trial = study.ask()
+            if _Trial(sweep, config, trial, folder, log).run(script, study):
+                failures = 0
+            else:
+                failures += 1
+            write_results(study, sweep, folder)
+            if failures == FAILURES:
+                raise ResultsError(
+                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, mend it, and repeat"
+                )
+    return study
+
+
+def _settle(sweep: Sweep, folder: Path) -> None:
+    """Write what is swept, or check that it is what was begun here; there may be more trials now."""
+    asked = {"space": [str(one) for one in sweep.space], "common": list(sweep.common), "seeds": list(sweep.seeds)}
+    file = folder / PLAN
+    if not file.exists():
+        write_json(file, asked)
+        return
+    begun = read_json(file, ConfigError, "restore it, or begin again in another folder")
+    if begun != asked:
+        different = [name for name in asked if not isinstance(begun, dict) or begun.get(name) != asked[name]]
+        raise ConfigError(
+            f"was begun with other {' and '.join(different)} ({PLAN}); choose another folder", "--out", folder
+        )
+
+
+def _study(sweep: Sweep, folder: Path) -> "optuna.Study":
+    import optuna
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{(folder / STUDY).absolute()}")
+    known = optuna.study.get_all_study_names(storage)
+    done = len(optuna.load_study(study_name=known[0], storage=storage).trials) if known else 0
+    # Another seed when it goes on: with the same one the sampler would draw again what it drew first.
+    sampler = optuna.samplers.TPESampler(n_startup_trials=STARTING_TRIALS, seed=done)
+    median = optuna.pruners.MedianPruner(n_startup_trials=STARTING_TRIALS)
+    return optuna.create_study(
+        storage=storage,
+        sampler=sampler,
+        pruner=median if sweep.pruning else optuna.pruners.NopPruner(),
+        study_name="sweep",
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def _begin_anew(study: "optuna.Study") -> None:
+    """Trials that an interruption has left are tried again, and go on with the folder that they have begun."""
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        study.enqueue_trial(trial.params, user_attrs={"continues": trial.user_attrs.get("continues", trial.number)})
+        study.tell(trial.number, state=TrialState.FAIL)
+
+
+def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
+    """Trials that are over: complete, pruned or failed, but not those that were tried again."""
+    from optuna.trial import TrialState
+
+    done = (TrialState.COMPLETE, TrialState.PRUNED)
+    return [trial for trial in study.trials if trial.state in done or "failed" in trial.user_attrs]
+
+
+class _Trial:
+    """One trial: a process of its own, watched while it trains."""
+
+    def __init__(self, sweep: Sweep, config: ExperimentConfig, trial: "optuna.Trial", folder: Path, log: Log):
+        self.sweep, self.config, self.trial, self.folder, self.log = sweep, config, trial, folder, log
+        self.values = drawn(sweep.space, trial)
+        self.name = f"trial_{trial.user_attrs.get('continues', trial.number):04d}"
+        self.reported: set[int] = set()
+
+    def run(self, script: Path, study: "optuna.Study") -> bool:
+        """Train, and tell the study what came of it; False if the run has failed."""
+        from optuna.trial import TrialState
+
+        began = time.monotonic()
+        settings = self.folder / "trials" / f"{self.name}.toml"
+        write_text(settings, toml_text(self.sweep.space, self.values))
+        log_file = self.folder / "logs" / f"{self.name}_{datetime.now():%Y%m%d_%H%M%S}.log"
+        told = ", ".join(f"{name} {_short(value)}" for name, value in self.values.items())
+        self.log(f"{self.name}: {told}; output in {log_file}")
+        begun = self.begun()
+        flags = ["--resume-from", str(begun)] if begun else self.sweep.flags(self.name, settings, self.folder)
+        status, pruned = self._watch([sys.executable, "-u", str(script), *flags], log_file)
+        self.trial.set_user_attr("minutes", (time.monotonic() - began) / 60)
+        found = self.success()
+        self.trial.set_user_attr("success", found)
+        if begun := self.begun():
+            self.trial.set_user_attr("folder", str(begun))
+        if pruned:
+            study.tell(self.trial, state=TrialState.PRUNED)
+            self.log(f"{self.name}: pruned at {_percent(found)}")
+        elif status or len(found) < len(self.sweep.seeds):
+            last = log_file.read_text(encoding="utf-8").strip().splitlines()[-1:] or ["no output"]
+            self.trial.set_user_attr("failed", f"status {status}: {last[0]}")
+            study.tell(self.trial, state=TrialState.FAIL)
+            self.log(f"{self.name}: ended with status {status}: {last[0]}")
+            return False
+        else:
+            study.tell(self.trial, sum(found) / len(found))
+            self.log(f"{self.name}: {_percent(found)} of the dev levels")
+        return True
+
+    def begun(self) -> Path | None:
+        """The folder of the run, once it can be gone on with."""
+        runs = sorted((self.folder / "runs").glob(f"{self.name}_*/config.json"))
+        return runs[-1].parent if runs else None
+
+    def histories(self) -> list[History]:
+        """Evaluations of each seed that has begun, in the order of the seeds."""
+        begun = self.begun()
+        files = sorted(begun.rglob(HISTORY_FILE), key=lambda file: file.stat().st_ctime) if begun else []
+        by_seed = {file.parent.name: file.parent for file in files}
+        if len(self.sweep.seeds) > 1:
+            found = [by_seed[name] for seed in self.sweep.seeds if (name := f"seed_{seed}") in by_seed]
+        else:
+            found = list(by_seed.values())
+        return [history for place in found if (history := read_history(place))]
+
+    def success(self) -> list[float]:
+        """What the policy of each seed that has begun achieves on the dev levels, as the run would deliver it."""
+        guarded = self.config.evaluation.retention_guard
+        return [float(history.delivered(guarded).mean()) for history in self.histories()]
+
+    def evaluations(self) -> Iterator[tuple[int, float]]:
+        """(step, success) for the pruner: of each evaluation, together with the seeds before; steps are evaluations that
+        are due, so that trials of other sizes have the same ones."""
+        evaluation, ppo = self.config.evaluation, self.config.ppo
+        guarded, (period, _) = (
+            evaluation.retention_guard,
+            evaluation.periods(ppo.total_timesteps, ppo.time_budget_minutes),
+        )
+        before: list[float] = []
+        for number, history in enumerate(self.histories()):
+            for i, now in enumerate(history.success.mean(axis=1).tolist()):
+                step = int(history.decisions[i]) // period if period else i
+                yield number * STEPS + step, (sum(before) + now) / (len(before) + 1)
+            before.append(float(history.delivered(guarded).mean()))
+
+    def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
+        """(exit status, whether it was told to end): runs the command, and ends it where it does worse than others did."""
+        pruned = False
+        with open(log_file, "w", encoding="utf-8") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+            try:
+                while process.poll() is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(POLL_SECONDS)
+                    if process.poll() is None and self._should_end():
+                        pruned = True
+                        process.terminate()
+                        process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            except KeyboardInterrupt:  # the terminal has sent it to the run, too
+                try:
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                raise
+            return process.wait(), pruned
+
+    def _should_end(self) -> bool:
+        for step, value in self.evaluations():
+            if step not in self.reported:
+                self.reported.add(step)
+                self.trial.report(value, step)
+                if self.trial.should_prune():
+                    return True
+        return False
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What came of it
+
+
+def write_results(study: "optuna.Study", sweep: Sweep, folder: Path) -> None:
+    """results.json, a row for each trial; best.toml, the settings of the best one."""
+    rows = [
+        {
+            "trial": trial.number,
+            "state": trial.state.name.lower(),
+            "settings": trial.params,
+            "success": trial.user_attrs.get("success", []),
+            "minutes": trial.user_attrs.get("minutes"),
+            "folder": trial.user_attrs.get("folder"),
+            "failed": trial.user_attrs.get("failed"),
+        }
+        for trial in over(study)
+    ]
+    write_json(folder / "results.json", {"seeds": list(sweep.seeds), "trials": rows})
+    if best := _ranked(study):
+        write_text(folder / BEST, f"# trial {best[0].number} of a sweep\n{toml_text(sweep.space, best[0].params)}")
+
+
+def _ranked(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
+    """Complete trials, the best first."""
+    from optuna.trial import TrialState
+
+    complete = study.get_trials(states=(TrialState.COMPLETE,))
+    return sorted(complete, key=lambda trial: -(trial.value or 0.0))
+
+
+def report(study: "optuna.Study", sweep: Sweep, folder: Path) -> str:
+    """The table of trials, the best first, and how to train with the best settings."""
+    ranked = _ranked(study)
+    rest = [trial for trial in over(study) if trial not in ranked]
+    names = [one.name for one in sweep.space]
+    rows = [
+        (
+            trial.number,
+            *(_short(trial.params.get(name, "")) for name in names),
+            _percent(trial.user_attrs.get("success", [])),
+            trial.state.name.lower(),
+            f"{trial.user_attrs.get('minutes', 0.0):.1f}",
+        )
+        for trial in [*ranked, *rest]
+    ]
+    lines = [table(("trial", *names, "success on dev levels", "state", "minutes"), rows)]
+    if ranked:
+        common = " ".join(sweep.common)
+        lines += [
+            "",
+            f"best: trial {ranked[0].number}. The dev levels have chosen it, and so flatter it; train with it, and judge it "
+            "on the test levels, once:",
+            f"python scripts/train_and_compare.py {common} --config {folder / BEST} --experiment-name NAME --seeds SEED ...",
+        ]
+    return "\n".join(lines)
+
+
+def _percent(shares: list[float]) -> str:
+    """The mean, and each seed's where there are several."""
+    if not shares:
+        return "–"
+    each = f" ({', '.join(f'{share:.1%}' for share in shares)})" if len(shares) > 1 else ""
+    return f"{sum(shares) / len(shares):.1%}{each}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

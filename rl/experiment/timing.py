@@ -1,0 +1,60 @@
+"""How fast PPO trains an architecture on this machine, and what memory it takes: a short probe for the hardware plan.
+
+answer = measured("vision_free", hardware.Wishes(), hardware.detect())
+print(answer)
+"""
+
+import torch
+
+import hardware
+from hardware.answers import Answer, Speed
+from hardware.memory import measure_update
+from hardware.profiles import PlanError
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
+from rl.config import CurriculumConfig, PPOConfig
+from rl.curriculum import make_sampler
+from rl.experiment.job import statistics_of_random_play
+from rl.policy.architectures import get_architecture
+from rl.train.ppo import BatchPPO
+from rl.train.probe import UpdateProbe
+from rl.train.vec_env import BatchVecEnv
+
+UPDATES = 2  # that are timed, after one that warms up
+
+
+def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machine) -> Answer:
+    """The plan that training would make here, with measured memory, threads and speed."""
+    observations = get_architecture(architecture).observations
+    first = hardware.plan(observations, wishes, machine=machine)  # device and precision to measure memory with
+    probe = UpdateProbe(architecture, first.device, first.precision)
+    update = measure_update(probe.peak_bytes, observations)
+    try:
+        plan = hardware.plan(observations, wishes, machine=machine, update=update, race=probe.race)
+    except PlanError as error:
+        return Answer(architecture, error, update)
+    source = f"measured here just now, {UPDATES} updates on the levels that come with the package"
+    return Answer(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
+
+
+def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
+    """Of PPO alone, rollouts and updates, with these sizes, on the levels that come with the package."""
+    torch.set_num_threads(plan.operation_threads)
+    settings = PPOConfig(target_kl=None).settled(plan)  # no update ends early
+    levels = LevelSet.open(STARTER_LEVELS)
+    sim = BatchSimulator(
+        LevelBank(list(levels)),
+        plan.num_envs,
+        observations=get_architecture(architecture).observations,
+        gamma=settings.gamma,
+        threads=plan.simulator_threads,
+    )
+    env = BatchVecEnv(sim, make_sampler([entry.category for entry in levels.entries], CurriculumConfig(), seed=0))
+    statistics = statistics_of_random_play(env, seed=0)
+    ppo = BatchPPO(env, architecture, settings, plan, statistics=statistics, device=plan.device)
+    ppo.learn(plan.batch_size)
+    warm = ppo.decisions_played, ppo.seconds
+    ppo.learn(UPDATES * plan.batch_size, reset_num_timesteps=False)
+    return (ppo.decisions_played - warm[0]) / (ppo.seconds - warm[1])

@@ -1,0 +1,86 @@
+"""Look for better settings: Optuna draws them, each trial trains, and success on the dev levels decides.
+
+python scripts/sweep.py --sweep initial-lr=1e-4..1e-2:log minibatch-size=1024,2048,4096 --trials 20 --seeds 0 1 \\
+    --out experiments/sweep -- --architectures vision_free --total-timesteps 2000000
+
+After ``--``: flags of scripts/train_and_compare.py for every trial.  Trials that do worse than the median of those before
+are ended early.  With the --out of an interrupted sweep it goes on.  The test levels are never played.  Exit status: 0; 2 bad
+input or failed trials; 130 after Ctrl-C.  See docs/sweep.md.
+"""
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from nppsim import errors
+from nppsim.files import check_output_folder
+from nppsim.settings import Parser, Setting
+
+SCRIPT = Path(__file__).with_name("train_and_compare.py")
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit status, see above."""
+
+    def job() -> None:
+        arguments = parse(argv)
+        errors.needed("torch", "train")
+        errors.needed("optuna", "sweep")
+        run(arguments)
+
+    return errors.run(job)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train what is missing, and print the table."""
+    from rl.experiment import sweep  # needs torch
+    from rl.experiment.space import read_space
+
+    check_output_folder(arguments.out, "--out")
+    asked = sweep.Sweep(
+        read_space(arguments.sweep, arguments.sweep_file),
+        tuple(arguments.common),
+        tuple(arguments.seeds),
+        arguments.trials,
+        arguments.pruning,
+    )
+    try:
+        study = sweep.run_trials(asked, arguments.out, SCRIPT, lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"go on with the same command and --out {arguments.out}") from None
+    print(sweep.report(study, asked, arguments.out))
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The flags, with ``common``, what follows "--"."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--sweep",
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="NAME=VALUES",
+        help="NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; names are flags, or places in the configuration",
+    )
+    parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="the same in a TOML file")
+    parser.add_flag(
+        Setting("in all, those of an interrupted sweep included", flag="trials", kind=int, default=20, low=1)
+    )
+    seeds = Setting("each trial trains once with each", flag="seeds", aliases=("seed",), kind=int, many=True, low=0)
+    parser.add_flag(seeds)
+    pruning = "end trials early that do worse than the median of those before"
+    parser.add_flag(Setting(pruning, flag="pruning", kind=bool, default=True, switch=True))
+    parser.add_argument(
+        "--out", "--output-dir", type=Path, metavar="DIR", help="folder of the sweep (default: experiments/sweep_TIME)"
+    )
+    arguments = parser.parse_args(argv[:end])
+    arguments.seeds = arguments.seeds or [0]
+    arguments.common = argv[end + 1 :]
+    arguments.out = arguments.out or Path("experiments") / f"sweep_{datetime.now():%Y%m%d_%H%M%S}"
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
