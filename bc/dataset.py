@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import h5py
@@ -53,6 +54,7 @@ from nppsim.files import write_bytes
 from nppsim.levels.level import Level, mirror, symmetric_fingerprint
 from nppsim.observe import layout
 from nppsim.observe.graph import announce
+from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
@@ -303,6 +305,7 @@ class BCDataset:
     kept_and_left_out: the tables of ``DemonstrationSet``.
     images: drawn when asked for; None where none is wanted.
     bank: of the levels, where images or graphs are looked up in it.
+    stacking: how many frames ``observe`` shows; ``stacked`` sets it.
     """
 
     path: str
@@ -321,6 +324,7 @@ class BCDataset:
     kept_and_left_out: str
     images: StoredImages | None = None
     bank: LevelBank | None = None
+    stacking: Stacking = NO_STACKS
 
     @classmethod
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
@@ -384,6 +388,7 @@ class BCDataset:
             kept_and_left_out=about["report"],
             images=images,
             bank=kept,
+            stacking=NO_STACKS,
         )
 
     def __len__(self) -> int:
@@ -394,10 +399,36 @@ class BCDataset:
         """Bytes in memory of the observations, and of the states that images are drawn from."""
         return sum(v.nbytes for v in self.observations.values()) + (self.images.states.nbytes if self.images else 0)
 
+    def stacked(self, stacking: Stacking) -> "BCDataset":
+        """The same dataset, in the same memory, for a network that reads so many frames of its observations."""
+        return replace(self, stacking=stacking)
+
     def observe(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """key -> array [len(rows), ...]: all observations of these rows."""
-        observed = {key: values[rows] for key, values in self.observations.items()}
-        return observed | self.images.draw(rows) if self.images else observed
+        """key -> array [len(rows), ...], or [len(rows), frames, ...] of what is stacked: all observations of these rows."""
+        drawn = self.images.keys if self.images else ()
+        found: dict[str, np.ndarray] = {}
+        for frames in {self.stacking.frames(key) for key in (*self.observations, *drawn)}:
+            places, padded = self._places(rows, frames)
+            part = {k: values[places] for k, values in self.observations.items() if self.stacking.frames(k) == frames}
+            if self.images and self.stacking.visual == frames:
+                part |= self.images.draw(places)
+            if self.stacking.padding == "zero":
+                for values in part.values():
+                    values[padded] = 0
+            found |= {key: values.reshape(len(rows), *self.stacking.shape(key)) for key, values in part.items()}
+        return found
+
+    def _places(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows int64[n * frames] of the frames that stacks show, the oldest first, and which of them are padded."""
+        age = rows - self._first[self.demonstration[rows]]
+        back, padded = frames_back(np.arange(frames - 1, -1, -1), age[:, None])
+        return (rows[:, None] - back).ravel(), padded.ravel()
+
+    @cached_property
+    def _first(self) -> np.ndarray:
+        """int64[D]: the first row of each demonstration."""
+        lengths = np.bincount(self.demonstration, minlength=len(self.names))
+        return np.cumsum(lengths) - lengths
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
         """Raise DatasetError if a demonstration is of one of ``levels``, those to be judged on, or of its mirror image."""

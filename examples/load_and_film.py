@@ -16,7 +16,8 @@ def main(
 ) -> str:
     """Returns how the episode ended."""
     policy, facts = load_policy(checkpoint)
-    env = NppEnv([Level.load(level)], observations=policy.observations, frame_skip=facts["frame_skip"])
+    seen = {"observations": policy.observations, "stacking": policy.stacking}
+    env = NppEnv([Level.load(level)], frame_skip=facts["frame_skip"], **seen)
     observation, _ = env.reset(seed=0)
     over = False
     while not over:

@@ -86,9 +86,10 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
 
         return measured(architecture.name, wishes, machine)
     figures = stored_figures(architecture.name)
-    update = figures.update if figures else estimate_update(architecture.observations)
+    observations, stacking = architecture.observations, architecture.stacking
+    update = figures.update if figures else estimate_update(observations, stacking)
     try:
-        made = plan(architecture.observations, wishes, machine=machine, update=update)
+        made = plan(observations, wishes, stacking=stacking, machine=machine, update=update)
     except PlanError as error:
         return Answer(architecture.name, error, update)
     speed = None

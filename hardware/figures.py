@@ -46,5 +46,7 @@ FIGURES: dict[str, Figures] = {
 
 
 def stored_figures(architecture: str) -> Figures | None:
-    """Those of an architecture; deep heads (NAME+deepN) need little more than plain ones.  None where there are none."""
-    return FIGURES.get(architecture.partition("+")[0])
+    """Those of an architecture; deep heads (NAME+deepN) need little more than plain ones.  None where there are none, and for
+    stacks of frames."""
+    plain, *more = architecture.split("+")
+    return FIGURES.get(plain) if all(suffix.startswith("deep") for suffix in more) else None

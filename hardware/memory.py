@@ -5,12 +5,12 @@ The device (the GPU, or host memory on a CPU) holds the network, its optimiser a
 The first is arithmetic; the second is measured by a probe update that the caller supplies, or else estimated.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
 # of the policy that played and six of the cloned one 24 each; end of the episode 1; rounded up.
@@ -71,6 +71,7 @@ class MemoryNeeds:
     observations: tuple[str, ...]
     update: UpdateMemory
     gpus: int = 0
+    stacking: Stacking = NO_STACKS
 
     @property
     def processes(self) -> int:
@@ -85,6 +86,8 @@ class MemoryNeeds:
     def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
         """Every line of the arithmetic; the sizes are totals over all GPUs."""
         seen = observation_bytes(self.observations)
+        stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
+        before = f", + {num_envs} x {stacks} B of frames before it" if stacks else ""
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
@@ -93,14 +96,14 @@ class MemoryNeeds:
             MemoryRow(
                 "host",
                 "rollout buffer",
-                num_envs * rollout_length * (seen + TRANSITION_BYTES),
-                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation + {TRANSITION_BYTES} B)",
+                num_envs * (rollout_length * (seen + TRANSITION_BYTES) + stacks),
+                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation + {TRANSITION_BYTES} B){before}",
             ),
             MemoryRow(
                 "host",
                 "environments",
-                num_envs * (2 * seen + ENVIRONMENT_BYTES),
-                f"{num_envs} envs x (2 x {seen} B observation + {ENVIRONMENT_BYTES} B), estimate",
+                num_envs * (2 * (seen + stacks) + ENVIRONMENT_BYTES),
+                f"{num_envs} envs x (2 x {seen + stacks} B observation + {ENVIRONMENT_BYTES} B), estimate",
             ),
             MemoryRow(
                 "host",
@@ -134,12 +137,12 @@ def total(rows: Iterable[MemoryRow], where: str) -> int:
     return sum(row.bytes for row in rows if row.where == where)
 
 
-def observation_bytes(observations: Iterable[str]) -> int:
-    """Bytes of one observation of these keys (or short names), as the buffers hold it (images in uint8)."""
-    return sum(layout.SPECS[key].bytes for key in layout.observation_keys(observations))
+def observation_bytes(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> int:
+    """Bytes of one observation of these keys (or short names): as buffers hold it, or with its stacks."""
+    return stacking.bytes(layout.observation_keys(observations))
 
 
-def estimate_update(observations: Iterable[str]) -> UpdateMemory:
+def estimate_update(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> UpdateMemory:
     """UpdateMemory from the observation layout alone: generous, and marked as an estimate.
 
     Per sample: the inputs as float32, six times (inputs, convolution outputs and their gradients: a Nature CNN on the
@@ -147,12 +150,14 @@ def estimate_update(observations: Iterable[str]) -> UpdateMemory:
     Fixed: weight, gradient and two Adam moments of each parameter.
     """
     keys = layout.observation_keys(observations)
-    numbers = sum(layout.SPECS[key].bytes // np.dtype(layout.SPECS[key].dtype).itemsize for key in keys)
+    numbers = sum(math.prod(stacking.shape(key)) for key in keys)
     parameters = PARAMETERS_WITH_IMAGES if has_images(keys) else PARAMETERS
     return UpdateMemory(4 * FLOAT_BYTES * parameters, 6 * FLOAT_BYTES * numbers + LAYERS_BYTES, "estimate")
 
 
-def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> UpdateMemory:
+def measure_update(
+    probe: Callable[[int], int], observations: Iterable[str], stacking: Stacking = NO_STACKS
+) -> UpdateMemory:
     """UpdateMemory from two probe updates.
 
     probe(minibatch_size) runs one whole update step on made-up data and returns the peak bytes it held on the device:
@@ -162,7 +167,7 @@ def measure_update(probe: Callable[[int], int], observations: Iterable[str]) -> 
     small, large = PROBE_SIZES
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
-    per_sample = int(max(slope, 3 * observation_bytes(observations)))
+    per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
     # Through the smaller point: where the slope was raised, the line then lies above both readings.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 

@@ -25,6 +25,7 @@ from hardware.sizes import (
 from hardware.wishes import Wishes
 from nppsim.files import table
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
@@ -40,6 +41,7 @@ class Plan:
     memory: the arithmetic.
     host_budget, device_budget: bytes that it may sum to; the latter per GPU, 0 without.
     total_timesteps: decisions, or None if unknown.
+    stacking: of the observations; a plan that was read from a file does not know it.
     """
 
     machine: Machine
@@ -51,6 +53,7 @@ class Plan:
     device_budget: int
     total_timesteps: int | None
     warnings: tuple[str, ...] = ()
+    stacking: Stacking = NO_STACKS
 
     num_envs = property(lambda self: self.settings["num_envs"].value)  # this and the next two: totals over the GPUs
     rollout_length = property(lambda self: self.settings["rollout_length"].value)  # decisions
@@ -130,6 +133,7 @@ def plan(
     observations: Iterable[str],
     wishes: Wishes | None = None,
     *,
+    stacking: Stacking = NO_STACKS,
     machine: Machine | None = None,
     update: UpdateMemory | None = None,
     probe: Callable[[int], int] | None = None,
@@ -139,6 +143,7 @@ def plan(
 
     observations: keys or short names of what the architecture reads.
     wishes: what the user asks for; None: nothing.
+    stacking: how many frames of the observations it reads.
     machine: None: this one.
     update: memory of one gradient step, where it is known.
     probe: minibatch size -> peak bytes of one update on the device, to measure that; without either it is estimated.
@@ -151,15 +156,15 @@ def plan(
     device = _choose_device(wishes.device, profile, machine)
     gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine)
     if probe is not None:
-        update = measure_update(probe, keys)
+        update = measure_update(probe, keys, stacking)
     elif update is None:
-        update = estimate_update(keys)
-    task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus))
+        update = estimate_update(keys, stacking)
+    task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus, stacking))
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
     made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, wishes.total_timesteps)
-    return replace(made, warnings=tuple(_warnings(made, profile)))
+    return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking)
 
 
 def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) -> Chosen:

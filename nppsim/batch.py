@@ -33,6 +33,7 @@ from nppsim.decision import (
 from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
 from nppsim.observe.foresight import make_room
+from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.workers import usable_cores
 
@@ -51,10 +52,13 @@ class BatchSimulator:
     threads: CPU threads; all usable ones if None.
     profile: measure the phases of every call (``step_timing``); None: if the environment variable NPPSIM_PROFILING is 1.
     shadow: compare every step with slow twins (``nppsim.shadow``); None: if NPPSIM_SHADOW=1 is in the environment.
+    stacking: how many frames an observation shows; the latest frames of an episode are part of an environment's state.
     static: what another simulator of the same bank has prepared of the levels (see ``sibling``).
 
     Arrays, written in place by ``reset`` and ``step`` (copy what you keep):
-    obs, final_obs: key -> [N, ...]; row i of final_obs is valid where ``truncated[i]``: the state that was cut off.
+    obs, final_obs: key -> [N, ...], or [N, frames, ...] where frames are stacked; row i of final_obs is valid where
+        ``truncated[i]``: the state that was cut off.
+    latest, latest_final: the same without stacks.
     rewards float32[N], terminated bool[N], truncated bool[N]; episode EPISODE_DTYPE[N], rows ``finished`` are valid.
     next_level int32[N]: the level that each environment loads at its next restart; the caller sets it.
     Environments restart in the very step that ends their episode (Gymnasium's SAME_STEP autoreset).
@@ -72,6 +76,7 @@ class BatchSimulator:
         threads: int | None = None,
         profile: bool | None = None,
         shadow: bool | None = None,
+        stacking: Stacking = NO_STACKS,
         static: Static | None = None,
     ):
         if num_envs < 1 or frame_skip < 1:
@@ -85,6 +90,9 @@ class BatchSimulator:
         self.frame_skip = int(frame_skip)
         self.gamma = float(gamma)
         self.keys = layout.observation_keys(observations)
+        if useless := stacking.useless(self.keys):
+            raise ValueError(f"{' and '.join(useless)} frames to stack, but only {', '.join(self.keys)} are observed")
+        self.stacking = stacking
         self.reward_config = rewards.reward_config(reward)
         self.threads = threads or usable_cores()
         spread = self.threads > 1 and num_envs >= MIN_ENVS_TO_SPREAD
@@ -129,8 +137,11 @@ class BatchSimulator:
         looking = self.num_envs if "foresight" in made else 0
         room = make_room(looking, self.bank.max_entities, self.bank.max_movers)
         self._views = Views._make([*rows.values(), gaps, room])
-        self.obs = {key: rows[key][: self.num_envs] for key in self.keys}
-        self.final_obs = {key: rows[key][self.num_envs :] for key in self.keys}
+        self.latest = {key: rows[key][: self.num_envs] for key in self.keys}
+        self.latest_final = {key: rows[key][self.num_envs :] for key in self.keys}
+        self._stacks = Stacks(self.stacking, self.latest, self.latest_final) if self.stacking else None
+        self.obs = self._stacks.obs if self._stacks else self.latest
+        self.final_obs = self._stacks.final_obs if self._stacks else self.latest_final
 
     def _make_static(self) -> Static:
         bank = self.bank
@@ -184,6 +195,9 @@ class BatchSimulator:
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
         self._run(np.full(self.num_envs, -1), levels)
+        if self._stacks:
+            self._stacks.show()
+            self._stacks.begin(np.flatnonzero(levels >= 0))
         if self.shadow:
             self.shadow.after_reset(levels)
         return self.obs
@@ -213,9 +227,15 @@ class BatchSimulator:
             self.rewards[resting], self.terminated[resting], self.truncated[resting] = 0.0, False, False
         if self.shadow:
             self.shadow.before(actions)
+        if self._stacks:
+            self._stacks.move(slice(None) if resting is None else ~resting)
         self._run(actions, next_level, every_end)
         ended = self.terminated | self.truncated
         self.finished = np.flatnonzero(ended)
+        if self._stacks:
+            self._stacks.end(self.finished)
+            self._stacks.show()
+            self._stacks.begin(np.flatnonzero((ended if resting is None else ended | resting) & (next_level >= 0)))
         if self.shadow:
             self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs
@@ -260,17 +280,28 @@ class BatchSimulator:
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
-        return self._rows[i].copy()
+        if self._stacks is None:
+            return self._rows[i].copy()
+        return np.concatenate([self._rows[i], *self._stacks.rows(i)], axis=-1)
 
     def restore(self, i: int | slice | np.ndarray, snapshot: np.ndarray) -> None:
         """Put environment i, or several, into states taken by ``snapshot``.
 
-        They may be of any environments of this simulator, or of another one with the same bank.
+        They may be of any environments of this simulator, or of another one with the same bank and the same stacks.
         """
-        if snapshot.shape[-1] != self._rows.shape[1]:
-            raise ValueError(f"a snapshot has {snapshot.shape[-1]} bytes, this simulator's have {self._rows.shape[1]}")
-        self._rows[i] = snapshot
+        own = self._rows.shape[1]
+        wanted = own + (self._stacks.row_bytes if self._stacks else 0)
+        if snapshot.shape[-1] != wanted:
+            raise ValueError(f"a snapshot has {snapshot.shape[-1]} bytes, this simulator's have {wanted}")
+        self._rows[i] = snapshot[..., :own]
+        if self._stacks:
+            self._stacks.put(i, snapshot[..., own:])
         self._started = True
+
+    def forget_frames(self, envs: np.ndarray) -> None:
+        """Let the stacks of these environments begin with what is seen now, as at the start of an episode.  envs: int[k]."""
+        if self._stacks:
+            self._stacks.begin(envs)
 
     def observe(self, envs: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Write the observations of the present states (after ``restore``) and return them.
@@ -281,6 +312,8 @@ class BatchSimulator:
         if envs is None:
             return self.reset(stay)
         self._run(np.full(self.num_envs, -1), stay, envs=envs)
+        if self._stacks:
+            self._stacks.show(envs)
         if self.shadow:
             self.shadow.after_observing(envs)
         return self.obs
@@ -288,18 +321,19 @@ class BatchSimulator:
     def sibling(self, num_envs: int = 1, observations: Sequence[str] = ("game_state",)) -> "BatchSimulator":
         """A simulator on one thread with the same levels and settings; snapshots of one fit the other.
 
-        By default it is for states, and observes next to nothing.
+        By default it is for states, and observes next to nothing: what is stacked, as that is part of a state.
         """
         return BatchSimulator(
             self.bank,
             num_envs,
             frame_skip=self.frame_skip,
-            observations=observations,
+            observations=(*observations, *self.stacking.stacked(self.keys)),
             reward=self.reward_config,
             gamma=self.gamma,
             threads=1,
             profile=False,
             shadow=False,
+            stacking=self.stacking,
             static=self._static,
         )
 

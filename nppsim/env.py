@@ -21,6 +21,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.pictures.live import PICTURE_SIZE, LivePicture
 from nppsim.pictures.window import Window
 from nppsim.reward import RewardConfig
@@ -205,6 +206,8 @@ class NppEnv(gymnasium.Env):
         "human": a window shows it after each step.
     render_size: width and height of pictures, px, the same for all levels.
     profile: measure the phases of every call (``step_timing``); None: if NPPSIM_PROFILING=1 is in the environment.
+    stacking: how many frames an observation shows, as a network needs them that was trained so (``policy.stacking``); stacked
+        pictures are (frames, height, width, 1), stacked vectors one long one, the oldest frame first.
 
         env = gymnasium.make("nppsim/Npp-v0", levels="datasets/test", observations=("state", "reachability"))
 
@@ -224,15 +227,16 @@ class NppEnv(gymnasium.Env):
         render_mode: str | None = None,
         render_size: tuple[int, int] = PICTURE_SIZE,
         profile: bool | None = None,
+        stacking: Stacking = NO_STACKS,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; needed is None, 'rgb_array' or 'human'")
         self.simulator = GymSimulator(
             as_bank(levels), 1, frame_skip=frame_skip, observations=observations, reward=reward, gamma=gamma, threads=1,
-            profile=profile,
+            profile=profile, stacking=stacking,
         )  # fmt: skip
         self.simulator.next_level[:] = NO_RESTART
-        self.observation_space = environment_space(observations)
+        self.observation_space = environment_space(observations, stacking)
         self.action_space = spaces.Discrete(NUM_ACTIONS)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / frame_skip}
         self.render_mode = render_mode

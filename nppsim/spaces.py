@@ -14,6 +14,7 @@ from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
 from nppsim.observe import layout
 from nppsim.observe.foresight import PROGRESS_LIMIT
 from nppsim.observe.graph import EDGE_TYPES, FEATURES, graph_of
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.vectors import NO_HAZARD
 from nppsim.paths import MAX_PATH
 
@@ -81,19 +82,21 @@ _BOUNDS: dict[str, dict[str, Bounds]] = {
 }
 
 
-def observation_space(observations: Sequence[str]) -> spaces.Dict:
+def observation_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
     """The space of one environment's observations; names or keys as in ``layout``.
 
-    Bounds hold wherever the ninja spawns inside the stage; what a damaged level may put outside falls for ever.
+    Stacked pictures are [frames, H, W, 1], stacked vectors one long one.  Bounds hold wherever the ninja spawns inside the
+    stage; what a damaged level may put outside falls for ever.
     """
-    return spaces.Dict({key: _box(layout.SPECS[key]) for key in layout.observation_keys(observations)})
+    keys = layout.observation_keys(observations)
+    return spaces.Dict({key: _box(layout.SPECS[key], stacking.frames(key), stacking.padding) for key in keys})
 
 
-def environment_space(observations: Sequence[str]) -> spaces.Dict:
+def environment_space(observations: Sequence[str], stacking: Stacking = NO_STACKS) -> spaces.Dict:
     """``observation_space``, with a Graph space for ``graph``, which only these environments know: arrays in place of
     ``graph_state``."""
     keys = shown_keys(observations)
-    space = observation_space(keys) if keys else spaces.Dict()
+    space = observation_space(keys, stacking) if keys else spaces.Dict()
     if GRAPH in observations:
         nodes, edges = spaces.Box(-np.inf, np.inf, (len(FEATURES),), np.float32), spaces.Discrete(len(EDGE_TYPES))
         space[GRAPH] = spaces.Graph(nodes, edges)
@@ -121,18 +124,24 @@ def graph_instance(state: np.ndarray) -> spaces.GraphInstance:
 
 
 def as_spaces_have_it(observations: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Observations of N environments, key -> [N, ...] as in ``layout``, in the shapes of ``observation_space``: views."""
-    return {key: values.reshape(len(values), *_shape(layout.SPECS[key])) for key, values in observations.items()}
+    """Observations of N environments as their simulator has them, in the shapes of ``observation_space``: views."""
+    return {
+        key: values if key in layout.IMAGES else values.reshape(len(values), -1) for key, values in observations.items()
+    }
 
 
-def _shape(spec: layout.ObservationSpec) -> tuple[int, ...]:
-    return spec.shape if spec.key in layout.IMAGES else (int(np.prod(spec.shape)),)
+def _shape(spec: layout.ObservationSpec, frames: int) -> tuple[int, ...]:
+    if spec.key in layout.IMAGES:
+        return (frames, *spec.shape) if frames > 1 else spec.shape
+    return (frames * int(np.prod(spec.shape)),)
 
 
-def _box(spec: layout.ObservationSpec) -> spaces.Box:
+def _box(spec: layout.ObservationSpec, frames: int, padding: str) -> spaces.Box:
     if not spec.components:
-        return spaces.Box(int(spec.low), int(spec.high), _shape(spec), np.dtype(spec.dtype).type)
+        return spaces.Box(int(spec.low), int(spec.high), _shape(spec, frames), np.dtype(spec.dtype).type)
     known = _BOUNDS.get(spec.key, {})
     bounds = np.array([known.get(name, _UNLIMITED) for name in spec.components], np.float32)
-    times = _shape(spec)[0] // len(bounds)
+    if frames > 1 and padding == "zero":
+        bounds = np.stack([bounds[:, 0].clip(max=0), bounds[:, 1].clip(min=0)], axis=1)
+    times = _shape(spec, frames)[0] // len(bounds)
     return spaces.Box(np.tile(bounds[:, 0], times), np.tile(bounds[:, 1], times), dtype=np.float32)

@@ -15,6 +15,7 @@ from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.env import NO_RESTART, PICTURE_SIZE, GymSimulator, Levels, Observations, Watching, as_bank, level_option
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import RewardConfig
 from nppsim.spaces import as_spaces_have_it, environment_space
 
@@ -31,7 +32,7 @@ class NppVectorEnv(VectorEnv):
       there: it returns the first observation of the next episode, a reward of 0 and no end.
     * DISABLED: likewise, but the environment stays there until ``reset(options={"reset_mask": ...})``.
 
-    levels, observations, frame_skip, reward, gamma, profile, render_size: as for ``NppEnv``.
+    levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: as for ``NppEnv``.
     num_envs: number of environments.
     autoreset_mode: an AutoresetMode, or its name or value ("NextStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
@@ -55,6 +56,7 @@ class NppVectorEnv(VectorEnv):
         threads: int | None = None,
         copy: bool = True,
         profile: bool | None = None,
+        stacking: Stacking = NO_STACKS,
     ):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; needed is None or 'rgb_array'")
@@ -68,10 +70,11 @@ class NppVectorEnv(VectorEnv):
             gamma=gamma,
             threads=threads,
             profile=profile,
+            stacking=stacking,
         )
         self.num_envs = num_envs
         self.copy = copy
-        self.single_observation_space = environment_space(observations)
+        self.single_observation_space = environment_space(observations, stacking)
         self.single_action_space = spaces.Discrete(NUM_ACTIONS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)

@@ -28,6 +28,7 @@ _GROUPS = {
     "ppo": "reinforcement learning",
     "video": "evaluation",
     "reward": "rewards",
+    "stacking": "networks",
     "heads": "networks",
 }
 
@@ -42,13 +43,6 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     ),
     "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
     "anything is learned; leave it out": (("deep-resnet-dropout", 0.0, "dropout in deep heads"),),
-    "frame stacking comes later; the state already holds velocities and buffers, so train without it": (
-        ("enable-visual-frame-stacking", False, "stack images"),
-        ("visual-stack-size", 4, "images in a stack"),
-        ("enable-state-stacking", False, "stack state vectors"),
-        ("state-stack-size", 4, "vectors in a stack"),
-        ("frame-stack-padding", "zero", "zero or repeat"),
-    ),
     "a live window comes later; use --record-eval-videos and TensorBoard": (
         ("visualize-training", False, "live window"),
         ("vis-render-freq", 100, "its period"),

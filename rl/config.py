@@ -21,6 +21,7 @@ from hardware.profiles import AUTO, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, needed, redact
 from nppsim.generate import CATEGORIES
+from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import ArchitectureError, get_architecture
@@ -42,6 +43,7 @@ _BUCKET = "s3-bucket"
 _TRACING = "enable-pytorch-profiler"
 _MEMORY = "enable-memory-profiling"
 _DEEP = "use-deep-resnet-policy"
+_VISUAL, _STATE = "enable-visual-frame-stacking", "enable-state-stacking"
 IMITATION = "imitation"
 ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
@@ -259,6 +261,43 @@ class HeadsConfig:
 
 
 @dataclass(frozen=True)
+class StackingConfig:
+    """Stacks of frames for every network of the experiment; ``--architectures NAME NAME+state4`` compares both."""
+
+    visual: bool = setting(
+        False, "show the latest images together, as NAME+visualN has them", flag=_VISUAL, switch=True
+    )
+    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=1, high=MOST_FRAMES)
+    state: bool = setting(
+        False, "show the latest state vectors together, as NAME+stateN has them", flag=_STATE, switch=True
+    )
+    state_size: int = setting(
+        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=1, high=MOST_FRAMES
+    )
+    padding: str = setting(
+        PADDINGS[0],
+        "what stands before an episode's first frame: zeros, or that frame again",
+        flag="frame-stack-padding",
+        choices=PADDINGS,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.padding not in PADDINGS:
+            raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
+        if self.padding != PADDINGS[0] and not (self.visual or self.state):
+            raise ConfigError(
+                f"pads stacks; give --{_VISUAL} or --{_STATE}, too", "--frame-stack-padding", self.padding
+            )
+
+    def named(self, architecture: str) -> str:
+        """The name of an architecture with these stacks."""
+        sizes = self.visual_size if self.visual else 1, self.state_size if self.state else 1
+        stacks = Stacking(*sizes, self.padding).name
+        return f"{architecture}+{stacks}" if stacks else architecture
+
+
+@dataclass(frozen=True)
 class ProfilingConfig:
     """What is measured in training beside its curves; see ``rl.train.profiling``.  It costs time, and changes no bit."""
 
@@ -400,6 +439,7 @@ class ExperimentConfig:
     upload: UploadConfig = field(default_factory=UploadConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     reward: RewardSettings = field(default_factory=RewardSettings)
+    stacking: StackingConfig = field(default_factory=StackingConfig)
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
@@ -409,10 +449,13 @@ class ExperimentConfig:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.experiment_name):
             advice = "cannot name a folder; use letters, digits and . _ -"
             raise ConfigError(advice, "experiment_name", self.experiment_name)
-        for name in self.architectures:
-            if self.heads.deep and "+" in name:
-                raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
         object.__setattr__(self, "architectures", tuple(map(_architecture, self.architectures)))
+        for name in self.architectures:
+            if self.heads.deep and get_architecture(name).deep:
+                raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
+            if (self.stacking.visual or self.stacking.state) and get_architecture(name).stacking:
+                raise ConfigError(f"has stacks of its own; leave out --{_VISUAL} and --{_STATE}", "architectures", name)
+            _architecture(self._with_settings(name))  # which may have nothing to stack
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
                 raise ConfigError("give at least one, and none of them twice", name, values)
@@ -432,8 +475,12 @@ class ExperimentConfig:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The architectures with the heads that are asked for."""
-        return tuple(map(self.heads.named, self.architectures))
+        """The architectures with the stacks and the heads that are asked for."""
+        return tuple(map(self._with_settings, self.architectures))
+
+    def _with_settings(self, name: str) -> str:
+        plain, plus, deep = name.partition("+deep")  # stacks come before the heads in a name
+        return self.heads.named(self.stacking.named(plain) + plus + deep)
 
     @property
     def conditions(self) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class Shadow:
         self._kept = time.perf_counter()
 
     def after(self, final: np.ndarray) -> None:
-        """Compare the step.  final: bool[N], rows whose last observations of an episode are in ``final_obs``."""
+        """Compare the step.  final: bool[N], rows whose last observations of an episode are in ``latest_final``."""
         stepped = time.perf_counter()
         for place, i in enumerate(self._rows.tolist()):
             self._compare_step(i, place, bool(final[i]))
@@ -166,7 +166,7 @@ class Shadow:
             record = (level, outcome, *length, sum_in_order(ledger.terms), ledger.terms)
             self._check("episode", simulator.episode[i], np.array(record, simulator.episode.dtype))
         if final:
-            self._check_views("final ", i, simulator.final_obs, twin, (ninja, entities, movers))
+            self._check_views("final ", i, simulator.latest_final, twin, (ninja, entities, movers))
         restarted_on = int(simulator.next_level[i]) if ended else -1
         if restarted_on < 0:
             self._check_state(i, ninja, entities[:count], movers)
@@ -188,7 +188,7 @@ class Shadow:
             start(ninja[0], entities[0], movers[0], simulator.bank.world, level)
             self._check_state(i, ninja[0], entities[0, :count], movers[0])
             self._check_ledger(i, Ledger(simulator.reward_config, simulator.gamma, twin, now))
-        self._check_views("", i, simulator.obs, twin, (state.ninja[i], state.entities[i], state.movers[i]))
+        self._check_views("", i, simulator.latest, twin, (state.ninja[i], state.entities[i], state.movers[i]))
 
     def _check_state(self, i: int, ninja: np.void, entities: np.ndarray, movers: np.ndarray) -> None:
         state, bank = self._simulator.state, self._simulator.bank

@@ -66,6 +66,7 @@ def _as_if_it_began(sim: BatchSimulator) -> np.ndarray:
     kept = sim.snapshot(0)
     sim.state.progress["decisions"][0] = 0
     sim.state.terms[0] = 0.0
+    sim.forget_frames(np.zeros(1, int))
     found = sim.snapshot(0)
     sim.restore(0, kept)
     return found

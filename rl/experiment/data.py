@@ -18,6 +18,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
+from rl.policy.architectures import Architecture
 
 DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
@@ -231,31 +232,32 @@ class Suites:
         self.config, self.data = config, data
         self._made: dict[tuple, EvaluationSuite] = {}
 
-    def final(self, observations: tuple[str, ...]) -> EvaluationSuite:
-        """The evaluation at the end of training, on the test levels, for networks that read these observations."""
+    def final(self, network: Architecture) -> EvaluationSuite:
+        """The evaluation at the end of training, on the test levels, with what a network reads."""
         categories = len({category for _, category in self.data.test})
-        return self._get("test", observations, self.config.evaluation.episodes_per_category(categories))
+        return self._get("test", network, self.config.evaluation.episodes_per_category(categories))
 
-    def periodic(self, observations: tuple[str, ...]) -> EvaluationSuite:
+    def periodic(self, network: Architecture) -> EvaluationSuite:
         """The smaller one between updates, on the dev levels."""
-        return self._get("dev", observations, self.config.evaluation.periodic_episodes_per_category)
+        return self._get("dev", network, self.config.evaluation.periodic_episodes_per_category)
 
-    def all(self, observations: tuple[str, ...]) -> dict[str, EvaluationSuite]:
+    def all(self, network: Architecture) -> dict[str, EvaluationSuite]:
         """Those that this run will play: "dev" and "test"."""
         evaluation = self.config.evaluation
-        made = {"dev": self.periodic(observations)} if evaluation.in_training else {}
-        return made if evaluation.skip_final_eval else made | {"test": self.final(observations)}
+        made = {"dev": self.periodic(network)} if evaluation.in_training else {}
+        return made if evaluation.skip_final_eval else made | {"test": self.final(network)}
 
-    def _get(self, levels: str, observations: tuple[str, ...], episodes: int) -> EvaluationSuite:
+    def _get(self, levels: str, network: Architecture, episodes: int) -> EvaluationSuite:
         """levels: "dev" or "test"."""
-        key = (levels, observations, episodes)
+        key = (levels, network.observations, network.stacking, episodes)
         if key not in self._made:
             self._made[key] = EvaluationSuite(
                 getattr(self.data, levels),
                 episodes_per_category=episodes,
                 seed=self.config.evaluation.seed,
                 frame_skip=self.config.frame_skip,
-                observations=observations,
+                observations=network.observations,
+                stacking=network.stacking,
                 reward=self.config.reward.weights,
                 gamma=self.config.ppo.gamma,
             )

@@ -62,7 +62,7 @@ def run(job: Job, video: VideoConfig) -> None:
     video.check_packages()
     plugins.load(job.plugins)
     policy, facts = load_policy(job.checkpoint)
-    plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device))
+    plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device), stacking=policy.stacking)
     torch.set_num_threads(plan.operation_threads)
     policy.to(plan.device)
     suite = EvaluationSuite(
@@ -72,6 +72,7 @@ def run(job: Job, video: VideoConfig) -> None:
         seed=job.seed,
         frame_skip=facts["frame_skip"],
         observations=policy.observations,
+        stacking=policy.stacking,
     )
     with progress_bar(title="evaluation", total=len(suite), unit="episode") as bar:
         episodes = suite.run(policy, deterministic=job.deterministic, progress=bar.update)

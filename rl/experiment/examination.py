@@ -58,7 +58,13 @@ def _look_at_agent(doctor: Doctor, path: Path) -> None:
     """CheckpointError if it cannot be loaded."""
     policy, facts = checkpoint.load_policy(path)
     levels = [generate(category, seed)[0] for category in SHOWN for seed in range(4)]
-    sim = BatchSimulator(levels, len(levels), frame_skip=facts["frame_skip"], observations=policy.observations)
+    sim = BatchSimulator(
+        levels,
+        len(levels),
+        frame_skip=facts["frame_skip"],
+        observations=policy.observations,
+        stacking=policy.stacking,
+    )
     rng, seen = torch.Generator().manual_seed(0), []
     sim.reset()
     for _ in range(16):

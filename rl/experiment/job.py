@@ -175,7 +175,7 @@ def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecE
         architecture=job.architecture,
         levels={"train": data.train, "dev": data.dev, "test": data.test},
         bank=data.bank,
-        suites=job.suites.all(job.observations),
+        suites=job.suites.all(job.architecture),
         settings=settings,
         plan=plan,
         env=env,
@@ -203,9 +203,18 @@ def make_plan(job: Job) -> hardware.Plan:
 
 def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
     """The plan for this machine as it is now."""
-    first = hardware.plan(job.observations, wishes, machine=job.machine)  # device and precision to measure memory with
+    first = hardware.plan(
+        job.observations, wishes, stacking=job.architecture.stacking, machine=job.machine
+    )  # device and precision to measure memory with
     probe = UpdateProbe(job.architecture.name, first.device, first.precision)
-    return hardware.plan(job.observations, wishes, machine=job.machine, probe=probe.peak_bytes, race=probe.race)
+    return hardware.plan(
+        job.observations,
+        wishes,
+        stacking=job.architecture.stacking,
+        machine=job.machine,
+        probe=probe.peak_bytes,
+        race=probe.race,
+    )
 
 
 def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
@@ -215,6 +224,7 @@ def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
         plan.num_envs,
         frame_skip=job.config.frame_skip,
         observations=job.observations,
+        stacking=job.architecture.stacking,
         reward=job.config.reward.weights,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
@@ -243,7 +253,7 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
     evaluation = job.config.evaluation
     if evaluation.skip_final_eval:
         return {method: [] for method in policies}
-    suite = job.suites.final(job.observations)
+    suite = job.suites.final(job.architecture)
     played = {
         method: suite.run(policy, deterministic=evaluation.deterministic) if policy else []
         for method, policy in policies.items()
@@ -259,6 +269,7 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
                 deterministic=evaluation.deterministic,
                 frame_skip=job.config.frame_skip,
                 observations=job.observations,
+                stacking=job.architecture.stacking,
             )
     return played
 
@@ -277,7 +288,7 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
     for _ in range(-(-RANDOM_PLAY_DECISIONS // sim.num_envs)):
         sim.step(rng.integers(0, NUM_ACTIONS, sim.num_envs))
         sim.next_level[sim.finished] = env.sampler.draw(len(sim.finished))
-        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+        statistics.update({key: sim.latest[key] for key in statistics.float_keys})
     return statistics
 
 
@@ -290,6 +301,7 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
         job.doctor.meet(statistics=kept.statistics)
         return kept
     dataset = load_demonstrations(job.config, job.data, job.observations, job.seed, job.log)
+    dataset = dataset.stacked(job.architecture.stacking)
     facts = {"key": dataset.key, "decisions": len(dataset)}
     write_json(job.folder / "pretrain" / DEMONSTRATIONS_FILE, facts)
     statistics = dataset.statistics()
@@ -420,7 +432,7 @@ def stop_if(asked: Asked) -> None:
 
 def dev_evaluation(job: Job, ppo: BatchPPO, asked: Asked) -> Evaluate:
     """What plays the dev levels between updates; stops at once if somebody asks."""
-    suite, history = job.suites.periodic(job.observations), DevHistory(job.folder)
+    suite, history = job.suites.periodic(job.architecture), DevHistory(job.folder)
     dev = {level.fingerprint: category for level, category in job.data.dev}
     verified = False
 
@@ -438,6 +450,7 @@ def dev_evaluation(job: Job, ppo: BatchPPO, asked: Asked) -> Evaluate:
                 deterministic=deterministic,
                 frame_skip=job.config.frame_skip,
                 observations=job.observations,
+                stacking=job.architecture.stacking,
             )
             verified = True
         rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}

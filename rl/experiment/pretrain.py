@@ -22,6 +22,7 @@ from hardware.team import Team
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import locked
+from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
@@ -89,7 +90,11 @@ def train(job: Job, folder: Path, best: Path) -> None:
     dataset = load_or_build(job.replay_data_dir, job.output_dir / "cache", job.dataset, progress=progress_bar)
     if held_out is not None:
         dataset.check_held_out(held_out.levels)
-    plan = hardware.plan(job.dataset.observations, job.wishes)
+    stacking = get_architecture(job.architecture).stacking
+    dataset = dataset.stacked(stacking)
+    if stacking:
+        print(f"warning: {job.architecture}: {ADVICE}")
+    plan = hardware.plan(job.dataset.observations, job.wishes, stacking=stacking)
     torch.set_num_threads(plan.operation_threads)
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
@@ -128,6 +133,7 @@ class HeldOut:
             seed=job.seed,
             frame_skip=job.dataset.frame_skip,
             observations=job.dataset.observations,
+            stacking=get_architecture(job.architecture).stacking,
         )
 
     def success(self, policy: Policy) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import hardware
 from nppsim.files import write_text
 from nppsim.lock import locked
+from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.experiment.data import Data, Log, audit_rewards, load_data
@@ -23,6 +24,7 @@ from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.forensics.digests import first_divergence, read_trail
 from rl.judge.results import ResultsError
+from rl.policy.architectures import get_architecture
 from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.upload import Uploader
 
@@ -57,6 +59,8 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
         write(record, folder)
         log.open(folder)
         log(f"experiment folder: {folder}")
+        if stacked := [name for name in record.config.networks if get_architecture(name).stacking]:
+            log(f"warning: {', '.join(stacked)}: {ADVICE}")
         try:
             for job in make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint):
                 done = read_run(job.folder, [level for level, _ in data.test])

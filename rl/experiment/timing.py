@@ -27,12 +27,15 @@ UPDATES = 2  # that are timed, after one that warms up
 
 def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machine) -> Answer:
     """The plan that training would make here, with measured memory, threads and speed."""
-    observations = get_architecture(architecture).observations
-    first = hardware.plan(observations, wishes, machine=machine)  # device and precision to measure memory with
+    known = get_architecture(architecture)
+    seen, stacking = known.observations, known.stacking
+    first = hardware.plan(
+        seen, wishes, stacking=stacking, machine=machine
+    )  # device and precision to measure memory with
     probe = UpdateProbe(architecture, first.device, first.precision)
-    update = measure_update(probe.peak_bytes, observations)
+    update = measure_update(probe.peak_bytes, seen, stacking)
     try:
-        plan = hardware.plan(observations, wishes, machine=machine, update=update, race=probe.race)
+        plan = hardware.plan(seen, wishes, stacking=stacking, machine=machine, update=update, race=probe.race)
     except PlanError as error:
         return Answer(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"
@@ -44,10 +47,12 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     torch.set_num_threads(plan.operation_threads)
     settings = PPOConfig(target_kl=None).settled(plan)  # no update ends early
     levels = LevelSet.open(STARTER_LEVELS)
+    known = get_architecture(architecture)
     sim = BatchSimulator(
         LevelBank(list(levels)),
         plan.num_envs,
-        observations=get_architecture(architecture).observations,
+        observations=known.observations,
+        stacking=known.stacking,
         gamma=settings.gamma,
         threads=plan.simulator_threads,
     )

@@ -254,8 +254,14 @@ def observations_are_the_environments(dataset: BCDataset, demonstrated: Demonstr
     """The dataset's actions, played in the training environments, show its observations byte for byte, and win."""
     chosen, bank = demonstrated
     sim = BatchSimulator(
-        bank, len(chosen), frame_skip=env.sim.frame_skip, observations=env.sim.keys, reward=env.sim.reward_config
+        bank,
+        len(chosen),
+        frame_skip=env.sim.frame_skip,
+        observations=env.sim.keys,
+        reward=env.sim.reward_config,
+        stacking=env.sim.stacking,
     )
+    dataset = dataset.stacked(env.sim.stacking)
     sim.reset(np.arange(len(chosen)))
     rows = [np.flatnonzero(dataset.demonstration == i) for i in chosen]
     playing = np.ones(len(chosen), bool)

@@ -48,6 +48,7 @@ def twin(sim: BatchSimulator, bank: LevelBank, num_envs: int, threads: int | Non
         reward=sim.reward_config,
         gamma=sim.gamma,
         threads=threads,
+        stacking=sim.stacking,
     )
 
 
@@ -64,6 +65,7 @@ def rules_are_the_same_everywhere(
     wanted = {
         "frame skip": config.frame_skip,
         "observations": architecture.observations,
+        "stacks": architecture.stacking,
         "rewards": config.reward.weights,
         "discount": settings.gamma,
     }
@@ -71,6 +73,7 @@ def rules_are_the_same_everywhere(
         found = {
             "frame skip": sim.frame_skip,
             "observations": sim.keys,
+            "stacks": sim.stacking,
             "rewards": sim.reward_config,
             "discount": sim.gamma,
         }
@@ -223,6 +226,7 @@ def many_play_like_one(env: BatchVecEnv, some_levels: LevelBank) -> str:
         observations=env.sim.keys,
         reward=env.sim.reward_config,
         gamma=env.sim.gamma,
+        stacking=env.sim.stacking,
     )
     batch.reset(levels)
     threads.reset(levels)

@@ -85,7 +85,7 @@ def every_part_of_the_images_is_read(policy: NppPolicy, sample: Observed) -> str
     one = {key: values[:1] for key, values in sample.items()}
     told = []
     for key in images:
-        changed = _inverted_parts(one[key][0])
+        changed = _inverted_parts(one[key][0], policy.stacking.frames(key))
         batch = {other: values.expand(len(changed), *values.shape[1:]) for other, values in one.items()}
         before = torch.cat(_outputs(policy, batch), dim=1)  # as many rows, so that each is rounded alike
         after = torch.cat(_outputs(policy, batch | {key: changed}), dim=1)
@@ -105,10 +105,25 @@ def _outputs(policy: NppPolicy, obs: dict[str, torch.Tensor]) -> list[torch.Tens
     return [logits, values[:, None]]
 
 
-def _inverted_parts(image: torch.Tensor) -> torch.Tensor:
-    """Copies of an image, uint8[parts, *shape], each with another part inverted; images hold bytes or flags."""
-    height, width = (size for size in image.shape if size not in (1, 3))
+def _inverted_parts(image: torch.Tensor, frames: int) -> torch.Tensor:
+    """Copies of an image, uint8[parts, *shape], each with another part inverted; images hold bytes or flags.
+
+    frames: of a stack; parts of each of them.
+    """
     flags = int(image.max()) <= 1
+    if frames == 1:
+        return _inverted(image, flags)
+    copies = []
+    for place in range(frames):
+        parts = _inverted(image[place], flags)
+        copies.append(image.repeat(len(parts), *[1] * image.ndim))
+        copies[-1][:, place] = parts
+    return torch.cat(copies)
+
+
+def _inverted(image: torch.Tensor, flags: bool) -> torch.Tensor:
+    """Copies of a single frame."""
+    height, width = (size for size in image.shape if size not in (1, 3))
     masks = torch.zeros((height + width, height, width), dtype=torch.bool)
     for i in range(height):
         masks[i, i] = True
@@ -126,10 +141,10 @@ def _inverted_parts(image: torch.Tensor) -> torch.Tensor:
 @torch.no_grad()
 def inputs_are_scaled_once(policy: NppPolicy, sample: Observed) -> str:
     """Vectors reach the network as (raw - mean) / divisor, cut off, and bytes as byte / 255: computed a second time."""
-    normalize = policy.features_extractor.normalize
+    normalize, rows = policy.features_extractor.normalize, len(next(iter(sample.values())))
     wanted = np.concatenate(
         [
-            (sample[key].cpu().numpy().reshape(len(sample[key]), -1).astype(np.float64) - mean) / divisor
+            ((sample[key].cpu().numpy().reshape(rows, -1, len(mean)) - mean) / divisor).reshape(rows, -1)
             for key, columns in normalize.columns.items()
             for mean, divisor in [(normalize.mean[columns].cpu().numpy(), normalize.divisor[columns].cpu().numpy())]
         ],

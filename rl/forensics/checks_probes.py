@@ -16,6 +16,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.decision import EPISODE_DTYPE
 from nppsim.generate import generate
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, WON
 from rl.config import PPOConfig
@@ -45,6 +46,7 @@ class Probe(BatchSimulator):
     def __init__(self, length: int, reward: Callable[..., np.ndarray], gamma: float):
         self.length, self.reward, self.gamma = length, reward, gamma
         self.num_envs, self.keys = NUM_ENVS, get_architecture(ARCHITECTURE).observations
+        self.stacking = NO_STACKS
         self.bank = LevelBank([generate("simplest", 0)[0]])  # drawn, never played
         self._rng = np.random.default_rng(0)
         specs = [layout.SPECS[key] for key in self.keys]

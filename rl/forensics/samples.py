@@ -67,17 +67,18 @@ def in_float32(policy: NppPolicy) -> Iterator[None]:
 def made_up_policy(architecture: str, rows: int) -> tuple[NppPolicy, dict[str, torch.Tensor]]:
     """A fresh policy of an architecture, and random observations [rows, ...] that its normaliser fits."""
     rng = np.random.default_rng(0)
-    keys = get_architecture(architecture).observations
+    known = get_architecture(architecture)
+    keys, stacking = known.observations, known.stacking
     obs: dict[str, np.ndarray] = {}
     for spec in (layout.SPECS[key] for key in keys):
-        shape = rows, *spec.shape
+        shape = rows, *stacking.shape(spec.key)
         if spec.key == "graph_state":
             obs[spec.key] = graph_states(rows)
             continue
         floats = spec.dtype == "float32"
         obs[spec.key] = rng.normal(size=shape).astype(np.float32) if floats else rng.integers(0, 256, shape, np.uint8)
     statistics = ObservationStatistics(keys)
-    statistics.update(obs)
+    statistics.update({key: values[:, -1] if stacking.frames(key) > 1 else values for key, values in obs.items()})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         policy = build_policy(architecture, statistics)

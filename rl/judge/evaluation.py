@@ -1,6 +1,8 @@
 """Evaluation: play fixed episodes on fixed levels, and keep of each exactly what is needed to play it again.
 
-    suite = EvaluationSuite(pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations)
+    suite = EvaluationSuite(
+        pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations, stacking=policy.stacking
+    )
     records = suite.run(policy, deterministic=False)       # as often as you like; the levels are compiled once
 
 Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends by winning,
@@ -22,6 +24,7 @@ from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, RewardConfig
 from rl.judge.results import EpisodeRecord
 
@@ -56,7 +59,7 @@ class EvaluationSuite:
     episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
         that ``seed`` fixes; None: every level ``episodes_per_level`` times.
     seed: of the order, and of sampled actions.
-    frame_skip, observations: as in training.
+    frame_skip, observations, stacking: as in training.
     reward, gamma: for the recorded returns.
     num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since sampled
         actions are drawn for the whole batch at once.
@@ -77,6 +80,7 @@ class EvaluationSuite:
         gamma: float = GAMMA,
         num_envs: int = 64,
         threads: int | None = None,
+        stacking: Stacking = NO_STACKS,
     ):
         levels = levels if isinstance(levels, LevelSet) else list(levels)
         categories = _categories(levels)
@@ -99,6 +103,7 @@ class EvaluationSuite:
             reward=reward,
             gamma=gamma,
             threads=threads,
+            stacking=stacking,
         )
 
     @property
@@ -121,7 +126,9 @@ class EvaluationSuite:
         """Play all episodes and return their records in the order of the schedule.
 
         progress: called with the number of episodes that have just ended.
+        ConfigError if the policy reads other stacks of frames than are shown.
         """
+        self._check_stacks(policy)
         rng = torch.Generator().manual_seed(self.seed)
         sim, total = self.simulator, len(self)
         playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
@@ -160,6 +167,14 @@ class EvaluationSuite:
             if sim.finished.size:
                 break
         return np.stack(actions)
+
+    def _check_stacks(self, policy: Policy) -> None:
+        """Stacks of other lengths would not fit, stacks with another padding would, and mean something else."""
+        shown, read = self.simulator.stacking, getattr(policy, "stacking", None)
+        if read is not None and read != shown:
+            raise ConfigError(
+                f"the policy reads {read}, the evaluation shows {shown}; make it with stacking=policy.stacking"
+            )
 
     def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
         """int32[N]: the bank's level of each episode; of the last one for those beyond it."""

@@ -1,12 +1,13 @@
 """Proof that judged episodes are what they say: they are played again, and were decided by the policy they are credited to.
 
-    verify(episodes, policy, planned=250, deterministic=False, frame_skip=4, observations=policy.observations)
+    seen = {"frame_skip": 4, "observations": policy.observations, "stacking": policy.stacking}
+    verify(episodes, policy, planned=250, deterministic=False, **seen)
 
 A record of an episode holds its level and its inputs, so that both questions have exact answers.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 import nppsim
 from nppsim.actions import ACTION_INPUT
 from nppsim.batch import BatchSimulator
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from rl.judge.results import EpisodeRecord, ResultsError
 
 EPISODES = 8  # that are looked at, spread over all
@@ -38,13 +40,14 @@ def verify(
     deterministic: bool,
     frame_skip: int,
     observations: Sequence[str],
+    stacking: Stacking = NO_STACKS,
 ) -> None:
     """Play some of the episodes again.
 
     policy: that they are credited to; None: nothing is asked of the decisions.
     planned: episodes that were to be played.
     deterministic: whether the likeliest actions were chosen.
-    frame_skip, observations: as in the evaluation.
+    frame_skip, observations, stacking: as in the evaluation.
     Raises ResultsError for one that ends otherwise than recorded, or decisions that this policy does not make.
     """
     if len(episodes) != planned:
@@ -59,7 +62,8 @@ def verify(
                 f"again it is {ended} after {run.frames}: its figures cannot be trusted, please report this"
             )
     if policy is not None:
-        _verify_decisions(chosen, policy, deterministic, frame_skip, observations)
+        seen = {"frame_skip": frame_skip, "observations": observations, "stacking": stacking}
+        _verify_decisions(deterministic, *_asked_again(chosen, policy, **seen))
 
 
 def check_beginning(episodes: Sequence[EpisodeRecord], actions: np.ndarray, frame_skip: int) -> None:
@@ -92,14 +96,7 @@ def check_levels(episodes: Sequence[EpisodeRecord], levels: Mapping[str, str]) -
         )
 
 
-def _verify_decisions(
-    episodes: Sequence[EpisodeRecord],
-    policy: Network,
-    deterministic: bool,
-    frame_skip: int,
-    observations: Sequence[str],
-) -> None:
-    log_probs, actions = _asked_again(episodes, policy, frame_skip, observations)
+def _verify_decisions(deterministic: bool, log_probs: np.ndarray, actions: np.ndarray) -> None:
     if deterministic:
         same = float((log_probs.argmax(axis=1) == actions).mean())
         if same < ENOUGH_GREEDY:
@@ -117,14 +114,13 @@ def _verify_decisions(
         )
 
 
-def _asked_again(
-    episodes: Sequence[EpisodeRecord], policy: Network, frame_skip: int, observations: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes."""
-    played = [_actions_of(one, frame_skip) for one in episodes]
-    sim = BatchSimulator(
-        [one.level for one in episodes], len(episodes), frame_skip=frame_skip, observations=observations
-    )
+def _asked_again(episodes: Sequence[EpisodeRecord], policy: Network, **seen: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes.
+
+    seen: settings of the simulator.
+    """
+    played = [_actions_of(one, seen["frame_skip"]) for one in episodes]
+    sim = BatchSimulator([one.level for one in episodes], len(episodes), **seen)
     obs = sim.reset(np.arange(len(episodes)))
     log_probs, actions = [], []
     for t in range(max(map(len, played))):

@@ -4,6 +4,7 @@ This table is the only one: flags, the hardware plan and the networks themselves
 ``register`` adds to it, from a file that ``--plugin`` names or from a notebook (docs/plugins.md).
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from nppsim.errors import UserError, did_you_mean
 from nppsim.observe import layout
+from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 from rl.policy.residual_blocks import ResidualBlocks
 
 
@@ -50,6 +52,7 @@ class Architecture:
     reads: what that is shown, observation keys in any order; () without a module.
     heads: layers of the actor and, separately, of the critic, before their output layers.
     deep: residual blocks in their place, as wide as the last of them; None: plain layers.
+    stacking: how many frames an observation shows.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Architecture:
     deep: ResidualBlocks | None = None
     module: Callable[[], Any] | None = None
     reads: tuple[str, ...] = ()
+    stacking: Stacking = NO_STACKS
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -76,8 +80,11 @@ class Architecture:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the layout of ``observations``."""
-        return layout.fingerprint(self.observations)
+        """Fingerprint of the layout of ``observations``, and of the stacks, if there are any."""
+        single = layout.fingerprint(self.observations)
+        if not self.stacking:
+            return single
+        return hashlib.sha256(f"{single} {self.stacking.name}".encode()).hexdigest()[: len(single)]
 
 
 def _with_foresight(plain: Architecture) -> Architecture:
@@ -174,42 +181,62 @@ ARCHITECTURES: dict[str, Architecture] = {
     architecture.name: architecture
     for architecture in (*(version for plain in _PLAIN for version in (plain, _with_foresight(plain))), *_GRAPHS)
 }
-ALIASES = {"graph_attention": "attention"}
-_SHIPPED = frozenset(ARCHITECTURES)
-
-_STACKED = "it stacks frames"
-# Names of the predecessor's architectures that this project does not have yet, and why.
-LATER = {
-    "full_hgt_frame_stacked": _STACKED,
-    "visual_frame_stacked_only": _STACKED,
-    "vision_free_frame_stacked": _STACKED,
+ALIASES = {  # of other pipelines
+    "graph_attention": "attention",
+    "full_hgt_frame_stacked": "full_hgt+visual4-state4",
+    "visual_frame_stacked_only": "full_hgt+visual4",
+    "vision_free_frame_stacked": "vision_free+state4",
 }
+_SHIPPED = frozenset(ARCHITECTURES)
 
 
 def get_architecture(name: str) -> Architecture:
     """The architecture of that name; ArchitectureError says what to write instead.
 
-    ``NAME+deepN`` is the architecture NAME with N residual blocks in each head (``rl.policy.heads``).
+    ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
+    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``); of both, stacks come first.
     """
-    plain, plus, heads = name.partition("+")
-    if plus:
+    plain, *suffixes = name.split("+")
+    if suffixes:
         known = get_architecture(plain)
-        try:
-            return replace(known, name=f"{known.name}+{heads}", deep=ResidualBlocks.named(heads))
-        except ValueError as error:
-            raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
-    name = ALIASES.get(name, name)
+        for suffix in suffixes:
+            known = _with(known, suffix, name)
+        return known
+    if name in ALIASES:
+        return get_architecture(ALIASES[name])
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    available = ", ".join(ARCHITECTURES)
-    if name in LATER:
-        raise ArchitectureError(
-            f"architecture {name!r} is not built yet: {LATER[name]}, and frame stacking comes in a later version; "
-            f"available now: {available}"
-        )
-    near = did_you_mean(name, [*ARCHITECTURES, *ALIASES, *LATER], cutoff=0.4)
-    own = "one of your own: name its file with --plugin"
+    near = did_you_mean(name, [*ARCHITECTURES, *ALIASES], cutoff=0.4)
+    available, own = ", ".join(ARCHITECTURES), "one of your own: name its file with --plugin"
     raise ArchitectureError(f"unknown architecture {name!r}{near}; available: {available}; {own}")
+
+
+def _with(known: Architecture, suffix: str, name: str) -> Architecture:
+    """An architecture with what one suffix of the name that was given says."""
+    full = f"{known.name}+{suffix}"
+    try:
+        if suffix.startswith("deep") and known.deep is None:
+            return replace(known, name=full, deep=ResidualBlocks.named(suffix))
+        if suffix.startswith(("visual", "state")) and known.deep is None and not known.stacking:
+            stacking = Stacking.named(suffix)
+            if known.module:
+                raise ArchitectureError(
+                    f"architecture {name!r}: the module of {known.name} reads single frames; leave out +{suffix}"
+                )
+            if useless := stacking.useless(known.observations):
+                raise ArchitectureError(
+                    f"architecture {name!r} has {' and '.join(useless)} frames to stack, but {known.name} reads "
+                    f"{', '.join(known.observations)}: leave that out, or take a network that reads it"
+                )
+            return replace(known, name=full, stacking=stacking)
+    except ValueError as error:
+        if isinstance(error, ArchitectureError):
+            raise
+        raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
+    raise ArchitectureError(
+        f"architecture {name!r}: {suffix!r} cannot stand there; behind a + there are stacks ({HOW_NAMED}), and then deep "
+        "heads (deepN), each once"
+    )
 
 
 def register(architecture: Architecture) -> None:
@@ -218,7 +245,7 @@ def register(architecture: Architecture) -> None:
     ArchitectureError for a shipped name, for one that cannot be a folder's, and for a module that reads nothing.
     """
     name = architecture.name
-    if name in _SHIPPED or name in ALIASES or name in LATER:
+    if name in _SHIPPED or name in ALIASES:
         raise ArchitectureError(f"{name!r} is a shipped architecture; register yours under another name")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ArchitectureError(f"architecture {name!r} cannot name a folder; use letters, digits and . _ -")

@@ -5,7 +5,7 @@ is JSON in its header, under "npp-checkpoint": ``{"format_version": 2, "sha256":
 ``rl.policy.packing``.  The SHA-256 is of the fields and of every tensor's name, type, shape and bytes.  The fields:
 
     architecture               name in rl.policy.architectures.ARCHITECTURES
-    observations, layout       keys that the network reads, fingerprint of their layout
+    observations, layout       keys that the network reads, fingerprint of their layout and of its stacks of frames
     frame_skip                 frames per decision that the policy was trained with
     precision                  "float32" or "bf16"
     policy                     state dict, normaliser included
@@ -32,7 +32,6 @@ from hardware import PRECISIONS
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.packing import PackingError, pack, unpack
@@ -83,7 +82,7 @@ def save(
     fields = {
         "architecture": policy.architecture,
         "observations": list(policy.observations),
-        "layout": layout.fingerprint(policy.observations),
+        "layout": get_architecture(policy.architecture).fingerprint,
         "frame_skip": int(frame_skip),
         "precision": policy.precision,
         "policy": policy.state_dict(),

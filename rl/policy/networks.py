@@ -19,6 +19,7 @@ from torch import nn
 
 from nppsim.errors import UserError
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics, StatisticsError
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.graph_encoder import GraphEncoder
@@ -35,14 +36,14 @@ class ObservationError(UserError, ValueError):
 
 
 class NormalizeObservations(nn.Module):
-    """First layer: all float keys side by side, centred, divided and cut off at +-10.
+    """First layer: all float keys side by side, centred, divided and cut off at +-10; each frame of a stack alike.
 
     The buffers are frozen (no gradient, no running update) and part of the state dict: ``mean``, ``std`` and
     ``divisor`` float64[D], ``count`` int64 and ``fingerprint`` uint8[16] (hex digits of the layout).  Until
     ``set_statistics`` or a state dict fills them, ``forward`` raises.
 
-    Input: {key: float32[N, *shape]}.  Output: float32[N, D], D components in layout order; ``columns[key]`` is the
-    slice of a key.
+    Input: {key: float32[N, *shape]}, or [N, frames, *shape] of what is stacked.  Output: float32[N, E], in layout order;
+    ``places[key]`` is the slice of a key, ``columns[key]`` that of its statistics; without stacks they are the same.
     """
 
     mean: torch.Tensor
@@ -50,17 +51,21 @@ class NormalizeObservations(nn.Module):
     divisor: torch.Tensor
     count: torch.Tensor
     fingerprint: torch.Tensor
+    _column: torch.Tensor | None
 
-    def __init__(self, keys: tuple[str, ...]):
+    def __init__(self, keys: tuple[str, ...], stacking: Stacking = NO_STACKS):
         super().__init__()
         self.keys = keys
         self.float_keys = tuple(key for key in keys if layout.SPECS[key].dtype == "float32")
-        self.columns: dict[str, slice] = {}
-        stop = 0
-        for key in self.float_keys:
-            start, stop = stop, stop + int(np.prod(layout.SPECS[key].shape))
-            self.columns[key] = slice(start, stop)
-        self.size = stop
+        self.columns = _slices({key: layout.SPECS[key].shape for key in self.float_keys})
+        self.places = _slices({key: stacking.shape(key) for key in self.float_keys})
+        self.size = stop = max((columns.stop for columns in self.columns.values()), default=0)
+        stacked = bool(stacking.stacked(self.float_keys))
+        columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
+        # Of each place in the output, the column of its statistics; None: there is nothing to look up.
+        self.register_buffer(
+            "_column", torch.from_numpy(np.concatenate(columns)) if stacked else None, persistent=False
+        )
         # NaN until filled: whoever gets around the check in forward() sees NaN and not a plausible number.
         for name in ("mean", "std", "divisor"):
             self.register_buffer(name, torch.full((stop,), torch.nan, dtype=torch.float64))
@@ -98,7 +103,10 @@ class NormalizeObservations(nn.Module):
                 "with statistics of the demonstrations (of random play where there are none)"
             )
         raw = torch.cat([observations[key].flatten(1) for key in self.float_keys], dim=1)
-        return ((raw - self.mean.float()) / self.divisor.float()).clamp_(-CLAMP, CLAMP)
+        mean, divisor = self.mean.float(), self.divisor.float()
+        if self._column is not None:
+            mean, divisor = mean[self._column], divisor[self._column]
+        return ((raw - mean) / divisor).clamp_(-CLAMP, CLAMP)
 
     def _load_from_state_dict(self, state_dict: dict[str, torch.Tensor], prefix: str, *args: Any) -> None:
         stored = state_dict.get(prefix + "fingerprint")
@@ -110,6 +118,12 @@ class NormalizeObservations(nn.Module):
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._filled = bool(self.count >= 2)
+
+
+def _slices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    """Where each key is, side by side in their order."""
+    stops = np.cumsum([math.prod(shape) for shape in shapes.values()]).tolist()
+    return {key: slice(stop - math.prod(shape), stop) for (key, shape), stop in zip(shapes.items(), stops, strict=True)}
 
 
 def _digits(fingerprint: str) -> torch.Tensor:
@@ -144,24 +158,27 @@ def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
 
 class ImageCNN(nn.Module):
     """One layer over patches, a 3x3 convolution over their grid and a linear layer: uint8[N, H, W, 1] (or [N, 1, H, W]) to
-    [N, size].
+    [N, size]; of a stack, uint8[N, frames, H, W, 1], all frames of a patch together.
 
-    shape: (H, W), pixels.  patch: (h, w), pixels.
+    shape: (H, W), pixels.  patch: (h, w), pixels.  frames: of a stack.
 
     No pixel is lost (pooling would).  Patches do not overlap, so that the first layer, which has most of the work, is one
     product of matrices: a convolution with as much arithmetic takes twice the time, most of it going back.
     """
 
-    def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int):
+    def __init__(self, shape: tuple[int, int], patch: tuple[int, int], size: int, frames: int):
         super().__init__()
-        self.shape, self.patch = shape, patch
+        self.shape, self.patch, self.frames = shape, patch, frames
         rows, columns = shape[0] // patch[0], shape[1] // patch[1]
-        self.embedding = ByteLinear(patch[0] * patch[1], CHANNELS)
+        self.embedding = ByteLinear(frames * patch[0] * patch[1], CHANNELS)
         self.convolution = nn.Conv2d(CHANNELS, CHANNELS, 3)
         self.linear = nn.Linear(CHANNELS * (rows - 2) * (columns - 2), size)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        cells = F.relu(self.embedding(patches(image.reshape(len(image), *self.shape), self.patch)))
+        cells = patches(image.reshape(-1, *self.shape), self.patch)
+        if self.frames > 1:
+            cells = cells.unflatten(0, (-1, self.frames)).permute(0, 2, 3, 1, 4).flatten(3)
+        cells = F.relu(self.embedding(cells))
         cells = F.relu(self.convolution(cells.permute(0, 3, 1, 2)))
         return F.relu(self.linear(cells.permute(0, 2, 3, 1).flatten(1)))  # channels last, as they lie in memory
 
@@ -175,15 +192,15 @@ def _picture(key: str) -> tuple[int, int]:
 class PlayerFrameCNN(ImageCNN):
     """The 84x84 frame around the ninja in 7x7 patches, each as large as a tile."""
 
-    def __init__(self, size: int):
-        super().__init__(_picture("player_frame"), (12, 12), size)
+    def __init__(self, size: int, frames: int = 1):
+        super().__init__(_picture("player_frame"), (12, 12), size, frames)
 
 
 class GlobalViewCNN(ImageCNN):
     """The 176x100 view of the whole level in 11x5 patches of 4x5 tiles."""
 
-    def __init__(self, size: int):
-        super().__init__(_picture("global_view"), (16, 20), size)
+    def __init__(self, size: int, frames: int = 1):
+        super().__init__(_picture("global_view"), (16, 20), size, frames)
 
 
 class SurroundingsMLP(nn.Module):
@@ -249,18 +266,20 @@ class Encoder(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Dict, architecture: str):
         chosen = get_architecture(architecture)
         super().__init__(observation_space, features_dim=chosen.fusion[-1])
-        self.keys = chosen.observations
-        check_space(observation_space, self.keys)
-        self.normalize = NormalizeObservations(self.keys)
+        self.keys, self.stacking = chosen.observations, chosen.stacking
+        check_space(observation_space, self.keys, self.stacking)
+        self.normalize = NormalizeObservations(self.keys, self.stacking)
         self.own = chosen.module() if chosen.module else None
         self.graph: GraphEncoder | None = None
         if self.own is not None:
             return
         self.vectors = nn.ModuleList(VectorMLP(self._columns(keys), sizes) for keys, sizes in chosen.vectors)
-        images = {"player_frame": PlayerFrameCNN, "global_view": GlobalViewCNN, "surroundings": SurroundingsMLP}
-        self.images = nn.ModuleDict(
-            {key: make(getattr(chosen, key)) for key, make in images.items() if getattr(chosen, key)}
-        )
+        self.images = nn.ModuleDict()
+        for key, cnn in (("player_frame", PlayerFrameCNN), ("global_view", GlobalViewCNN)):
+            if getattr(chosen, key):
+                self.images[key] = cnn(getattr(chosen, key), self.stacking.frames(key))
+        if chosen.surroundings:
+            self.images["surroundings"] = SurroundingsMLP(chosen.surroundings)
         widths = [sizes[-1] for _, sizes in chosen.vectors] + [getattr(chosen, key) for key in self.images]
         self.graph = GraphEncoder(chosen.graph) if chosen.graph else None
         if chosen.graph:
@@ -269,21 +288,30 @@ class Encoder(BaseFeaturesExtractor):
         self.fusion = mlp(TOKEN * len(widths) if chosen.attention else sum(widths), chosen.fusion)
 
     def _columns(self, keys: tuple[str, ...]) -> slice:
-        slices = [self.normalize.columns[key] for key in keys]
+        slices = [self.normalize.places[key] for key in keys]
         for left, right in pairwise(slices):
             if left.stop != right.start:
                 raise ArchitectureError(f"vectors {', '.join(keys)} are not neighbours in the observation layout")
         return slice(slices[0].start, slices[-1].stop)
 
+    def _newest(self, observations: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        """The same without what was seen before."""
+        return {
+            key: observations[key].reshape(-1, frames, *layout.SPECS[key].shape)[:, -1]
+            if frames > 1
+            else observations[key]
+            for key, frames in ((key, self.stacking.frames(key)) for key in self.keys)
+        }
+
     def forward(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        check_batch(observations, self.keys)
+        check_batch(observations, self.keys, self.stacking)
         vectors = self.normalize(observations)
         if self.own is not None:
             return self._own_features(self.own, observations, vectors)
         branches = [branch(vectors) for branch in self.vectors]
         branches += [branch(observations[key]) for key, branch in self.images.items()]
         if self.graph:
-            branches.append(self.graph(observations))
+            branches.append(self.graph(self._newest(observations)))
         return self.fusion(self.attention(branches) if self.attention else torch.cat(branches, dim=1))
 
     def _own_features(
@@ -305,8 +333,8 @@ class Encoder(BaseFeaturesExtractor):
         return features
 
 
-def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:
-    """ObservationError unless ``space`` is a Dict with these keys in the shapes and dtypes of the layout."""
+def check_space(space: spaces.Space, keys: tuple[str, ...], stacking: Stacking = NO_STACKS) -> None:
+    """ObservationError unless ``space`` is a Dict with these keys in the shapes and dtypes of the layout, stacked or not."""
     if not isinstance(space, spaces.Dict):
         raise ObservationError(f"the policy needs a Dict observation space, got {type(space).__name__}")
     missing = [key for key in keys if key not in space.spaces]
@@ -317,26 +345,32 @@ def check_space(space: spaces.Space, keys: tuple[str, ...]) -> None:
             f"its observations"
         )
     for key in keys:
-        _check(key, space[key].shape or (), str(space[key].dtype))
+        _check(key, space[key].shape or (), str(space[key].dtype), stacking.frames(key))
 
 
-def check_batch(observations: Mapping[str, torch.Tensor] | Mapping[str, np.ndarray], keys: tuple[str, ...]) -> None:
+def check_batch(
+    observations: Mapping[str, torch.Tensor] | Mapping[str, np.ndarray],
+    keys: tuple[str, ...],
+    stacking: Stacking = NO_STACKS,
+) -> None:
     """ObservationError unless every key is there, raw, with a leading batch axis; arrays or tensors."""
     for key in keys:
         if key not in observations:
             raise ObservationError(f"observation lacks {key}; it has {', '.join(observations) or 'nothing'}")
         values = observations[key]
-        _check(key, tuple(values.shape[1:]), str(values.dtype).removeprefix("torch."))
+        _check(key, tuple(values.shape[1:]), str(values.dtype).removeprefix("torch."), stacking.frames(key))
 
 
-def _check(key: str, shape: tuple[int, ...], dtype: str) -> None:
-    """ObservationError unless this is the shape of one observation and its dtype."""
+def _check(key: str, shape: tuple[int, ...], dtype: str, frames: int) -> None:
+    """ObservationError unless this is the shape of one observation, of so many frames, and its dtype."""
     spec = layout.SPECS[key]
+    stack = (frames,) if frames > 1 else ()
     # One channel first is the same memory as one channel last; Stable-Baselines3 reorders images on its own.
     channel_first = (1, *spec.shape[:2]) if spec.shape[2:] == (1,) else spec.shape
-    flat = (math.prod(spec.shape),)  # as in ``nppsim.spaces``: the same memory, too
-    if shape not in (spec.shape, channel_first, flat):
-        raise ObservationError(f"{key} has shape {shape} per observation, expected {spec.shape}")
+    flat = (frames * math.prod(spec.shape),)  # as in ``nppsim.spaces``: the same memory, too
+    if shape not in ((*stack, *spec.shape), (*stack, *channel_first), flat):
+        told = f" ({frames} frames: give the environment the network's stacking)" if stack else ""
+        raise ObservationError(f"{key} has shape {shape} per observation, expected {(*stack, *spec.shape)}{told}")
     if dtype != spec.dtype:
         hint = " (raw bytes: the network scales them itself)" if spec.dtype == "uint8" else ""
         raise ObservationError(f"{key} has dtype {dtype}, expected {spec.dtype}{hint}")

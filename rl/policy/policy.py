@@ -20,7 +20,7 @@ from torch import nn
 
 from hardware import PRECISIONS
 from nppsim.actions import NUM_ACTIONS
-from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
@@ -102,6 +102,11 @@ class NppPolicy(ActorCriticPolicy):
         return self._architecture.observations
 
     @property
+    def stacking(self) -> Stacking:
+        """How many frames of them it reads."""
+        return self._architecture.stacking
+
+    @property
     def precision(self) -> str:
         """ "float32" or "bf16"; may be changed at any time."""
         return self._precision
@@ -176,7 +181,7 @@ class NppPolicy(ActorCriticPolicy):
 
     def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
         """The observations that the network reads, as tensors on its device; on the CPU they share memory."""
-        check_batch(obs, self.observations)
+        check_batch(obs, self.observations, self.stacking)
         device = self.device
         return {key: torch.from_numpy(obs[key]).to(device) for key in self.observations}
 
@@ -212,7 +217,7 @@ class NppPolicy(ActorCriticPolicy):
         """For ``predict``: tensors with a batch axis, and whether the observation had one."""
         given = _dictionary(observation)
         arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
-        vectorized = any(array.ndim > len(_own_axes(key, array)) for key, array in arrays.items())
+        vectorized = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
         if not vectorized:
             arrays = {key: array[None] for key, array in arrays.items()}
         return self.to_tensors(arrays), vectorized
@@ -228,9 +233,8 @@ class NppPolicy(ActorCriticPolicy):
         }
 
 
-def _own_axes(key: str, values: np.ndarray) -> tuple[int, ...]:
-    """The shape of one observation: the layout's, or that of ``nppsim.spaces``, a vector."""
-    shape = layout.SPECS[key].shape
+def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:
+    """The shape of one observation: the one given, of the layout, or that of ``nppsim.spaces``, a vector."""
     return (math.prod(shape),) if values.shape[-1:] == (math.prod(shape),) else shape
 
 
@@ -251,7 +255,8 @@ def build_policy(
     device: str | torch.device = "cpu",
 ) -> NppPolicy:
     """A fresh policy without an environment; initial weights come from torch's global generator."""
-    space = observation_space(get_architecture(architecture).observations)
+    chosen = get_architecture(architecture)
+    space = observation_space(chosen.observations, chosen.stacking)
     policy = NppPolicy(
         space,
         spaces.Discrete(NUM_ACTIONS),

@@ -148,7 +148,7 @@ def _(plant: Plants) -> None:
     pass
 
 
-@fault("frame stacking is asked for, and not built", "F88", flags=("--enable-state-stacking",))
+@fault("frames are to be stacked that the network does not read", "F88", flags=("--enable-visual-frame-stacking",))
 def _(plant: Plants) -> None:
     pass
 

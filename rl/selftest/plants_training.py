@@ -345,6 +345,19 @@ def _(plant: Plants) -> None:
     plant.wrap(BatchPPO, "_decide", changed)
 
 
+@fault("stacks of the rollout show the newest frame first", "F89", flags=("--enable-state-stacking",))
+def _(plant: Plants) -> None:
+    plant.wrap(TensorRolloutBuffer, "stacks", lambda original, *asked: original(*asked).flip(1))
+
+
+@fault("stacks of the rollout reach into the episode before", "F89", flags=("--enable-state-stacking",))
+def _(plant: Plants) -> None:
+    def changed(original, buffer, t):
+        buffer.ages[t] = buffer.ages[0]
+
+    plant.wrap(TensorRolloutBuffer, "note_ages", changed)
+
+
 @fault("dropout between rollout and update", "H14")
 def _(plant: Plants) -> None:
     plant.wrap(Encoder, "forward", lambda original, encoder, obs: F.dropout(original(encoder, obs), 0.2))

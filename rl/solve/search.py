@@ -135,8 +135,9 @@ class GuidedSearch:
         self.spawn = self.player(1).snapshot(0)
 
     def player(self, count: int) -> BatchSimulator:
-        """Environments to play in; what they observe is as little as can be."""
-        return self._simulator(count, ("game_state",))
+        """Environments to play in; what they observe is as little as can be: the frames that are part of a stack."""
+        policy = self.agent.policy
+        return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 
     def viewer(self, count: int) -> BatchSimulator:
         """Environments in which the agent looks at states."""
@@ -151,6 +152,7 @@ class GuidedSearch:
                 observations=observations,
                 reward=_SHARE,
                 threads=self.threads,
+                stacking=self.agent.policy.stacking,
             )
             made.reset()
             self._simulators[count, observations] = made

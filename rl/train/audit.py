@@ -409,8 +409,9 @@ class Start:
         """The rollout begins where the environments stood; every episode is counted once, with its level and outcome."""
         if {key: values.ctypes.data for key, values in ppo.sim.obs.items()} != self.arrays:
             yield Fault("environment", "the simulator's arrays are not those of the start: it was made anew")
+        shown = ppo.rollout_buffer.observations(torch.arange(ppo.sim.num_envs, device=ppo.device))
         for key, values in self.obs.items():
-            if not np.array_equal(ppo.rollout_buffer.obs[key][0].cpu().numpy(), values):
+            if not np.array_equal(shown[key].cpu().numpy(), values):
                 yield Fault(
                     "rollout",
                     f"the first {key} of the rollout is not what the environments showed: rows or steps were mixed up",

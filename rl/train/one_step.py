@@ -10,7 +10,7 @@ gradient cut off elsewhere, a forgetful optimiser) makes that step another one. 
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -59,9 +59,9 @@ class OneStep:
         ]
         show = ppo.rollout_buffer.observations
 
-        def shown(index: torch.Tensor) -> Tensors:
+        def shown(index: torch.Tensor, keys: Iterable[str] | None = None) -> Tensors:
             self.seen.append(index)
-            return show(index)
+            return show(index, keys)
 
         ppo.rollout_buffer.observations = shown  # type: ignore[method-assign]
 

@@ -104,11 +104,14 @@ class BatchPPO(PPO):
             max_grad_norm=config.max_grad_norm,
             target_kl=config.target_kl,
             rollout_buffer_class=TensorRolloutBuffer,  # type: ignore[arg-type]  # called like SB3's, stores tensors
+            rollout_buffer_kwargs={"stacking": env.sim.stacking},
             policy_kwargs={"architecture": architecture, "statistics": statistics, "precision": plan.precision},
             seed=seed,
             device=device,
         )
         check_optimiser_coverage(self.policy)
+        if env.sim.stacking != self.policy.stacking:
+            raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.config = config
         self.batch_env, self.sim, self.sampler = env, env.sim, env.sampler
         self.reference: NppPolicy | None = None
@@ -222,6 +225,7 @@ class BatchPPO(PPO):
         cut_off: list[CutOff] = []
         self._extended = NOTHING_EXTENDED
         begin = time.perf_counter()
+        buffer.begin(sim.obs)
         for t in range(n_rollout_steps):
             deciding = time.perf_counter()
             actions = self._decide(t)
@@ -258,12 +262,12 @@ class BatchPPO(PPO):
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
         buffer = self.rollout_buffer
         self.policy.remember(self.policy.to_tensors(self.sim.obs))
+        if t:
+            buffer.note_ages(t)
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            for key, store in buffer.obs.items():
-                store[t, rows].copy_(torch.from_numpy(self.sim.obs[key][rows]))
-            logits, values = self.policy.logits_and_values({key: store[t, rows] for key, store in buffer.obs.items()})
+            logits, values = self.policy.logits_and_values(buffer.observe(t, rows, self.sim.obs))
             buffer.values[t, rows] = values
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
             return logits.cpu()

@@ -11,6 +11,7 @@ from hardware import Timings, Way
 from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.workers import OtherPrograms
 from rl.policy.architectures import get_architecture
@@ -34,7 +35,8 @@ class UpdateProbe:
 
     def __init__(self, name: str, device: str, precision: str):
         self.device, self.precision = device, precision
-        self.observations = get_architecture(name).observations
+        architecture = get_architecture(name)
+        self.observations, self.stacking = architecture.observations, architecture.stacking
         with torch.random.fork_rng():
             self.policy = build_policy(name, _made_up_statistics(self.observations), precision=precision, device=device)
 
@@ -45,7 +47,7 @@ class UpdateProbe:
         forward pass keeps for the backward pass.
         """
         self.policy.precision = self.precision
-        minibatch = _Minibatch.made_up(self.observations, minibatch_size, self.device)
+        minibatch = _Minibatch.made_up(self.observations, self.stacking, minibatch_size, self.device)
         if torch.device(self.device).type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             _update(self.policy, minibatch, Team(1))
@@ -68,7 +70,7 @@ class UpdateProbe:
 
     def race(self, minibatch_size: int, ways: Sequence[Way]) -> Timings:
         """Updates in each way; they alternate, so that all meet the same disturbances."""
-        minibatch = _Minibatch.made_up(self.observations, minibatch_size, self.device)
+        minibatch = _Minibatch.made_up(self.observations, self.stacking, minibatch_size, self.device)
         teams = [Team(way.threads) for way in ways]
         wall, processor = np.full((2, ROUNDS, len(ways)), np.inf)
         others, begin = OtherPrograms(), time.perf_counter()
@@ -92,12 +94,12 @@ class _Minibatch:
     index: torch.Tensor
 
     @staticmethod
-    def made_up(keys: tuple[str, ...], size: int, device: str) -> "_Minibatch":
+    def made_up(keys: tuple[str, ...], stacking: Stacking, size: int, device: str) -> "_Minibatch":
         """So many decisions, all alike."""
         nothing = torch.zeros(size, device=device)
         indifferent = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
         samples = Samples(nothing.long(), indifferent, nothing, nothing)
-        return _Minibatch(_ones(keys, size, device), samples, torch.arange(size, device=device))
+        return _Minibatch(_ones(keys, size, device, stacking), samples, torch.arange(size, device=device))
 
     def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
         """Those of the decisions ``index``; copied, as from a rollout."""
@@ -114,10 +116,11 @@ def _update(policy: NppPolicy, minibatch: _Minibatch, team: Team) -> None:
     policy.optimizer.step()
 
 
-def _ones(keys: tuple[str, ...], size: int, device: str) -> dict[str, torch.Tensor]:
-    specs = (layout.SPECS[key] for key in keys if key != "graph_state")
+def _ones(keys: tuple[str, ...], size: int, device: str, stacking: Stacking = NO_STACKS) -> dict[str, torch.Tensor]:
     ones = {
-        spec.key: torch.ones((size, *spec.shape), dtype=getattr(torch, spec.dtype), device=device) for spec in specs
+        key: torch.ones((size, *stacking.shape(key)), dtype=getattr(torch, layout.SPECS[key].dtype), device=device)
+        for key in keys
+        if key != "graph_state"
     }
     graphs = {"graph_state": torch.from_numpy(graph_states(size)).to(device)} if "graph_state" in keys else {}
     return {**ones, **graphs}

@@ -43,10 +43,11 @@ class Replay:
         sim.restore(slice(0, len(self.envs)), self.states)
         sim.observe()
         for t in range(buffer.shape[0]):
+            shown = buffer.observations(torch.from_numpy(t * ppo.sim.num_envs + self.envs).to(ppo.device))
             other = [
                 key
-                for key, store in buffer.obs.items()
-                if store[t].cpu().numpy()[self.envs][compared].tobytes() != sim.obs[key][compared].tobytes()
+                for key, values in shown.items()
+                if values.cpu().numpy()[compared].tobytes() != sim.obs[key][compared].tobytes()
             ]
             if other:
                 yield self._fault("observations", f"{', '.join(other)} before decision {t} are others")

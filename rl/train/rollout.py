@@ -1,23 +1,26 @@
 """The rollout buffer: torch tensors in the observations' own dtypes, so that images stay uint8 until the network."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking, frames_back
 
 
 class TensorRolloutBuffer:
     """T decisions of N environments.
 
-    obs: key -> tensor [T, N, *shape] of the layout's dtype.
+    obs: key -> tensor [T, N, *shape] of the layout's dtype; of stacks, the newest frame.
     actions: int64[T, N].
     log_probs: float32[T, N, 6], of all actions, by the policy that played.
     values, rewards, advantages, returns: float32[T, N].
     episode_ends, wins: bool[T, N], whether the decision was its episode's last; whether it won it.
-    The arguments are those that Stable-Baselines3 gives to rollout buffers.
+    ages: uint8[T, N], frames of the episode before the newest one, as far as stacks reach back.
+    The arguments are those that Stable-Baselines3 gives to rollout buffers, and how many frames an observation shows.  Each
+    frame is stored once; ``observations`` stacks them.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class TensorRolloutBuffer:
         gae_lambda: float = 1.0,
         gamma: float = 0.99,
         n_envs: int = 1,
+        stacking: Stacking = NO_STACKS,
     ):
         self.device = torch.device(device)
         self.gamma = gamma
@@ -38,9 +42,15 @@ class TensorRolloutBuffer:
         def zeros(dtype: torch.dtype, *more: int) -> torch.Tensor:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
 
-        self.obs = {
-            key: zeros(getattr(torch, layout.SPECS[key].dtype), *layout.SPECS[key].shape) for key in observation_space
-        }
+        self._frames, self._pads_with_zeros = stacking.stacked(observation_space), stacking.padding == "zero"
+        self._kept = {}  # key -> [frames before the rollout that a stack may show, then those of the rollout; N, *shape]
+        for key in observation_space:
+            spec, before = layout.SPECS[key], stacking.frames(key) - 1
+            room = (buffer_size + before, n_envs, *spec.shape)
+            self._kept[key] = torch.zeros(room, dtype=getattr(torch, spec.dtype), device=self.device)
+        self.obs = {key: kept[stacking.frames(key) - 1 :] for key, kept in self._kept.items()}
+        self._longest = max(self._frames.values(), default=1)
+        self.ages = zeros(torch.uint8)
         self.actions = zeros(torch.int64)
         self.log_probs = zeros(torch.float32, int(action_space.n))
         self.values = zeros(torch.float32)
@@ -111,9 +121,50 @@ class TensorRolloutBuffer:
         """All observations of a key: [T * N, *shape]."""
         return self.obs[key].flatten(0, 1)
 
-    def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Observations of flattened samples ``index``."""
-        return {key: self.flat_obs(key).index_select(0, index) for key in self.obs}
+    def observations(self, index: torch.Tensor, keys: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
+        """Observations of flattened samples ``index``; of these keys, all if None."""
+        return {
+            key: self.stacks(key, index) if key in self._frames else self.flat_obs(key).index_select(0, index)
+            for key in (self.obs if keys is None else keys)
+        }
+
+    def stacks(self, key: str, index: torch.Tensor) -> torch.Tensor:
+        """[B, frames, *shape]: a stacked observation of flattened samples ``index``, the oldest frame first."""
+        frames, envs = self._frames[key], self.shape[1]
+        back = torch.arange(frames - 1, -1, -1, device=self.device)
+        places, padded = frames_back(back, self.ages.view(-1)[index].long()[:, None])
+        # Sample t * N + n has its newest frame in row t + frames - 1 of what is kept; one frame back are N samples.
+        rows = (index + (frames - 1) * envs)[:, None] - envs * places
+        found = self._kept[key].flatten(0, 1)[rows]
+        if self._pads_with_zeros:
+            found[padded] = 0
+        return found
+
+    def begin(self, observations: Mapping[str, np.ndarray]) -> None:
+        """A rollout begins where environments show ``observations``: their stacks, padded or not, come before it."""
+        for key, frames in self._frames.items():
+            before = torch.from_numpy(observations[key][:, :-1]).transpose(0, 1)
+            self._kept[key][: frames - 1].copy_(before)
+        self.ages[0] = self._longest - 1
+
+    def note_ages(self, t: int) -> None:
+        """How many frames of its episode come before that of decision t > 0; the ends of the decision before are stored."""
+        self.ages[t] = (self.ages[t - 1] + 1).clamp(max=self._longest - 1) * ~self.episode_ends[t - 1]
+
+    def observe(self, t: int, rows: slice, observations: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+        """Store what environments ``rows`` show before decision t; what a network is to be shown of it.
+
+        observations: of all environments, key -> [N, ...], stacks where there are any.
+        """
+        for key, store in self.obs.items():
+            seen = torch.from_numpy(observations[key][rows])
+            store[t, rows].copy_(seen[:, -1] if key in self._frames else seen)
+        shown = {key: store[t, rows] for key, store in self.obs.items() if key not in self._frames}
+        if self._frames:
+            first, last, _ = rows.indices(self.shape[1])
+            index = t * self.shape[1] + torch.arange(first, last, device=self.device)
+            shown |= {key: self.stacks(key, index) for key in self._frames}
+        return shown
 
 
 def estimated(

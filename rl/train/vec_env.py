@@ -53,7 +53,7 @@ class BatchVecEnv(VecEnv):
         self._no_info: dict[str, Any] = {}
         self._since_update = 0  # episodes
         self._begin = time.monotonic()
-        super().__init__(sim.num_envs, observation_space(sim.keys), spaces.Discrete(NUM_ACTIONS))
+        super().__init__(sim.num_envs, observation_space(sim.keys, sim.stacking), spaces.Discrete(NUM_ACTIONS))
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Seed the draws of levels from now on (None: leave them); the simulator itself has no randomness."""

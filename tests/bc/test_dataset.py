@@ -1,6 +1,7 @@
 """The imitation dataset: labels fit observations, the cache notices changes, damage is refused."""
 
 import json
+from collections import deque
 from dataclasses import replace
 
 import h5py
@@ -24,6 +25,7 @@ from bc.images import StoredImages
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
 from nppsim.replays.replay import Replay
 
 from recordings import STATE, level, replay_folder, winning_inputs
@@ -285,3 +287,25 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 def test_dataset_settings_are_checked(setting, message):
     with pytest.raises(ConfigError, match=message):
         DatasetConfig(**setting)
+
+
+@pytest.mark.parametrize("stacking", [Stacking(visual=2, state=4), Stacking(visual=3, state=2, padding="repeat")])
+def test_stacks_of_a_dataset_are_those_of_a_queue_within_each_demonstration(tmp_path, stacking):
+    folder = replay_folder(tmp_path / "replays")
+    config = DatasetConfig(observations=("state", "reachability", "player_frame"), mirror=True)
+    plain = load_or_build(folder, tmp_path, config, log=lambda text: None)
+    stacked = plain.stacked(stacking)
+    single = plain.observe(np.arange(len(plain)))
+    order = np.random.default_rng(0).permutation(len(plain))
+    found = stacked.observe(order)
+    assert stacked.key == plain.key and found["reachability_features"].shape == (len(plain), 9)
+    for key in ("game_state", "player_frame"):
+        frames = stacking.frames(key)
+        for place, row in enumerate(order.tolist()):
+            first = np.flatnonzero(plain.demonstration == plain.demonstration[row])[0]
+            pad = single[key][first] if stacking.padding == "repeat" else np.zeros_like(single[key][first])
+            queue = deque([pad] * frames, maxlen=frames)
+            for earlier in range(first, row + 1):
+                queue.append(single[key][earlier])
+            np.testing.assert_array_equal(found[key][place], np.stack(queue))
+    assert plain.observe(order)["game_state"].shape == (len(plain), 26), "the dataset itself is as it was"

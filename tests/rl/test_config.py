@@ -220,6 +220,8 @@ NEEDED = {
     "start-states": ["--start-states"],
     "record-eval-videos": ["--record-eval-videos"],
     "use-deep-resnet-policy": ["--use-deep-resnet-policy"],
+    "enable-visual-frame-stacking": ["--enable-visual-frame-stacking"],
+    "enable-state-stacking": ["--enable-state-stacking"],
     "enable-pytorch-profiler": ["--enable-pytorch-profiler"],
     "enable-memory-profiling": ["--enable-memory-profiling"],
     "enable-early-stopping": ["--enable-early-stopping"],
@@ -236,7 +238,10 @@ def arguments(name):
     """What the flag needs besides, and the flag itself with its value."""
     values = EXAMPLES[name]
     own = values if values and values[0].startswith("--") else [f"--{name}", *values]
-    more = {"pbrs-gamma": ["--gamma", "0.99"], "vtrace-rho-clip": ["--returns-from", "current"]}.get(name, [])
+    more = {"pbrs-gamma": ["--gamma", "0.99"], "vtrace-rho-clip": ["--returns-from", "current"]} | {
+        "frame-stack-padding": ["--enable-state-stacking"]
+    }
+    more = more.get(name, [])
     strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
     chosen = ["--curriculum", strategies[0]] if strategies else []
     return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + more + chosen, own
@@ -392,7 +397,16 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--single-level", "other/c.map", "--dev-dataset", "other"], "leave out --dev-dataset"),
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
-        (["--experiment-name", "x", "--architectures", "full_hgt_frame_stacked"], "full_hgt_frame_stacked: .* frames"),
+        ([*REQUIRED, "--frame-stack-padding", "repeat"], "--frame-stack-padding repeat: pads stacks; give --enable"),
+        ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
+        (
+            ["--experiment-name", "x", "--architectures", "vision_free", "--enable-visual-frame-stacking"],
+            "vision_free.visual4.*visual frames to stack, but vision_free reads",
+        ),
+        (
+            ["--experiment-name", "x", "--architectures", "vision_free_frame_stacked", "--enable-state-stacking"],
+            "vision_free.state4: has stacks of its own",
+        ),
         ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
         ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix /: is empty"),
     ],

@@ -45,9 +45,11 @@ class Scalars(KVWriter):
         pass
 
 
-def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None):
-    """Environments whose levels are drawn evenly, or by a curriculum."""
-    sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, observations=OBSERVATIONS, gamma=gamma, threads=1)
+def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, architecture="vision_free"):
+    """Environments whose levels are drawn evenly, or by a curriculum, for a network."""
+    network = get_architecture(architecture)
+    seen = {"observations": network.observations, "stacking": network.stacking}
+    sim = BatchSimulator(LEVELS, num_envs, frame_skip=frame_skip, **seen, gamma=gamma, threads=1)
     return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed))
 
 
@@ -62,24 +64,35 @@ def make_plan(num_envs=4, rollout_length=32, minibatch_size=32):
     return hardware.plan(OBSERVATIONS, wishes)
 
 
-def statistics(seed=0):
+def statistics(seed=0, architecture="vision_free"):
     """Of observations that random actions meet."""
-    env, rng = make_env(), np.random.default_rng(seed)
-    found = ObservationStatistics(OBSERVATIONS)
+    env, rng = make_env(architecture=architecture), np.random.default_rng(seed)
+    found = ObservationStatistics(env.sim.keys)
     env.reset()
     for _ in range(30):
         env.sim.step(rng.integers(0, 6, env.num_envs))
-        found.update({key: env.sim.obs[key] for key in found.float_keys})
+        found.update({key: env.sim.latest[key] for key in found.float_keys})
     return found
 
 
-def make_ppo(*, frame_skip=4, num_envs=4, rollout_length=32, minibatch_size=32, seed=0, curriculum=None, **settings):
+def make_ppo(
+    *,
+    frame_skip=4,
+    num_envs=4,
+    rollout_length=32,
+    minibatch_size=32,
+    seed=0,
+    curriculum=None,
+    architecture="vision_free",
+    **settings,
+):
     """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
     plan = make_plan(num_envs, rollout_length, minibatch_size)
     config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
-    env = make_env(num_envs, frame_skip=frame_skip, gamma=config.gamma, seed=seed, curriculum=curriculum)
-    ppo = BatchPPO(env, "vision_free", config, plan, statistics=statistics(), seed=seed)
+    world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}
+    env = make_env(num_envs, seed=seed, **world)
+    ppo = BatchPPO(env, architecture, config, plan, statistics=statistics(architecture=architecture), seed=seed)
     scalars = Scalars()
     ppo.set_logger(Logger(None, [scalars]))
     ppo._setup_learn(config.total_timesteps, Patient())

@@ -14,6 +14,7 @@ from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.policy import checkpoint
@@ -237,3 +238,43 @@ def test_the_evaluation_script_looks_for_what_makes_films_before_it_plays(
     assert script.main(["a.safetensors", "--levels", "levels", "--record-eval-videos"]) == 2
     assert "pip install 'nppsim[video]'" in capsys.readouterr().err
     assert not (untrained / "experiments").exists()
+
+
+class Stacked:
+    """Runs to the right, and remembers the stacks that it was shown in the first environment."""
+
+    def __init__(self, stacking):
+        self.stacking, self.shown = stacking, []
+
+    def act(self, obs, *, deterministic, rng):
+        self.shown.append(obs["game_state"][0].copy())
+        return np.full(len(obs["game_state"]), RIGHT)
+
+
+def stacked_suite(stacking):
+    return EvaluationSuite(
+        LEVELS[:2], episodes_per_category=4, seed=1, frame_skip=4, observations=STATE, num_envs=2, stacking=stacking
+    )
+
+
+@pytest.mark.parametrize("padding", ["zero", "repeat"])
+def test_an_evaluation_shows_stacks_of_one_episode_only(padding):
+    stacking = Stacking(state=3, padding=padding)
+    policy, plain = Stacked(stacking), Stacked(Stacking())
+    records = stacked_suite(stacking).run(policy, deterministic=True)
+    assert [r.frames for r in records] == [r.frames for r in stacked_suite(Stacking()).run(plain, deterministic=True)]
+    frames = np.array(plain.shown)
+    ends = np.cumsum([record.decisions for record in records[::2]])  # of the first environment's episodes
+    begin = 0
+    for t in range(ends[0] + 5):
+        begin = ends[0] if t == ends[0] else begin
+        for place, back in enumerate((2, 1, 0)):
+            wanted = frames[max(t - back, begin)] if padding == "repeat" or t - back >= begin else np.zeros(26)
+            np.testing.assert_array_equal(policy.shown[t][place], wanted)
+
+
+def test_a_policy_that_reads_other_stacks_than_are_shown_is_refused():
+    with pytest.raises(
+        ConfigError, match="reads .*padding='zero'.* shows .*padding='repeat'.*stacking=policy.stacking"
+    ):
+        stacked_suite(Stacking(state=3, padding="repeat")).run(Stacked(Stacking(state=3)), deterministic=True)

@@ -77,8 +77,9 @@ def test_a_name_says_all_of_it(shape):
     [
         ("vision_free+deep0", "behind the \\+: give deepN with N from 1 to 16"),
         ("vision_free+deep17", "give deepN"),
-        ("vision_free+", "give deepN"),
-        ("vision_free+wide", "give deepN"),
+        ("vision_free+", "'' cannot stand there"),
+        ("vision_free+wide", "'wide' cannot stand there; behind a \\+ there are stacks .*deep heads \\(deepN\\)"),
+        ("vision_free+deep2+deep2", "'deep2' cannot stand there"),
         ("vision_fre+deep2", "unknown architecture 'vision_fre'; did you mean 'vision_free'"),
     ],
 )

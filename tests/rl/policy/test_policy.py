@@ -72,7 +72,6 @@ def test_mlp_baseline_reads_everything_and_vision_free_no_images():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vision_free_frame_stacked", "not built yet: it stacks frames.*later version; available now: mlp_baseline"),
         ("mlp_basline", "unknown architecture 'mlp_basline'; did you mean 'mlp_baseline'"),
         ("xyz", "unknown architecture 'xyz'; available: mlp_baseline, mlp_baseline_foresight, vision_free"),
     ],

@@ -36,10 +36,10 @@ MINED = generate("simplest_with_mines", 3)[0]
 SHORT = SolveSettings(budget=300_000, polish=100_000)
 
 
-def untrained(favourite=None):
+def untrained(favourite=None, architecture="vision_free"):
     """An agent of random weights; favourite: the action that it takes nearly always."""
     torch.manual_seed(3)
-    policy = build_policy("vision_free")
+    policy = build_policy(architecture)
     statistics = ObservationStatistics(policy.observations)
     sim = BatchSimulator([EASY, MINED], 4, observations=policy.observations, threads=1)
     sim.reset()
@@ -296,3 +296,21 @@ def test_what_is_wrong_is_said_in_one_line(script, place, capsys, arguments, mes
     assert printed.startswith(message)
     assert printed.count("\n") == 1
     assert not (place / "out").exists()
+
+
+def test_a_search_shows_an_agent_the_frames_that_led_to_a_state():
+    """Each state of a beam is asked about with the stack that a run along its way has; a level is finished, too."""
+    agent = untrained(architecture="vision_free+state3")
+    search, rng = search_on(EASY, agent), np.random.default_rng(1)
+    actions = rng.integers(0, 6, 12)
+    states = search.states_along(actions, Effort(10_000))
+    sim = BatchSimulator([EASY], 1, observations=agent.policy.observations, stacking=agent.policy.stacking, threads=1)
+    sim.reset()
+    viewers = search.viewer(4)
+    for t, action in enumerate(actions):
+        viewers.restore(slice(0, 1), states[t : t + 1])
+        found = agent.surprise(viewers.observe(), 1)
+        np.testing.assert_array_equal(viewers.obs["game_state"][0], sim.obs["game_state"][0])
+        np.testing.assert_allclose(found, agent.surprise(sim.obs, 1), rtol=1e-6)
+        sim.step([action])
+    check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)
