@@ -160,9 +160,10 @@ class Stacks:
         """uint8[..., B] of each stacked key: the stacks of environment i, or of several."""
         found = []
         for key in self._frames:
-            part = np.ascontiguousarray(self.obs[key][i])
-            several = part.shape[: part.ndim - self.obs[key].ndim + 1]
-            found.append(part.reshape(*several, -1).view(np.uint8))
+            stack = self.obs[key]
+            part = np.ascontiguousarray(stack[i])
+            several = part.shape[: part.ndim - stack.ndim + 1]  # () for one environment
+            found.append(part.reshape(*several, stack[0].size).view(np.uint8))
         return found
 
     @property

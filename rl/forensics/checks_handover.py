@@ -122,14 +122,11 @@ def the_rollout_looks_like_the_demonstrations(
 ) -> str:
     """Range, mean and spread of each observation in the rollout are near those of the demonstrations."""
     normalize, buffer = ppo.policy.features_extractor.normalize, ppo.rollout_buffer
-    z = normalize(buffer.observations(torch.arange(len(buffer), device=buffer.device), normalize.float_keys)).cpu()
+    everything = torch.arange(len(buffer), device=buffer.device)
+    z = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest].cpu()
     told, odd, ratios = [], [], []
     for key, columns in normalize.columns.items():
-        newest = normalize.places[key].stop  # of a stack: what comes before may be padded
-        ours, shown = (
-            z[:, newest - (columns.stop - columns.start) : newest],
-            (statistics.std[key] / statistics.divisor[key]).reshape(-1),
-        )
+        ours, shown = z[:, columns], (statistics.std[key] / statistics.divisor[key]).reshape(-1)
         means = ours.mean(dim=0).abs()
         spread = float(ours.std(dim=0).square().mean().sqrt())
         ratio = (spread + SMALL_SPREAD) / (float(np.sqrt((shown**2).mean())) + SMALL_SPREAD)

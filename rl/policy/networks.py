@@ -44,6 +44,7 @@ class NormalizeObservations(nn.Module):
 
     Input: {key: float32[N, *shape]}, or [N, frames, *shape] of what is stacked.  Output: float32[N, E], in layout order;
     ``places[key]`` is the slice of a key, ``columns[key]`` that of its statistics; without stacks they are the same.
+    ``newest``: int64[D], of each of these columns the place in the output that shows the newest frame.
     """
 
     mean: torch.Tensor
@@ -61,6 +62,8 @@ class NormalizeObservations(nn.Module):
         self.places = _slices({key: stacking.shape(key) for key in self.float_keys})
         self.size = stop = max((columns.stop for columns in self.columns.values()), default=0)
         stacked = bool(stacking.stacked(self.float_keys))
+        ends = [(columns, self.places[key].stop) for key, columns in self.columns.items()]
+        self.newest = np.concatenate([np.arange(s.start - s.stop, 0) + end for s, end in ends])
         columns = [np.tile(np.arange(s.start, s.stop), stacking.frames(key)) for key, s in self.columns.items()]
         # Of each place in the output, the column of its statistics; None: there is nothing to look up.
         self.register_buffer(

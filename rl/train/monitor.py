@@ -498,7 +498,8 @@ def _learned(parameter: torch.nn.Parameter) -> bool:
 def check_inputs(policy: NppPolicy, buffer: TensorRolloutBuffer) -> float:
     """The largest mean of a normalised input over a rollout, in standard deviations; DivergedError if it is too large."""
     normalize = policy.features_extractor.normalize
-    inputs = normalize({key: buffer.flat_obs(key) for key in normalize.float_keys})
+    everything = torch.arange(len(buffer), device=buffer.device)
+    inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
     mean = inputs.mean(dim=0).abs().max().item()
     if mean > MAX_INPUT_MEAN:
         raise DivergedError(

@@ -35,7 +35,7 @@ class NaiveStacks:
         """An episode begins: frame, key -> array, is the first that is seen."""
         for key, value in frame.items():
             frames = self.stacking.frames(key)
-            first = value if self.stacking.padding == "repeat" else np.zeros_like(value)
+            first = value.copy() if self.stacking.padding == "repeat" else np.zeros_like(value)
             self.queues[env][key] = deque([first] * (frames - 1), maxlen=frames)
         self.add(env, frame)
 
@@ -139,6 +139,7 @@ def test_states_do_not_fit_simulators_with_other_stacks():
     plain.reset()
     stacked.reset()
     assert stacked.snapshot(0).size == plain.snapshot(0).size + 4 * layout.SPECS["game_state"].bytes
+    assert stacked.snapshot(np.empty(0, int)).shape == (0, stacked.snapshot(0).size)
     with pytest.raises(ValueError, match="a snapshot has .* bytes, this simulator's have"):
         stacked.restore(0, plain.snapshot(0))
     assert plain.obs is plain.latest and plain.stacking == NO_STACKS

@@ -1,35 +1,42 @@
-"""An experiment with both kinds of stacks: imitation, PPO, evaluation, films, interrupted and gone on with."""
+"""An experiment with both kinds of stacks: imitation, PPO, interrupted and gone on with, evaluation, a film, the script."""
 
 import json
 
+import numpy as np
 import pytest
 
-from bc.demonstrations import find_replays
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe.stacking import Stacking
+from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
+from nppsim.simulate import simulate
 from rl.command_line import resolve
 from rl.experiment.run import run
-from rl.forensics.same_run import differences
 from rl.judge.results import load_results
 from rl.policy import checkpoint
 
-from places import ROOT
 from programs import load_script
+from worlds import RIGHT, straight
 
-CATEGORY = "simplest"
 NAME = "mlp_baseline+visual2-state3-repeat"
 
 
-@pytest.fixture(scope="module")
-def flags(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 4), ("test", 2)):
-        levels = LevelSet.open(ROOT / "datasets" / name)
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in levels.indices(CATEGORY)[:count]])
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def flags(folder):
+    """Corridors, some with demonstrations."""
+    shapes = {"train": (14, 16, 18, 20), "test": (15,)}
+    for name, lengths in shapes.items():
+        levels = [straight(length=length, name=f"straight {length}") for length in lengths]
+        entries = [LevelEntry(level.name, "simplest") for level in levels]
+        LevelSet.write(folder / name, list(zip(levels, entries, strict=True)))
     with ReplayWriter(folder / "replays.h5") as writer:
-        for file in find_replays(ROOT / "datasets" / "demonstrations" / f"{CATEGORY}.h5")[:3]:
-            writer.append(file.replay, category=CATEGORY)
+        for length in (14, 18):
+            level = straight(length=length, name=f"straight {length}")
+            won = simulate(level, np.full(400, RIGHT, np.uint8))
+            writer.append(Replay(level, np.full(won.frames, RIGHT, np.uint8)), category="simplest")
     return [
         "--experiment-name", "tiny", "--architectures", "mlp_baseline", "--replay-data-dir", folder / "replays.h5",
         "--enable-visual-frame-stacking", "--visual-stack-size", "2", "--enable-state-stacking", "--state-stack-size", "3",
@@ -41,34 +48,28 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-def test_an_experiment_with_stacks_runs_to_its_films_and_goes_on_bit_for_bit(flags, tmp_path, capsys):
+def test_an_experiment_with_stacks_is_interrupted_and_ends_with_a_film(tmp_path):
     told = []
-    whole = run(resolve([*map(str, flags), "--output-dir", str(tmp_path / "whole")]), told.append)
-    assert sum("not expected to gain" in line for line in told) == 1
-    (results,) = load_results(whole / "results.json")["architectures"].items()
-    assert results[0] == NAME
-    (film,) = whole.rglob("*.mp4")
-    assert film.stat().st_size > 1000
 
     def interrupt(line):
+        told.append(line)
         if "gradients everywhere" in line:
             raise Killed
 
     with pytest.raises(Killed):
-        run(resolve([*map(str, flags), "--output-dir", str(tmp_path / "parts")]), interrupt)
-    (folder,) = (tmp_path / "parts").glob("tiny_*")
+        run(resolve([*map(str, flags(tmp_path)), "--output-dir", str(tmp_path / "out")]), interrupt)
+    assert sum("not expected to gain" in line for line in told) == 1
+    (folder,) = (tmp_path / "out").glob("tiny_*")
     run(resolve(["--resume-from", str(folder)]), told.append)
-    assert differences(whole, folder) == []
-
-    agent = whole / NAME / "agent.safetensors"
+    assert any("resuming from" in line for line in told)
+    assert list(load_results(folder / "results.json")["architectures"]) == [NAME]
+    (film,) = folder.rglob("*.mp4")
+    assert film.stat().st_size > 1000
+    agent = folder / NAME / "agent.safetensors"
     policy, facts = checkpoint.load_policy(agent)
     assert policy.stacking == Stacking(2, 3, "repeat")
     assert facts["layout"] != policy.statistics.fingerprint, "the stacks are part of it"
-    levels = flags[flags.index("--test-dataset") + 1]
-    load_script("evaluate").main([str(agent), "--levels", str(levels), "--output-dir", str(tmp_path / "judged")])
-    (judged,) = (tmp_path / "judged").glob("evaluate_*/results.json")
-    assert json.loads(judged.read_text())["suites"]["agent.safetensors"]
+    judged = tmp_path / "judged"
+    load_script("evaluate").main([str(agent), "--levels", str(tmp_path / "test"), "--output-dir", str(judged)])
+    (results,) = judged.glob("evaluate_*/results.json")
+    assert json.loads(results.read_text())["suites"]["agent.safetensors"]
