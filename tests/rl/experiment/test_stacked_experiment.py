@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from nppsim.actions import ACTION_INPUT
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.observe.stacking import Stacking
 from nppsim.replays.replay import Replay
@@ -25,18 +26,28 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+def winning(level, seed):
+    """Input bytes that go to and fro and jump for a while, then to the right, up to the win."""
+    actions = np.full(200, RIGHT)
+    actions[:30] = np.random.default_rng(seed).integers(0, 6, 30)
+    inputs = np.repeat(ACTION_INPUT[actions], 4)
+    played = simulate(level, inputs)
+    assert played.won
+    return inputs[: played.frames]
+
+
 def flags(folder):
     """Corridors, some with demonstrations."""
     shapes = {"train": (14, 16, 18, 20), "test": (15,)}
     for name, lengths in shapes.items():
         levels = [straight(length=length, name=f"straight {length}") for length in lengths]
-        entries = [LevelEntry(level.name, "simplest") for level in levels]
+        entries = [LevelEntry("simplest") for _ in levels]
         LevelSet.write(folder / name, list(zip(levels, entries, strict=True)))
     with ReplayWriter(folder / "replays.h5") as writer:
         for length in (14, 18):
             level = straight(length=length, name=f"straight {length}")
-            won = simulate(level, np.full(400, RIGHT, np.uint8))
-            writer.append(Replay(level, np.full(won.frames, RIGHT, np.uint8)), category="simplest")
+            for seed in range(3):
+                writer.append(Replay(level, winning(level, seed)), category="simplest")
     return [
         "--experiment-name", "tiny", "--architectures", "mlp_baseline", "--replay-data-dir", folder / "replays.h5",
         "--enable-visual-frame-stacking", "--visual-stack-size", "2", "--enable-state-stacking", "--state-stack-size", "3",
