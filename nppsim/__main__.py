@@ -291,7 +291,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
 def _render_flags(parser: Parser) -> None:
     parser.add_argument("paths", nargs="*", metavar="LEVEL OUT.png", help="with --sheet: OUT.png alone")
     parser.add_argument("--replay", metavar="FILE", help="draw the way of these inputs, too")
-    parser.add_argument("--sheet", metavar="DIR", help="draw the levels of a folder on one page")
+    parser.add_argument(
+        "--sheet", metavar="DIR", help="draw the levels of a folder on one page, in one scale, with their pars"
+    )
+    parser.add_argument("--replays", metavar="SET.h5", help="with --sheet: how runs of these levels ended, too")
     parser.add_argument("--rulebook", metavar="DIR", help="instead: draw the figures of docs/physics.md into a folder")
     parser.add_flag(Setting("levels of a sheet, from all over DIR", flag="count", kind=int, default=40, low=1))
     parser.add_flag(Setting("of a single level", flag="scale", kind=float, default=1.0, above=0))
@@ -305,15 +308,21 @@ def _render(arguments: argparse.Namespace) -> None:
     if arguments.rulebook:
         _render_rulebook(arguments)
         return
+    if arguments.replays and not arguments.sheet:
+        raise CommandError("--replays belongs to --sheet; give --replay FILE for the way of one run")
     if len(arguments.paths) != (1 if arguments.sheet else 2):
         raise CommandError("give LEVEL and OUT.png, or --sheet DIR and OUT.png")
     *level, out = arguments.paths
     _check_picture(out, "OUT.png")
     if arguments.sheet:
+        from nppsim.replays.notes import level_notes
+
         levels = LevelSet.open(arguments.sheet)
         count = min(arguments.count, len(levels))
         shown = [i * len(levels) // count for i in range(count)]
-        picture = render.contact_sheet([levels[i] for i in shown], [levels.entries[i].file for i in shown])
+        notes, outcomes = level_notes([levels[i] for i in shown], [levels.entries[i] for i in shown], arguments.replays)
+        labels = [levels.entries[i].file for i in shown]
+        picture = render.contact_sheet([levels[i] for i in shown], labels, notes=notes, outcomes=outcomes)
     elif arguments.replay:
         drawn = Level.load(level[0])
         run = nppsim.simulate(drawn, Replay.load(arguments.replay).inputs)
@@ -380,6 +389,8 @@ def _film_flags(parser: Parser) -> None:
     parser.add_argument("out", metavar="OUT.mp4", help="the film")
     parser.add_argument("--level", metavar="LEVEL", help="play the inputs on another level than the replay's own")
     parser.add_argument("--title", metavar="TEXT", help="below the picture; default: the replay's name")
+    told = "show this run, too, pale; without a name a run of the planner"
+    parser.add_argument("--ghost", nargs="?", const="planner", metavar="REPLAY", help=told)
     parser.add_flag(Setting("pictures per second, 1 to 60", flag="fps", kind=int, default=30, low=1, high=60))
     parser.add_flag(Setting("of the picture; 1 fits 1056 x 600 px", flag="scale", kind=float, default=1.0, above=0))
 
@@ -389,13 +400,17 @@ def _film(arguments: argparse.Namespace) -> None:
     for module in ("av", "PIL"):
         errors.needed(module, "video")
     from nppsim.pictures.film import record
+    from nppsim.pictures.render import FilmLook
+    from nppsim.planner.ghost import ghost_inputs
 
     check_output_file(arguments.out, "OUT.mp4", ".mp4")
     replay = Replay.load(arguments.replay)
     level = _load_level(arguments.level) if arguments.level else replay.level
     run = nppsim.simulate(level, replay.inputs)
     title = Path(arguments.replay).name if arguments.title is None else arguments.title
-    record(arguments.out, level, replay.inputs, fps=arguments.fps, scale=arguments.scale, title=title, run=run)
+    ghost, name = ghost_inputs(level, arguments.ghost) if arguments.ghost else (None, "")
+    look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
+    record(arguments.out, level, replay.inputs, look, run=run)
     print(f"{arguments.out}: {run.outcome} after {run.frames} frames ({run.frames / FRAMES_PER_SECOND:.2f} s)")
 
 

@@ -150,6 +150,10 @@ class VideoConfig:
         high=FRAMES_PER_SECOND,
     )
 
+    ghost: bool = setting(
+        False, "films show a run of the planner, too, pale, where it finds one", flag="video-ghost", needs=_VIDEOS
+    )
+
     def __post_init__(self) -> None:
         check_settings(self)
 

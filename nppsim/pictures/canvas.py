@@ -43,6 +43,7 @@ class Palette:
 PALETTE = Palette()
 ROUTE_COLOURS: tuple[Colour, ...] = ((58, 76, 192), (23, 143, 178), (44, 160, 96), (226, 160, 32), (214, 62, 50))
 """Colours of a route, from its start to its end."""
+FADED = 0.55  # share of the background's colour at the start of a route
 
 
 def route_colour(t: float) -> Colour:
@@ -52,6 +53,14 @@ def route_colour(t: float) -> Colour:
     red, green, blue = (
         round(a + (b - a) * (place - i)) for a, b in zip(ROUTE_COLOURS[i], ROUTE_COLOURS[i + 1], strict=True)
     )
+    return red, green, blue
+
+
+def faded_route_colour(t: float) -> Colour:
+    """The same, the paler the longer ago: what is old does not hide what came later."""
+    pale, colour = PALETTE.background, route_colour(t)
+    left = FADED * (1 - min(max(t, 0.0), 1.0))
+    red, green, blue = (round(a + (b - a) * left) for a, b in zip(colour, pale, strict=True))
     return red, green, blue
 
 

@@ -1,6 +1,6 @@
 """Films (H.264 mp4) of a run, made from (level, inputs) alone.  Needs the extra ``video``.
 
-record("run.mp4", level, inputs, fps=30, title="simple_004", category="simple", outcome="won")
+record("run.mp4", level, inputs, FilmLook(title="simple_004", category="simple", outcome="won"))
 """
 
 import itertools
@@ -16,6 +16,7 @@ from nppsim.files import replacing
 from nppsim.levels.level import Level
 from nppsim.outcomes import DIED, NAMES
 from nppsim.pictures import render
+from nppsim.pictures.render import USUAL, FilmLook
 from nppsim.simulate import Run, simulate
 
 CRF = 20  # x264's quality: 18 is visually lossless, 28 shows artefacts; flat drawings stay small at 20
@@ -25,33 +26,20 @@ SLOWER = 5  # times as slowly
 
 
 def record(
-    path: str | os.PathLike,
-    level: Level,
-    inputs: np.ndarray,
-    *,
-    fps: int = 30,
-    scale: float = 1.0,
-    title: str = "",
-    category: str = "",
-    outcome: str | None = None,
-    run: Run | None = None,
+    path: str | os.PathLike, level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run | None = None
 ) -> Path:
     """Film one episode in real time, a death once more in slow motion; the file appears only once it is complete.
 
     Returns its path.
 
     inputs: uint8[frames], N++ input bytes.
-    fps: 1..60.
-    scale: of the picture; 1 fits 1056 x 600 px.
-    title, category: texts below the film.
-    outcome: "won", "died" or "timeout" (default: what the simulator says).
     run: ``nppsim.simulate(level, inputs)`` where the caller has it already.
-    Raises MissingPackageError without PyAV or Pillow, RenderError for an fps out of range.
+    Raises MissingPackageError without PyAV or Pillow, RenderError for a ``look`` that cannot be drawn.
     """
     av = needed("av", "video")
     run = run or simulate(level, inputs)
-    pictures = render.frames(level, inputs, fps, scale, title=title, category=category, outcome=outcome, run=run)
-    again = round(AGAIN_S * fps) if (outcome or run.outcome) == NAMES[DIED] else 0
+    pictures, fps = render.frames(level, inputs, look, run=run), look.fps
+    again = round(AGAIN_S * fps) if (look.outcome or run.outcome) == NAMES[DIED] else 0
     with replacing(path) as temporary:
         with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as container:
             stream = container.add_stream("libx264", rate=fps)

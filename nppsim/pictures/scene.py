@@ -13,7 +13,16 @@ from nppsim.levels import kinds
 from nppsim.levels.level import POSITION_UNIT, Level
 from nppsim.physics.state import JUMPING, RUNNING, WALL_SLIDING
 from nppsim.pictures.canvas import OVERSAMPLE, PALETTE, Canvas, Point
-from nppsim.pictures.figures import LAYER, REACH, DrawnEntity, EntityLook, NinjaLook, draw_entity, draw_ninja
+from nppsim.pictures.figures import (
+    LAYER,
+    NINJA_REACH,
+    REACH,
+    DrawnEntity,
+    EntityLook,
+    NinjaLook,
+    draw_entity,
+    draw_ninja,
+)
 from nppsim.pictures.region import TILE, Box, solid_samples
 from nppsim.simulate import Run, is_active, is_closed, own_state
 
@@ -136,6 +145,26 @@ class Scene:
             min(math.ceil((area[3] - top) * k), self.height),
         )
         return box if box[0] < box[2] and box[1] < box[3] else None
+
+    def add_ninja(self, picture: "Image", look: NinjaLook, opacity: float = 1.0) -> None:
+        """Draw a ninja onto ``picture``, over what is there."""
+        box = self.box_of(around([look.at], NINJA_REACH))
+        if box is None:
+            return
+        image = needed("PIL.Image", "video")
+        before = picture.crop(box)
+        size = (before.width * OVERSAMPLE, before.height * OVERSAMPLE)
+        left, top = self.region[0] * TILE, self.region[1] * TILE
+        k = self.ppt / TILE
+        origin = (left + box[0] / k, top + box[1] / k)
+        canvas = Canvas(before.resize(size, image.Resampling.NEAREST), origin, k * OVERSAMPLE)
+        draw_ninja(canvas, look)
+        picture.paste(image.blend(before, canvas.finish(), opacity), box[:2])
+
+    def place(self, at: Point) -> Point:
+        """Where a point of the level lies in the picture (px)."""
+        k = self.ppt / TILE
+        return (at[0] - self.region[0] * TILE) * k, (at[1] - self.region[1] * TILE) * k
 
     def overlay(self, picture: "Image") -> Canvas:
         """A canvas over the whole of ``picture``, to draw more onto it; its ``finish`` gives the new picture."""

@@ -1,8 +1,8 @@
 """Texts on pictures: captions, the strip below a route, and the panel below a film."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from nppsim.pictures.canvas import (
     ROUTE_COLOURS,
     Canvas,
     Colour,
-    route_colour,
+    Point,
+    faded_route_colour,
     turned,
 )
 from nppsim.simulate import Run
@@ -33,6 +34,7 @@ OUTCOMES: dict[str, tuple[str, Colour]] = {
 }
 TWO_COLOURS = (ROUTE_COLOURS[0], ROUTE_COLOURS[-1])  # of two routes in one picture
 _SIZE = 15  # px of the letters in a strip
+_LINE = 21  # px of a line of them
 
 
 def outcome_look(outcome: str) -> tuple[str, Colour]:
@@ -50,14 +52,19 @@ def pen_on(picture: "Image") -> "ImageDraw":
     return needed("PIL.ImageDraw", "video").Draw(picture)
 
 
-def fitted(pen: "ImageDraw", text: str, face: Any, width: float) -> str:
-    """The text on one line, shortened with an ellipsis to a width (px)."""
-    text = " ".join(text.split())
-    if pen.textlength(text, face) <= width:
-        return text
-    while text and pen.textlength(text + "…", face) > width:
-        text = text[:-1]
-    return text + "…" if text else ""
+def wrapped(pen: "ImageDraw", text: str, face: Any, width: float) -> list[str]:
+    """The whole text in lines of at most a width (px): broken between words, and inside those that are too long."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and pen.textlength(f"{lines[-1]} {word}", face) <= width:
+            lines[-1] += f" {word}"
+            continue
+        lines.append("")
+        for letter in word:
+            if lines[-1] and pen.textlength(lines[-1] + letter, face) > width:
+                lines.append("")
+            lines[-1] += letter
+    return lines
 
 
 def seconds(frames: int) -> str:
@@ -67,43 +74,82 @@ def seconds(frames: int) -> str:
 
 def with_legend(picture: "Image", run: Run, title: str, outcome: str) -> "Image":
     """The picture of a route with a strip below: title, the colours of the way from 0 to its end, outcome."""
-    page, pen, middle = _with_strip(picture)
-    face = font(_SIZE)
+    face, pen = font(_SIZE), pen_on(picture)
     word, colour = outcome_look(outcome)
-    bar = min(140, page.width // 5)
-    right: float = page.width - 14
-    if word:
-        pen.text((right, middle), word, colour, face, anchor="rm")
-        right -= pen.textlength(word, face) + 16
-    time = seconds(run.frames)
-    pen.text((right, middle), time, PALETTE.text, face, anchor="rm")
-    right = round(right - pen.textlength(time, face) - 10)
-    for i in range(bar):
-        pen.line(((right - bar + i, middle - 3), (right - bar + i, middle + 3)), route_colour(i / bar))
+    time, bar = seconds(run.frames), min(140, picture.width // 5)
+    right: float = picture.width - 14
+    word_right, time_right = right, right - (pen.textlength(word, face) + 16 if word else 0)
+    right = round(time_right - pen.textlength(time, face) - 10)
     left = right - bar - 10
+    room = left - 40
+    lines = wrapped(pen, title, face, picture.width - 28)
+    beside = len(lines) == 1 and pen.textlength(lines[0], face) <= room
+    page, pen, middle = _with_strip(picture, [] if beside else lines)
+    if word:
+        pen.text((word_right, middle), word, colour, face, anchor="rm")
+    pen.text((time_right, middle), time, PALETTE.text, face, anchor="rm")
+    for i in range(bar):
+        pen.line(((right - bar + i, middle - 3), (right - bar + i, middle + 3)), faded_route_colour(i / bar))
     pen.text((left, middle), "0", PALETTE.text, face, anchor="rm")
-    pen.text((14, middle), fitted(pen, title, face, left - 40), PALETTE.text, face, anchor="lm")
+    if beside:
+        pen.text((14, middle), lines[0], PALETTE.text, face, anchor="lm")
     return page
 
 
-def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str]) -> "Image":
-    """The picture of two routes with a strip below that names their colours, times and outcomes."""
-    page, pen, middle = _with_strip(picture)
-    face = font(_SIZE)
-    for i, (run, label, colour) in enumerate(zip(runs, labels, TWO_COLOURS, strict=True)):
-        left, room = 14 + i * page.width // 2, page.width // 2 - 60
-        pen.line(((left, middle), (left + 22, middle)), colour, 4)
-        text = f"{seconds(run.frames)}, {outcome_look(run.outcome)[0] or 'inputs end'}: {label}"
-        pen.text((left + 30, middle), fitted(pen, text, face, room), PALETTE.text, face, anchor="lm")
-    return page
+class TimeMark(NamedTuple):
+    """A number at a place of a level.  above: whether it is written above it, or below."""
+
+    at: Point
+    text: str
+    colour: Colour
+    above: bool
 
 
-def _with_strip(picture: "Image") -> tuple["Image", "ImageDraw", int]:
-    """(the picture with an empty strip below it, a pen, the height of the strip's middle)."""
-    size = (picture.width, picture.height + PANEL_HEIGHT)
-    page = needed("PIL.Image", "video").new("RGB", size, PALETTE.panel)
+def with_time_marks(picture: "Image", marks: Sequence[TimeMark], place: Callable[[Point], Point]) -> "Image":
+    """The picture with numbers beside places; one that would lie on another is left out.  place: level px -> picture px."""
+    pen, face = pen_on(picture), font(13)
+    taken: list[Point] = []
+    for mark in marks:
+        x, y = place(mark.at)
+        y += -13 if mark.above else 13
+        if all(abs(x - a) > 12 or abs(y - b) > 13 for a, b in taken):
+            taken.append((x, y))
+            pen.text((x, y), mark.text, mark.colour, face, anchor="mm", stroke_width=2, stroke_fill=PALETTE.pale)
+    return picture
+
+
+def with_two_labels(picture: "Image", runs: Sequence[Run], labels: Sequence[str], parted: int | None = None) -> "Image":
+    """The picture of two routes with a strip below that names their colours, times and outcomes, and where they part."""
+    face, pen = font(_SIZE), pen_on(picture)
+    room = picture.width - 14 - 44
+    texts = [
+        f"{seconds(run.frames)}, {outcome_look(run.outcome)[0] or 'inputs end'}: {label}"
+        for run, label in zip(runs, labels, strict=True)
+    ]
+    rows = [(colour, wrapped(pen, text, face, room)) for colour, text in zip(TWO_COLOURS, texts, strict=True)]
+    if parted is not None:
+        rows.append((PALETTE.amber, [f"the ways part after {seconds(parted)}; a dot marks each second"]))
+    lines = sum(len(texts) for _, texts in rows)
+    page = needed("PIL.Image", "video").new("RGB", (picture.width, picture.height + lines * _LINE + 16), PALETTE.panel)
     page.paste(picture, (0, 0))
-    return page, pen_on(page), picture.height + PANEL_HEIGHT // 2
+    pen, middle = pen_on(page), picture.height + 8 + _LINE // 2
+    for colour, texts in rows:
+        pen.line(((14, middle), (36, middle)), colour, 4)
+        for text in texts:
+            pen.text((44, middle), text, PALETTE.text, face, anchor="lm")
+            middle += _LINE
+    return page
+
+
+def _with_strip(picture: "Image", lines: Sequence[str]) -> tuple["Image", "ImageDraw", int]:
+    """(the picture with lines of text and an empty strip below it, a pen, the height of the strip's middle)."""
+    top = picture.height + (len(lines) * _LINE + 8 if lines else 0)
+    page = needed("PIL.Image", "video").new("RGB", (picture.width, top + PANEL_HEIGHT), PALETTE.panel)
+    page.paste(picture, (0, 0))
+    pen, face = pen_on(page), font(_SIZE)
+    for n, line in enumerate(lines):
+        pen.text((14, picture.height + 8 + n * _LINE + _LINE // 2), line, PALETTE.text, face, anchor="lm")
+    return page, pen, top + PANEL_HEIGHT // 2
 
 
 class FilmPanel:
@@ -111,32 +157,39 @@ class FilmPanel:
 
     def __init__(self, width: int, scale: float, title: str, category: str):
         self._unit = unit = max(scale, 0.5)
-        self._height = 2 * round(PANEL_HEIGHT * unit / 2)
+        self._strip = 2 * round(PANEL_HEIGHT * unit / 2)
         self._large, self._small = font(round(18 * unit)), font(round(13 * unit))
         self._keys = [self._key_caps(held) for held in range(8)]
         self._key_left = (width - self._keys[0].width) // 2
+        room, left = self._key_left - round(24 * unit), round(14 * unit)
+        given = [(text, colour) for text, colour in ((title, PALETTE.text), (category, PALETTE.muted)) if text.strip()]
+        measure = pen_on(self._keys[0])
+        lines = [(line, c) for text, c in given for line in wrapped(measure, text, self._small, width - 2 * left)]
+        beside = len(lines) == len(given) and all(measure.textlength(text, self._small) <= room for text, _ in lines)
+        line_height, above = 17 * unit, 0 if beside else 2 * math.ceil((len(lines) * 17 * unit + 6 * unit) / 2)
+        self._height = self._strip + above
+        self._middle = above + self._strip // 2
         self._base = needed("PIL.Image", "video").new("RGB", (width, self._height), PALETTE.panel)
         pen = pen_on(self._base)
-        room, left = self._key_left - round(24 * unit), round(14 * unit)
-        lines = [(title, PALETTE.text), (category, PALETTE.muted)]
-        lines = [(text, colour) for text, colour in lines if text]
+        top = self._strip / 2 - line_height * len(lines) / 2 if beside else 6 * unit
         for i, (text, colour) in enumerate(lines):
-            y = self._height // 2 + round(8.5 * unit * (2 * i - len(lines) + 1))
-            pen.text((left, y), fitted(pen, text, self._small, room), colour, self._small, anchor="lm")
+            y = round(top + line_height * (i + 0.5))
+            pen.text((left, y), text, colour, self._small, anchor="lm")
 
     def draw(self, frame: int, held: int, outcome: str | None) -> np.ndarray:
         """uint8[height, width, 3] at a physics frame, with the input byte held; outcome: None while running."""
         strip = self._base.copy()
-        strip.paste(self._keys[held & 7], (self._key_left, (self._height - self._keys[0].height) // 2))
+        strip.paste(self._keys[held & 7], (self._key_left, self._middle - self._keys[0].height // 2))
         pen, right = pen_on(strip), strip.width - round(14 * self._unit)
-        pen.text((right, self._height // 2), seconds(frame), PALETTE.text, self._large, anchor="rm")
+        pen.text((right, self._middle), seconds(frame), PALETTE.text, self._large, anchor="rm")
         word, colour = outcome_look(outcome or "")
         if word:
             right -= round(74 * self._unit)
             length = pen.textlength(word, self._small)
-            box = (right - length - 16 * self._unit, self._height * 0.24, right, self._height * 0.76)
+            half = self._strip * 0.26
+            box = (right - length - 16 * self._unit, self._middle - half, right, self._middle + half)
             pen.rounded_rectangle(box, 4 * self._unit, fill=colour)
-            pen.text((right - 8 * self._unit, self._height // 2), word, PALETTE.pale, self._small, anchor="rm")
+            pen.text((right - 8 * self._unit, self._middle), word, PALETTE.pale, self._small, anchor="rm")
         return np.asarray(strip)
 
     def _key_caps(self, held: int) -> "Image":

@@ -96,7 +96,7 @@ def run(job: Job, video: VideoConfig) -> None:
             f"results: {folder / 'results.json'}; every run: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
         if video.record_eval_videos:
-            films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps)
+            films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps, video.ghost)
             print(f"films: {len(films)} in {folder / 'videos'}")
 
 

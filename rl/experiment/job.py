@@ -466,7 +466,7 @@ def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
     video = job.config.video
     if not video.record_eval_videos:
         return []
-    return record_evaluation(episodes, job.folder, video.max_videos_per_category, video.video_fps)
+    return record_evaluation(episodes, job.folder, video.max_videos_per_category, video.video_fps, video.ghost)
 
 
 def speed_of(ppo: BatchPPO) -> dict:

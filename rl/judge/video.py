@@ -19,6 +19,8 @@ from nppsim.files import replacing
 from nppsim.outcomes import NAMES, TIMEOUT, UNFINISHED
 from nppsim.pictures import render
 from nppsim.pictures.film import record
+from nppsim.pictures.render import FilmLook
+from nppsim.planner import plan
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
 
@@ -40,10 +42,15 @@ class Film:
 
 
 def record_evaluation(
-    episodes: Sequence[EpisodeRecord], out_dir: str | os.PathLike, max_per_category: int = 5, fps: int = 30
+    episodes: Sequence[EpisodeRecord],
+    out_dir: str | os.PathLike,
+    max_per_category: int = 5,
+    fps: int = 30,
+    ghost: bool = False,
 ) -> list[Film]:
     """Films and route pictures of a few episodes per category, numbered from 000.
 
+    ghost: show a run of the planner, too, pale, where it finds one.
     Chosen in the order given, successes and failures in turn, so that both are shown where both happened (the file
     names are no statistics).  Earlier films of these categories in the folder are replaced.  Raises VideoError if an
     episode's inputs do not play back to its recorded outcome.
@@ -56,7 +63,7 @@ def record_evaluation(
     for category, group in groups.items():
         name = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
         _remove_films(out_dir, name)
-        films += [_film(e, out_dir, name, i, fps) for i, e in enumerate(_chosen(group, max_per_category))]
+        films += [_film(e, out_dir, name, i, fps, ghost) for i, e in enumerate(_chosen(group, max_per_category))]
     return films
 
 
@@ -69,7 +76,7 @@ def _remove_films(out_dir: Path, name: str) -> None:
                 old.unlink()
 
 
-def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: int) -> Film:
+def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: int, ghost: bool) -> Film:
     """Film and route picture of one episode; name: of its category, in paths."""
     stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
     video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
@@ -78,16 +85,16 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
     picture = render.draw_route(episode.level, run, crop=True, title=title, outcome=outcome)
     with replacing(out_dir / route) as temporary:
         picture.save(temporary, format="PNG")
-    record(
-        out_dir / video,
-        episode.level,
-        episode.inputs,
+    planned = plan(episode.level) if ghost else None
+    look = FilmLook(
         fps=fps,
         title=title,
         category=episode.category,
         outcome=outcome,
-        run=run,
+        ghost=planned.inputs if planned else None,
+        ghost_name="planner",
     )
+    record(out_dir / video, episode.level, episode.inputs, look, run=run)
     return Film(episode.category, title, outcome, episode.frames, video, route)
 
 

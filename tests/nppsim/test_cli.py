@@ -11,9 +11,15 @@ import pytest
 import nppsim
 from nppsim.__main__ import main
 from nppsim.generate import generate
+from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.pictures import render
+from nppsim.planner.ghost import ghost_inputs
+from nppsim.replays.notes import level_notes
+from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay_set import ReplayWriter
 
 from places import ROOT
+from worlds import FLOOR, corridor, tiles
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ def test_the_level_of_a_replay_is_a_level_everywhere_and_becomes_a_file(files, t
 def test_anybodys_run_is_filmed(files, tmp_path, capsys):
     av = pytest.importorskip("av")
     film = str(tmp_path / "out.mp4")
-    assert main(["film", str(files / "play.replay"), film, "--fps", "10", "--scale", "0.25"]) == 0
+    assert main(["film", str(files / "play.replay"), film, "--fps", "10", "--scale", "0.25", "--ghost"]) == 0
     assert "running after 60 frames (1.00 s)" in capsys.readouterr().out
     with av.open(film) as container:
         assert container.streams.video[0].average_rate == 10
@@ -94,9 +100,51 @@ def test_a_sheet_shows_levels_from_all_over_the_folder(tmp_path, monkeypatch):
     main(["generate", "simplest", str(folder), "--count", "5"])
     pytest.importorskip("PIL.Image")
     draw = render.contact_sheet
-    monkeypatch.setattr(render, "contact_sheet", lambda levels, labels: shown.extend(labels) or draw(levels, labels))
+    monkeypatch.setattr(
+        render, "contact_sheet", lambda levels, labels, **more: shown.extend(labels) or draw(levels, labels, **more)
+    )
     assert main(["render", "--sheet", str(folder), str(tmp_path / "out.png"), "--count", "2"]) == 0
     assert shown == ["simplest/000000.map", "simplest/000002.map"]
+
+
+def test_a_sheet_tells_pars_and_how_runs_of_its_levels_ended(tmp_path):
+    levels = [(corridor(door=30 + i), LevelEntry("a", par_frames=par)) for i, par in enumerate((90, None, 120))]
+    entries = LevelSet.write(tmp_path / "set", levels).entries
+    with ReplayWriter(tmp_path / "runs.h5") as writer:
+        for level, frames, won in ((0, 100, True), (0, 95, True), (0, 20, False), (1, 30, False)):
+            writer.append(Replay(levels[level][0], np.zeros(frames, np.uint8), won))
+    shown = [level for level, _ in levels]
+    assert level_notes(shown, entries, None) == (["par 1.50 s", "", "par 2.00 s"], ["", "", ""])
+    notes, outcomes = level_notes(shown, entries, str(tmp_path / "runs.h5"))
+    assert notes == ["par 1.50 s, finished 2 of 3, 1.58 s", "finished 0 of 1", "par 2.00 s, not played"]
+    assert outcomes == ["won", "died", ""]
+    assert (
+        main(
+            [
+                "render",
+                "--sheet",
+                str(tmp_path / "set"),
+                "--replays",
+                str(tmp_path / "runs.h5"),
+                str(tmp_path / "a.png"),
+            ]
+        )
+        == 0
+    )
+
+
+def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
+    level, other = corridor(), corridor(door=33)
+    inputs, name = ghost_inputs(level, "planner")
+    assert name == "planner" and nppsim.simulate(level, inputs).won
+    Replay(level, np.zeros(7, np.uint8)).save(tmp_path / "mine.replay")
+    inputs, name = ghost_inputs(level, str(tmp_path / "mine.replay"))
+    assert len(inputs) == 7 and name == "mine.replay"
+    with pytest.raises(ReplayError, match=r"mine\.replay was recorded on another level"):
+        ghost_inputs(other, str(tmp_path / "mine.replay"))
+    shut = nppsim.Level.build(tiles(), (60, FLOOR))
+    with pytest.raises(ReplayError, match="the planner has found no run of this level"):
+        ghost_inputs(shut, "planner")
 
 
 @pytest.mark.parametrize(

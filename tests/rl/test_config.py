@@ -189,6 +189,7 @@ EXAMPLES = {
     "early-stopping-patience": ["3"],
     "record-eval-videos": [],
     "max-videos-per-category": ["5"],
+    "video-ghost": [],
     "video-fps": ["60"],
     "visualize-training": [],
     "vis-render-freq": ["10"],

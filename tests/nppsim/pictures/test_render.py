@@ -6,11 +6,11 @@ import pytest
 import nppsim
 from nppsim.actions import JUMP, RIGHT
 from nppsim.pictures import render
-from nppsim.pictures.canvas import PALETTE
+from nppsim.pictures.canvas import PALETTE, route_colour
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
-from nppsim.pictures.render import contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
+from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
 from nppsim.pictures.scene import Scene, level_entities, ninja_looks
-from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS
+from nppsim.pictures.texts import PANEL_HEIGHT, TWO_COLOURS, font, pen_on, wrapped
 
 from worlds import small_room as corridor
 
@@ -125,14 +125,72 @@ def test_two_routes_show_in_two_colours_even_where_they_are_the_same():
     level = corridor(width=14)
     run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
     still = nppsim.simulate(level, np.full(9, 0, np.uint8))
-    picture = np.asarray(draw_two_routes(level, (run, run), ("a", "b" * 200), parted=20)).astype(int)
-    x, y = (round(v) for v in run.position[run.frames // 2])
-    blue, red = TWO_COLOURS
-    column = picture[y - 3 : y + 4, x]
-    assert np.abs(column - red).max(axis=1).min() < 60 and np.abs(column - blue).max(axis=1).min() < 60
+    picture = np.asarray(draw_two_routes(level, (run, run), ("a", "b" * 200), crop=False, parted=20)).astype(int)
+    way = picture[round(run.position[30, 1]), round(run.position[30, 0]) : round(run.position[70, 0])]
+    assert all((np.abs(way - colour).max(axis=1) < 60).sum() > 10 for colour in TWO_COLOURS), "in dashes"
     x, y = (round(v) for v in run.position[-1])
     assert np.abs(picture[y, x] - PALETTE.green).max() < 60
-    assert (picture != np.asarray(draw_two_routes(level, (run, still), ("a", "b")))).any()
+    other = np.asarray(draw_two_routes(level, (run, still), ("a", "b"), crop=False)).astype(int)
+    way = other[round(run.position[30, 1]), round(run.position[30, 0]) : round(run.position[70, 0])]
+    assert (np.abs(way - TWO_COLOURS[0]).max(axis=1) < 60).sum() > 20
+    assert not (np.abs(way - TWO_COLOURS[1]).max(axis=1) < 60).any(), "only one of the two came here"
+
+
+def test_two_routes_are_cropped_and_have_a_mark_for_each_second():
+    level = corridor(width=14)
+    run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
+    still = nppsim.simulate(level, np.full(100, 0, np.uint8))
+    region = widened(used_region(level, run.position))
+    ppt = film_pixels_per_tile(region, 1.0)
+    picture = np.asarray(draw_two_routes(level, (run, still), ("a", "b"))).astype(int)
+    assert picture.shape[1] == (region[2] - region[0]) * ppt and picture.shape[1] > 14 * 24
+    scene = Scene(level, ppt, region)
+    reach = [np.abs(picture[y - 12 : y + 13, x - 1 : x + 2] - TWO_COLOURS[0]).max(axis=2) < 60
+             for x, y in (map(round, scene.place(run.position[frame])) for frame in (40, 59))]  # fmt: skip
+    assert reach[1].sum() > 1.5 * reach[0].sum(), "the way is thicker where a second ends"
+
+
+def test_the_old_parts_of_a_route_fade():
+    level = corridor(width=14)
+    run = nppsim.simulate(level, np.full(600, RIGHT, np.uint8))
+    picture = np.asarray(draw_route(level, run)).astype(int)
+    distance = []
+    for share in (0.2, 0.8):
+        x, y = (round(v) for v in run.position[int(share * run.frames)])
+        colour = np.array(route_colour(share))
+        seen = picture[y - 1 : y + 2, x]
+        distance.append(np.abs(seen - colour).max(axis=1).min())
+    assert distance[0] > 60 > 40 > distance[1], "far from its colour first, near it at the end"
+
+
+def test_captions_are_whole_however_long():
+    from PIL import Image
+
+    pen, face = pen_on(Image.new("RGB", (1, 1))), font(15)
+    text = "some words, and " + "a_name_without_any_end_" * 9
+    lines = wrapped(pen, text, face, 200)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(pen.textlength(line, face) <= 200 for line in lines) and len(lines) > 5
+    level, inputs = corridor(), np.full(4, RIGHT, np.uint8)
+    short, long = (next(frames(level, inputs, FilmLook(title=title, category="c"))) for title in ("a", text * 2))
+    assert short.shape[1] == long.shape[1] and long.shape[0] > short.shape[0] and long.shape[0] % 2 == 0
+    region = widened(used_region(level, np.empty((0, 2))))
+    stage = (region[3] - region[1]) * film_pixels_per_tile(region, 1.0)
+    assert (short[:stage] == long[:stage]).all()
+
+
+def test_a_ghost_is_pale_and_runs_beside():
+    level = corridor(width=14)
+    still, running = np.zeros(60, np.uint8), np.full(60, RIGHT, np.uint8)
+    alone = list(frames(level, still))
+    both = list(frames(level, still, FilmLook(ghost=running, ghost_name="somebody")))
+    stage = alone[0].shape[0] - PANEL_HEIGHT
+    changed = [
+        np.flatnonzero((a[:stage] != b[:stage]).any(axis=2).any(axis=0)) for a, b in zip(alone, both, strict=True)
+    ]
+    assert changed[-1].mean() > changed[10].mean() + 20, "it moves"
+    ghost = both[-1][(alone[-1] != both[-1]).any(axis=2)]
+    assert not (ghost == PALETTE.ink).all(axis=1).any(), "the ninja itself is as black as ever, the ghost is not"
 
 
 def test_a_route_shows_start_end_and_jumps():
@@ -141,7 +199,7 @@ def test_a_route_shows_start_end_and_jumps():
     inputs[5:25] |= JUMP
     run = nppsim.simulate(level, inputs)
     picture = np.asarray(draw_route(level, run, title="a title that is far too long for its place " * 9))
-    assert picture.shape == (600 + PANEL_HEIGHT, 1056, 3)
+    assert picture.shape[1:] == (1056, 3) and picture.shape[0] > 600 + PANEL_HEIGHT, "lines of its own for the title"
     jump = run.position[int(np.argmax(run.ninja_state == 3)) - 1]
     points = {
         "start": (level.spawn, PALETTE.pale),
@@ -168,7 +226,7 @@ def test_a_rate_beyond_the_physics_is_refused(fps):
 def test_frames_show_the_ninja_moving_the_keys_and_nothing_else():
     level = corridor(switch=9)
     inputs = np.full(40, RIGHT, np.uint8)
-    film = list(frames(level, inputs, fps=30, title="t", category="c"))
+    film = list(frames(level, inputs, FilmLook(title="t", category="c")))
     assert len(film) == len(film_steps(40, 30)) == 21
     height, width, _ = film[0].shape
     assert film[0].dtype == np.uint8 and height % 2 == 0 and width % 2 == 0
@@ -202,8 +260,16 @@ def test_a_film_ends_as_its_parts_were_drawn_at_once():
 
 def test_a_contact_sheet_places_one_picture_per_level():
     levels = [corridor(width=w) for w in (6, 8, 10)]
-    page = contact_sheet(levels, ["a", "b", "c" * 200], columns=2)
-    assert page.size == (2 * 364 + 12, 2 * 234 + 12)
+    page = contact_sheet(levels, ["a", "b", "c" * 200], columns=2, notes=["par 1 s", "", ""], outcomes=["won", "", ""])
+    ppt = 352 // 12  # the widest level, of ten tiles with its walls, fits its cell: one scale for all
+    picture = np.asarray(page)
+    assert page.width == 2 * 364 + 12
+    open_ = (picture == PALETTE.background).all(axis=2)
+    widths = [open_[:, left : left + 352].any(axis=0).sum() for left in (12, 376)]
+    assert widths == [max(6, 10) * ppt, 8 * ppt], "the same pixels per tile"
+    assert (np.abs(picture.astype(int) - PALETTE.green).max(axis=2) < 40).any(), "the note in the outcome's colour"
+    with pytest.raises(ValueError, match="3 levels but 1 notes"):
+        contact_sheet(levels, "abc", notes=["x"])
     with pytest.raises(ValueError, match="3 levels but 1 labels"):
         contact_sheet(levels, ["a"])
     with pytest.raises(ValueError, match="columns=0"):

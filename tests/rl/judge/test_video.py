@@ -9,7 +9,7 @@ import nppsim
 from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
 from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
-from nppsim.pictures.render import film_steps, frames
+from nppsim.pictures.render import FilmLook, film_steps, frames
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import VideoError, record_evaluation
 
@@ -36,11 +36,11 @@ def episode(outcome, category="simplest", frames_played=None, name="corridor"):
 @pytest.mark.parametrize("fps", [30, 60])
 def test_a_film_is_h264_with_the_asked_rate_size_and_length(tmp_path, fps):
     level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
-    path = record(tmp_path / "films" / "a.mp4", level, inputs, fps=fps, title="corridor")
+    path = record(tmp_path / "films" / "a.mp4", level, inputs, FilmLook(fps=fps, title="corridor"))
     codec, pixels, rate, pictures = decoded(path)
     assert codec == "h264" and pixels == "yuv420p" and rate == fps
     assert len(pictures) == len(film_steps(20, fps)) + round(HOLD_S * fps)
-    first = next(frames(level, inputs, fps))
+    first = next(frames(level, inputs, FilmLook(fps=fps)))
     assert pictures[0].shape == first.shape
     assert [p.name for p in path.parent.iterdir()] == ["a.mp4"]  # nothing half-written left
     content = path.read_bytes()
@@ -57,8 +57,8 @@ def test_the_decoded_pictures_are_those_drawn(tmp_path):
 
 def test_a_death_is_shown_once_more_slowly(tmp_path):
     level, inputs = corridor(), np.full(40, RIGHT, np.uint8)
-    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, outcome="timeout"))
-    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, outcome="died"))
+    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, FilmLook(outcome="timeout")))
+    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, FilmLook(outcome="died")))
     shown = min(round(AGAIN_S * 30), len(film_steps(40, 30)))
     assert len(died) - len(lived) == SLOWER * shown + round(HOLD_S * 30)
     again = died[len(lived) :: SLOWER][:shown]
@@ -68,7 +68,7 @@ def test_a_death_is_shown_once_more_slowly(tmp_path):
 
 def test_a_failure_leaves_no_file(tmp_path):
     with pytest.raises(ValueError, match="fps=90"):
-        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), fps=90)
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), FilmLook(fps=90))
     assert not list(tmp_path.iterdir())
 
 

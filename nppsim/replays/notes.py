@@ -1,0 +1,37 @@
+"""What is known about levels, in a line each: their pars, and how the runs of a replay set ended on them."""
+
+from collections.abc import Sequence
+
+from nppsim.actions import FRAMES_PER_SECOND
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelEntry
+from nppsim.outcomes import DIED, NAMES, WON
+from nppsim.replays.replay_set import ReplaySet
+
+
+def level_notes(
+    levels: Sequence[Level], entries: Sequence[LevelEntry], place: str | None
+) -> tuple[list[str], list[str]]:
+    """(par and, with replays, how these went, an outcome for the colour) of each level.  place: of a replay set, or None."""
+    played: dict[str, list[int | None]] = {}  # level -> frames of each win, None for the others
+    if place is not None:
+        with ReplaySet(place) as replays:
+            for one in map(replays.entry, range(len(replays))):
+                played.setdefault(one.level_fingerprint, []).append(one.frames if one.success else None)
+    notes, outcomes = [], []
+    for level, entry in zip(levels, entries, strict=True):
+        runs = played.get(level.fingerprint, [])
+        wins = [frames for frames in runs if frames is not None]
+        parts = [] if entry.par_frames is None else [f"par {_seconds(entry.par_frames)}"]
+        if runs:
+            best = f", {_seconds(min(wins))}" if wins else ""
+            parts.append(f"finished {len(wins)} of {len(runs)}{best}")
+        elif place is not None:
+            parts.append("not played")
+        notes.append(", ".join(parts))
+        outcomes.append(NAMES[WON] if wins else NAMES[DIED] if runs else "")
+    return notes, outcomes
+
+
+def _seconds(frames: int) -> str:
+    return f"{frames / FRAMES_PER_SECOND:.2f} s"
