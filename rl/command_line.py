@@ -30,16 +30,13 @@ _GROUPS = {
     "reward": "rewards",
     "stacking": "networks",
     "heads": "networks",
+    "hierarchy": "networks",
 }
 
 # Flags of other pipelines whose machinery does not exist here: reason -> (flag, default, meaning).
 _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     "demonstrations are held in memory and need no loading processes; leave it out": (
         ("bc-num-workers", 0, "processes that load demonstrations"),
-    ),
-    "hierarchical PPO comes later; train without it, as --architectures mlp_baseline does": (
-        ("use-hierarchical-ppo", False, "two-level policy"),
-        ("high-level-update-freq", 50, "its period"),
     ),
     "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
     "anything is learned; leave it out": (("deep-resnet-dropout", 0.0, "dropout in deep heads"),),

@@ -24,7 +24,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
-from rl.policy.architectures import ArchitectureError, get_architecture
+from rl.policy.architectures import MOST_DECISIONS, WITH_SUBTASKS, ArchitectureError, get_architecture
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
@@ -44,6 +44,7 @@ _TRACING = "enable-pytorch-profiler"
 _MEMORY = "enable-memory-profiling"
 _DEEP = "use-deep-resnet-policy"
 _VISUAL, _STATE = "enable-visual-frame-stacking", "enable-state-stacking"
+_HIERARCHICAL = "use-hierarchical-ppo"
 IMITATION = "imitation"
 ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
@@ -302,6 +303,39 @@ class StackingConfig:
 
 
 @dataclass(frozen=True)
+class HierarchyConfig:
+    """Hierarchical PPO; see ``rl.train.hierarchy``."""
+
+    hierarchical: bool = setting(
+        False,
+        "hierarchical PPO: a high level chooses subtasks, a low level acts on them (docs/hierarchy.md)",
+        flag=_HIERARCHICAL,
+        switch=True,
+    )
+    update_freq: int = setting(
+        50,
+        "decisions after which a new subtask is chosen at the latest; when it is completed, and with each episode, sooner",
+        flag="high-level-update-freq",
+        needs=_HIERARCHICAL,
+        low=1,
+        high=MOST_DECISIONS,
+    )
+    from_stage: str | None = setting(
+        None,
+        "category of levels, e.g. medium: plain PPO until the curriculum has come to it, without a jump in the policy then",
+        flag="hierarchical-from-stage",
+        needs=_HIERARCHICAL,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def named(self, architecture: str) -> str:
+        """The name of an architecture with these subtasks."""
+        return f"{architecture}+{WITH_SUBTASKS}{self.update_freq}" if self.hierarchical else architecture
+
+
+@dataclass(frozen=True)
 class ProfilingConfig:
     """What is measured in training beside its curves; see ``rl.train.profiling``.  It costs time, and changes no bit."""
 
@@ -445,6 +479,7 @@ class ExperimentConfig:
     reward: RewardSettings = field(default_factory=RewardSettings)
     stacking: StackingConfig = field(default_factory=StackingConfig)
     heads: HeadsConfig = field(default_factory=HeadsConfig)
+    hierarchy: HierarchyConfig = field(default_factory=HierarchyConfig)
     profiling: ProfilingConfig = field(default_factory=ProfilingConfig)
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # dotted name -> where it was given
 
@@ -459,6 +494,8 @@ class ExperimentConfig:
                 raise ConfigError(f"has heads of its own; leave out --{_DEEP}", "architectures", name)
             if (self.stacking.visual or self.stacking.state) and get_architecture(name).stacking:
                 raise ConfigError(f"has stacks of its own; leave out --{_VISUAL} and --{_STATE}", "architectures", name)
+            if self.hierarchy.hierarchical and get_architecture(name).subtasks:
+                raise ConfigError(f"has subtasks of its own; leave out --{_HIERARCHICAL}", "architectures", name)
             _architecture(self._with_settings(name))  # which may have nothing to stack
         for name, values in (("architectures", self.architectures), ("seeds", self.seeds)):
             if not values or len(set(values)) != len(values):
@@ -474,17 +511,24 @@ class ExperimentConfig:
                 "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
                 "--curriculum-stage-learning-rate",
             )
+        if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
+            raise ConfigError(
+                "waits for a stage, and only the curriculum stages goes from one to the next; give --curriculum stages, or "
+                "leave it out",
+                "--hierarchical-from-stage",
+                self.hierarchy.from_stage,
+            )
         if self.evaluation.skip_final_eval and self.video.record_eval_videos:
             raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """The architectures with the stacks and the heads that are asked for."""
+        """The architectures with the stacks, the heads and the subtasks that are asked for."""
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
         plain, plus, deep = name.partition("+deep")  # stacks come before the heads in a name
-        return self.heads.named(self.stacking.named(plain) + plus + deep)
+        return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + plus + deep))
 
     @property
     def conditions(self) -> tuple[str, ...]:

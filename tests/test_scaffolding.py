@@ -102,8 +102,8 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"curriculum_config", "events", "plugins", "judge", "policy", "ppo_config", "reward_settings"},
-        {"config"},
+        {"curriculum_config", "events", "plugins", "policy", "ppo_config", "reward_settings"},
+        {"config", "judge"},
         {"stored"},
         {"config_file"},
         {"command_line", "curriculum", "solve", "upload"},

@@ -12,7 +12,7 @@ All raise ``MissingPackageError`` where Pillow is missing, and ``RenderError`` f
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,7 @@ class FilmLook:
     outcome: "won", "died" or "timeout", shown at the end; None: what the simulator says.
     ghost: uint8[frames], inputs of another run of the level, which is shown pale beside it; None: nobody.
     ghost_name: who that is.
+    notes: a text for each frame of the run, beside the keys held; empty for none.
     """
 
     fps: int = 30
@@ -72,6 +73,7 @@ class FilmLook:
     outcome: str | None = None
     ghost: np.ndarray | None = None
     ghost_name: str = "ghost"
+    notes: Sequence[str] = ()
 
 
 USUAL = FilmLook()
@@ -107,6 +109,8 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
     """
     if run is None:
         run = simulate(level, inputs)
+    if look.notes and len(look.notes) != run.frames:
+        raise RenderError(f"{len(look.notes)} notes for a run of {run.frames} frames; give one for each, or none")
     region = widened(used_region(level, run.position))
     scene = Scene(level, film_pixels_per_tile(region, look.scale), region)
     ghost, below = None, look.category
@@ -136,5 +140,6 @@ def frames(level: Level, inputs: np.ndarray, look: FilmLook = USUAL, *, run: Run
             scene.add_ninja(picture, ghost[min(step, len(ghost) - 1)], GHOST_OPACITY)
             scene.add_ninja(picture, ninja[step])  # in front
         held = int(inputs[step - 1]) if step else 0
-        strip = panel.draw(step, held, (look.outcome or run.outcome) if step == run.frames else None)
+        note = look.notes[max(step - 1, 0)] if look.notes else ""
+        strip = panel.draw(step, held, (look.outcome or run.outcome) if step == run.frames else None, note)
         yield np.concatenate([np.asarray(picture), strip])

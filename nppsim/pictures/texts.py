@@ -176,12 +176,22 @@ class FilmPanel:
             y = round(top + line_height * (i + 0.5))
             pen.text((left, y), text, colour, self._small, anchor="lm")
 
-    def draw(self, frame: int, held: int, outcome: str | None) -> np.ndarray:
-        """uint8[height, width, 3] at a physics frame, with the input byte held; outcome: None while running."""
+    def draw(self, frame: int, held: int, outcome: str | None, note: str = "") -> np.ndarray:
+        """uint8[height, width, 3] at a physics frame, with the input byte held.
+
+        outcome: None while running.
+        note: a text between the keys and the time.
+        """
         strip = self._base.copy()
         strip.paste(self._keys[held & 7], (self._key_left, self._middle - self._keys[0].height // 2))
         pen, right = pen_on(strip), strip.width - round(14 * self._unit)
         pen.text((right, self._middle), seconds(frame), PALETTE.text, self._large, anchor="rm")
+        left = self._key_left + self._keys[0].width + round(8 * self._unit)
+        room = right - round((74 if outcome is None else 140) * self._unit) - left
+        lines = wrapped(pen, note, self._small, max(room, 60 * self._unit))
+        for i, line in enumerate(lines):
+            y = self._middle + round(15 * self._unit * (i - (len(lines) - 1) / 2))
+            pen.text((left, y), line, PALETTE.muted, self._small, anchor="lm")
         word, colour = outcome_look(outcome or "")
         if word:
             right -= round(74 * self._unit)

@@ -39,6 +39,7 @@ from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.train import saving
+from rl.train.hierarchy.ppo import make_ppo
 from rl.train.logs import BOARD, cut_events, write_settings
 from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
@@ -149,7 +150,16 @@ def train_one(job: Job) -> RunRecord:
     introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
-    ppo = BatchPPO(env, job.architecture.name, settings, plan, statistics=statistics, seed=job.seed, device=plan.device)
+    ppo = make_ppo(
+        env,
+        job.architecture.name,
+        settings,
+        plan,
+        from_stage=job.config.hierarchy.from_stage,
+        statistics=statistics,
+        seed=job.seed,
+        device=plan.device,
+    )
     moved = hand_over(job, clone, ppo) if clone else None
     lend_runs(job, clone, env)
     events = fine_tune(job, ppo)
@@ -308,7 +318,7 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     job.doctor.examine(IMITATION, dataset=dataset, statistics=statistics)
     job.doctor.forget("dataset")
     torch.manual_seed(job.seed)  # for the first weights
-    policy = build_policy(job.architecture.name, statistics, precision=plan.precision, device=plan.device)
+    policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
@@ -357,12 +367,15 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
 
 
 def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
-    """Give PPO the clone's weights, prove that it acts alike, and tie it to the clone for a while."""
-    moved = transfer(clone.policy.state_dict(), ppo.policy)
+    """Give PPO the clone's weights, prove that it acts alike, and tie it to the clone for a while.
+
+    That is PPO's own policy as it is now, as it may have parts that the clone has not, which do nothing yet.
+    """
+    moved = transfer(clone.policy.state_dict(), ppo.policy, fresh=job.architecture.fresh)
     agreement = check_same_policy(clone.policy, ppo.policy, clone.probe)
     count = len(next(iter(clone.probe.values())))
     job.log(f"{moved}; {agreement:.0%} of greedy actions agree on {count} held-out decisions")
-    ppo.anchor_to(clone.policy)
+    ppo.anchor_to(ppo.policy)
     job.doctor.meet(clone=clone.policy, cloning=clone.result, probe=clone.probe, moved=moved)
     return moved
 

@@ -149,7 +149,8 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _episode(episode: EpisodeRecord) -> dict[str, Any]:
-    plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name != "level"}
+    left_out = ("level", "commands")  # the one is known, the others are of use while films are made
+    plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name not in left_out}
     return plain | {"inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode()}
 
 

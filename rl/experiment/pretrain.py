@@ -19,6 +19,7 @@ from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import told_places
 from bc.train import BCConfig, pretrain
 from hardware.team import Team
+from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import locked
@@ -70,6 +71,10 @@ class Job:
     def __post_init__(self) -> None:
         check_settings(self)
         check_folders(self, needed=("replay_data_dir",), others=("test_dataset",))
+        known = get_architecture(self.architecture)
+        if known.subtasks:
+            advice = f"demonstrations show no subtasks; give {known.imitated.name}, training adds them to its weights"
+            raise ConfigError(advice, "architecture", self.architecture)
 
 
 def run(job: Job) -> None:

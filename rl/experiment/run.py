@@ -26,6 +26,7 @@ from rl.forensics.digests import first_divergence, read_trail
 from rl.judge.results import ResultsError
 from rl.policy.architectures import get_architecture
 from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
+from rl.train.hierarchy.advice import advice
 from rl.upload import Uploader
 
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
@@ -61,6 +62,8 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
         log(f"experiment folder: {folder}")
         if stacked := [name for name in record.config.networks if get_architecture(name).stacking]:
             log(f"warning: {', '.join(stacked)}: {ADVICE}")
+        for warning in advice(record.config):
+            log(f"warning: {warning}")
         try:
             for job in make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint):
                 done = read_run(job.folder, [level for level, _ in data.test])

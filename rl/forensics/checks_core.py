@@ -325,7 +325,8 @@ def the_update_moved_the_weights(ppo: BatchPPO) -> str:
     idle = [
         name
         for name, parameter in ppo.policy.named_parameters()
-        if parameter not in state or not float(state[parameter]["exp_avg_sq"].sum()) > 0
+        if not ppo.policy.may_rest(name)
+        and (parameter not in state or not float(state[parameter]["exp_avg_sq"].sum()) > 0)
     ]
     require(not idle, f"no step was ever made in {', '.join(idle[:6])}", "look at gradients and at target_kl")
     rates = {group["lr"] for group in ppo.policy.optimizer.param_groups}

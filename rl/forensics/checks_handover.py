@@ -10,6 +10,7 @@ from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from rl.forensics.doctor import UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.forensics.samples import in_float32
+from rl.policy.architectures import HIGH_LEVEL
 from rl.policy.networks import CLAMP
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
@@ -28,9 +29,11 @@ MOST_CUT_OFF = 0.2  # share of normalised numbers beyond what the network clamps
 
 @check(UPDATE)
 def every_weight_was_transferred(moved: TransferReport) -> str:
-    """Every tensor of the clone was copied into PPO's policy, and every tensor of that was filled."""
+    """Every tensor of the clone was copied into PPO's policy, and every tensor of that was filled, or has no counterpart."""
     told = f"{moved.used} of {moved.source} tensors into {moved.filled} of {moved.target}"
-    whole = moved.used == moved.source == moved.filled == moved.target and not moved.fresh and not moved.skipped
+    new = [name for name in moved.fresh if name.startswith(HIGH_LEVEL)]
+    whole = moved.used == moved.source == moved.filled == moved.target - len(new)
+    whole = whole and len(new) == len(moved.fresh) and not moved.skipped
     require(whole, told, "give both the same architecture: see rl/policy/weight_map.py")
     return f"{told}, {moved.values:,} numbers"
 

@@ -118,7 +118,8 @@ def a_time_out_is_worth_what_comes_after(ppo: BatchPPO) -> str:
     cut_off = waiting.truncated.copy()
     require(bool(cut_off.any()), "no episode was cut off at its time limit", _PROGRAM)
     with torch.no_grad():
-        values = ppo.policy.logits_and_values(ppo.policy.to_tensors(waiting.final_obs))[1].cpu().numpy()
+        last = ppo.last_seen(waiting.final_obs, 0)
+        values = ppo.policy.logits_and_values(ppo.policy.to_tensors(last))[1].cpu().numpy()
     wanted = waiting.rewards + np.where(cut_off, ppo.gamma * values, 0)
     gap = float(np.abs(buffer.rewards[0].cpu().numpy() - wanted).max())
     require(
@@ -140,10 +141,11 @@ def the_same_seed_plays_the_same(ppo: BatchPPO) -> str:
         sim.snapshot(everybody),
         (ppo.sampling.get_state(), ppo.sampler.state_dict(), sim.next_level.copy()),
     )
-    found = []
+    found, own = [], ppo.own_state()
     for _ in range(2):
         sim.restore(everybody, states)
         sim.observe()
+        ppo.load_own_state(own)
         ppo.sampling.set_state(drawn[0])
         ppo.sampler.load_state_dict(drawn[1])
         sim.next_level[:] = drawn[2]

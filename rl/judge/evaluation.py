@@ -27,6 +27,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, RewardConfig
 from rl.judge.results import EpisodeRecord
+from rl.policy.player import player_of
 
 
 class Policy(Protocol):
@@ -134,6 +135,8 @@ class EvaluationSuite:
         playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
         # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
         pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
+        commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
+        player = player_of(policy, sim.num_envs)
         records: dict[int, EpisodeRecord] = {}
         obs = sim.reset(self._bank_row(playing))
         sim.next_level[:] = self._bank_row(playing + sim.num_envs)
@@ -142,15 +145,18 @@ class EvaluationSuite:
             active = np.flatnonzero(playing < total)
             seen = obs if len(active) == len(playing) else {key: values[active] for key, values in obs.items()}
             actions[:] = 0
-            actions[active] = policy.act(seen, deterministic=deterministic, rng=rng)
+            actions[active] = player.act(seen, active, deterministic=deterministic, rng=rng)
             for env in active:
                 pressed[env].append(actions[env])
+                if player.commands is not None:
+                    commands[env].append(player.commands[env].copy())
             obs = sim.step(actions)
             ended = [env for env in sim.finished if playing[env] < total]
             for env in ended:
-                records[playing[env]] = self._record(playing[env], sim.episode[env], pressed[env])
-                pressed[env] = []
+                records[playing[env]] = self._record(playing[env], sim.episode[env], pressed[env], commands[env])
+                pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
+            player.begin(np.array(ended, np.int64))
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended:
                 progress(len(ended))
@@ -159,10 +165,11 @@ class EvaluationSuite:
     def beginning(self, policy: Policy, *, deterministic: bool, decisions: int) -> np.ndarray:
         """int64[D, N]: the actions with which the first N episodes of a run begin, up to where one of them ends."""
         rng = torch.Generator().manual_seed(self.seed)
-        sim, actions = self.simulator, []
-        obs = sim.reset(self._bank_row(np.arange(sim.num_envs)))
+        sim, actions, everybody = self.simulator, [], np.arange(self.simulator.num_envs)
+        player = player_of(policy, sim.num_envs)
+        obs = sim.reset(self._bank_row(everybody))
         for _ in range(decisions):
-            actions.append(policy.act(obs, deterministic=deterministic, rng=rng))
+            actions.append(player.act(obs, everybody, deterministic=deterministic, rng=rng))
             obs = sim.step(actions[-1])
             if sim.finished.size:
                 break
@@ -180,7 +187,7 @@ class EvaluationSuite:
         """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
-    def _record(self, number: int, episode: np.void, actions: list[int]) -> EpisodeRecord:
+    def _record(self, number: int, episode: np.void, actions: list[int], commands: list[np.ndarray]) -> EpisodeRecord:
         skip, frames = self.simulator.frame_skip, int(episode["frames"])
         if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
             raise AssertionError(
@@ -202,6 +209,7 @@ class EvaluationSuite:
             ret=float(episode["ret"]),
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
+            commands=np.array(commands) if commands else None,
         )
 
 

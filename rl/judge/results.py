@@ -73,6 +73,7 @@ class EpisodeRecord:
     frames, decisions: its length.
     ret: undiscounted sum of rewards.
     path_length: px from the spawn by way of the switch to the exit.
+    commands: int64[decisions, 2], subtask and decisions since it was given, of a policy that has them; None otherwise.
     """
 
     level_index: int
@@ -86,6 +87,7 @@ class EpisodeRecord:
     ret: float
     gold: int
     path_length: float
+    commands: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def won(self) -> bool:

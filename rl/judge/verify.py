@@ -17,6 +17,7 @@ from nppsim.actions import ACTION_INPUT
 from nppsim.batch import BatchSimulator
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from rl.judge.results import EpisodeRecord, ResultsError
+from rl.policy.commander import COMMAND
 
 EPISODES = 8  # that are looked at, spread over all
 MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
@@ -126,10 +127,19 @@ def _asked_again(episodes: Sequence[EpisodeRecord], policy: Network, **seen: Any
     for t in range(max(map(len, played))):
         active = [i for i, decisions in enumerate(played) if t < len(decisions)]
         with torch.no_grad():
-            seen = policy.to_tensors({key: values[active] for key, values in obs.items()})
+            seen = policy.to_tensors(
+                {key: values[active] for key, values in obs.items()} | _commands(episodes, active, t)
+            )
             logits = policy.logits_and_values(seen)[0]
         log_probs.append(torch.log_softmax(logits.double(), dim=1).cpu().numpy())
         actions += [int(played[i][t]) for i in active]
         step = np.array([int(decisions[t]) if t < len(decisions) else 0 for decisions in played])
         obs = sim.step(step)
     return np.concatenate(log_probs), np.array(actions)
+
+
+def _commands(episodes: Sequence[EpisodeRecord], active: list[int], t: int) -> dict[str, np.ndarray]:
+    """The subtasks under which decision t was made in these episodes, as the policy observes them, if there were any."""
+    recorded = [episodes[i].commands for i in active]
+    told = [commands[t] for commands in recorded if commands is not None]
+    return {COMMAND: np.stack(told)} if told else {}

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import nppsim
 from nppsim.errors import UserError
 from nppsim.files import replacing
@@ -23,6 +25,7 @@ from nppsim.pictures.render import FilmLook
 from nppsim.planner import plan
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
+from rl.policy.commander import SUBTASKS
 
 
 class VideoError(UserError, RuntimeError):
@@ -93,9 +96,19 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
         outcome=outcome,
         ghost=planned.inputs if planned else None,
         ghost_name="planner",
+        notes=_subtasks(episode),
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
     return Film(episode.category, title, outcome, episode.frames, video, route)
+
+
+def _subtasks(episode: EpisodeRecord) -> list[str]:
+    """The subtask in force at each frame, in words; [] without any."""
+    if episode.commands is None:
+        return []
+    names = np.array(SUBTASKS)[episode.commands[:, 0]]
+    decision = np.arange(episode.frames) // -(-episode.frames // episode.decisions)
+    return [f"subtask: {name.replace('_', ' ')}" for name in names[decision]]
 
 
 def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:

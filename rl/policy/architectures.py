@@ -15,6 +15,9 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 from rl.policy.residual_blocks import ResidualBlocks
 
+SUBTASKS_READ = ("reachability_features", "entity_positions", "switch_states", "hazards")  # what subtasks are about
+HIGH_LEVEL = "commander."  # how names of the tensors begin that a network has for its subtasks
+
 
 class ArchitectureError(UserError, ValueError):
     """An architecture name that is unknown or not built yet."""
@@ -53,6 +56,7 @@ class Architecture:
     heads: layers of the actor and, separately, of the critic, before their output layers.
     deep: residual blocks in their place, as wide as the last of them; None: plain layers.
     stacking: how many frames an observation shows.
+    subtasks: decisions after which a new subtask is chosen at the latest (``rl.policy.commander``); 0: there are none.
     """
 
     name: str
@@ -69,6 +73,17 @@ class Architecture:
     module: Callable[[], Any] | None = None
     reads: tuple[str, ...] = ()
     stacking: Stacking = NO_STACKS
+    subtasks: int = 0
+
+    @property
+    def imitated(self) -> "Architecture":
+        """The network that imitation trains: the same without subtasks, of which demonstrations tell nothing."""
+        return replace(self, name=self.name.rpartition("+")[0], subtasks=0) if self.subtasks else self
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """Parts (prefixes of tensors' names) that it has beside those of ``imitated``."""
+        return (HIGH_LEVEL,) if self.subtasks else ()
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -190,11 +205,26 @@ ALIASES = {  # of other pipelines
 _SHIPPED = frozenset(ARCHITECTURES)
 
 
+WITH_SUBTASKS = "subtasks"  # as it stands behind the + of a name, with a number
+MOST_DECISIONS = 10_000  # between two choices of a subtask
+
+
+def _decisions(known: Architecture, suffix: str) -> int:
+    """K of +subtasksK; ValueError where that is no number, or the network does not read what subtasks are about."""
+    number = suffix.removeprefix(WITH_SUBTASKS)
+    if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
+        raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
+    if absent := [key for key in SUBTASKS_READ if key not in known.observations]:
+        raise ValueError(f"subtasks are about {', '.join(absent)}, which {known.name} does not read")
+    return int(number)
+
+
 def get_architecture(name: str) -> Architecture:
     """The architecture of that name; ArchitectureError says what to write instead.
 
     ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
-    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``); of both, stacks come first.
+    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``), ``NAME+subtasksK`` with subtasks of K decisions
+    at most (``rl.policy.commander``); they stand in this order.
     """
     plain, *suffixes = name.split("+")
     if suffixes:
@@ -215,9 +245,11 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     """An architecture with what one suffix of the name that was given says."""
     full = f"{known.name}+{suffix}"
     try:
-        if suffix.startswith("deep") and known.deep is None:
+        if suffix.startswith(WITH_SUBTASKS) and not known.subtasks:
+            return replace(known, name=full, subtasks=_decisions(known, suffix))
+        if suffix.startswith("deep") and known.deep is None and not known.subtasks:
             return replace(known, name=full, deep=ResidualBlocks.named(suffix))
-        if suffix.startswith(("visual", "state")) and known.deep is None and not known.stacking:
+        if suffix.startswith(("visual", "state")) and known.deep is None and not (known.stacking or known.subtasks):
             stacking = Stacking.named(suffix)
             if known.module:
                 raise ArchitectureError(
@@ -234,8 +266,8 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
             raise
         raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
     raise ArchitectureError(
-        f"architecture {name!r}: {suffix!r} cannot stand there; behind a + there are stacks ({HOW_NAMED}), and then deep "
-        "heads (deepN), each once"
+        f"architecture {name!r}: {suffix!r} cannot stand there; behind a + there are stacks ({HOW_NAMED}), then deep "
+        f"heads (deepN), then subtasks ({WITH_SUBTASKS}K), each once"
     )
 
 

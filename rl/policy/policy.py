@@ -24,6 +24,7 @@ from nppsim.observe.stacking import Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import observation_space
 from rl.policy.architectures import get_architecture
+from rl.policy.commander import COMMAND, Commander
 from rl.policy.heads import DeepHeads
 from rl.policy.networks import Encoder, ObservationError, check_batch
 
@@ -84,8 +85,9 @@ class NppPolicy(ActorCriticPolicy):
             self.set_statistics(statistics)
 
     def _build_mlp_extractor(self) -> None:
-        """The heads' hidden layers; Stable-Baselines3's own unless the architecture has deep ones."""
+        """The heads' hidden layers, Stable-Baselines3's own unless the architecture has deep ones; and a high level."""
         chosen = self._architecture
+        self.commander = Commander(self.features_dim, chosen.subtasks) if chosen.subtasks else None
         if chosen.deep is None:
             super()._build_mlp_extractor()
         else:
@@ -132,11 +134,23 @@ class NppPolicy(ActorCriticPolicy):
         observations: {key: tensor [N, *shape]}, raw, on the policy's device; further keys are ignored.
         """
         with self._autocast():
-            latent_actor, latent_critic = self.mlp_extractor(self.features_extractor(observations))
+            features = self.features_extractor(observations)
+            if self.commander:
+                features = self.commander(features, observations)
+            latent_actor, latent_critic = self.mlp_extractor(features)
         # Output layers in float32: logits rounded to 8 bits would tie actions and make the PPO ratio jump.
         logits = self.action_net(latent_actor.float())
         values = self.value_net(latent_critic.float())
         return logits, values.flatten()
+
+    def choose_subtasks(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits float32[N, 5] of the subtasks and values float32[N] of the high level; only where there is one."""
+        assert self.commander is not None
+        return self.commander.choose(self.features(observations), observations)
+
+    def may_rest(self, name: str) -> bool:
+        """Whether a tensor may go without a gradient: the high level does, where no subtask is chosen."""
+        return name.startswith(self._architecture.fresh)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Output of the encoder, float32[N, F], for observations as in ``logits_and_values``."""
@@ -183,7 +197,8 @@ class NppPolicy(ActorCriticPolicy):
         """The observations that the network reads, as tensors on its device; on the CPU they share memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
-        return {key: torch.from_numpy(obs[key]).to(device) for key in self.observations}
+        keys = (*self.observations, COMMAND) if self.commander and COMMAND in obs else self.observations
+        return {key: torch.from_numpy(obs[key]).to(device) for key in keys}
 
     # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
 

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from nppsim.errors import UserError
+from rl.policy.architectures import get_architecture
+from rl.policy.commander import COMMAND, SUBTASKS
 from rl.policy.policy import NppPolicy
 
 State = Mapping[str, torch.Tensor]  # a state dict
@@ -180,11 +182,26 @@ def check_same_policy(
     """Compare two policies on a probe batch, both in float32; returns the share of equal greedy actions.
 
     obs: raw observations {key: array [N, *shape]}, N of a few hundred.
-    WeightTransferError: architectures differ, features or logits differ by more than 1e-5 of their largest absolute
+    A target with subtasks is compared under each of them, with a source that may have none.
+    WeightTransferError: architectures differ otherwise, features or logits differ by more than 1e-5 of their largest absolute
         value (at least of 1), or fewer than 95 % of the actions agree.
     """
-    if source.architecture != target.architecture:
+    wanted_of = get_architecture(target.architecture)
+    if source.architecture not in (wanted_of.name, wanted_of.imitated.name):
         raise WeightTransferError(f"architectures differ: {source.architecture} and {target.architecture}")
+    return min(_agreement(source, target, probe) for probe in _probes(target, obs))
+
+
+def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
+    """The observations, under every subtask that the target may be given."""
+    if target.commander is None:
+        return [obs]
+    rows = len(next(iter(obs.values())))
+    return [{**obs, COMMAND: np.full((rows, 2), (number, 1))} for number in range(len(SUBTASKS))]
+
+
+def _agreement(source: NppPolicy, target: NppPolicy, obs: Mapping[str, np.ndarray]) -> float:
+    """See ``check_same_policy``."""
     wanted, found = (_in_float32(policy, obs) for policy in (source, target))
     for name, want, have in zip(("features", "logits"), wanted, found, strict=True):
         largest = float((have - want).abs().max())

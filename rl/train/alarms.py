@@ -25,6 +25,7 @@ from rl.train.audit import Fault, Kept, Start, asked, checksum, divergence, erro
 from rl.train.audit_update import faults_of_update
 from rl.train.draws import Draws, not_drawn_anew
 from rl.train.growth import falling, growing, memory_mib, sizes
+from rl.train.hierarchy.audit import faults_of_commands
 from rl.train.one_step import OneStep
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.replayed import Replay
@@ -131,7 +132,7 @@ class Alarms:
         self._take_note(ppo)
         faults = [*self._levels_are_drawn(ppo), *self._roles_are_kept(ppo)]
         if self._kept:
-            faults += faults_of_rollout(ppo, self._kept, self._start)
+            faults += [*faults_of_rollout(ppo, self._kept, self._start), *faults_of_commands(ppo)]
         if self._replay:
             faults += self._replay.faults(ppo)
         if self._steps is not None and ppo.num_timesteps - self._steps != len(ppo.rollout_buffer):

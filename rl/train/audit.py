@@ -34,7 +34,12 @@ CERTAIN = math.log(2e9)  # minus the logarithm of the chance of a false alarm
 MOST_ENTROPY = math.log(NUM_ACTIONS)
 JUMPS = (ACTION_INPUT & 1).astype(bool)  # whether an action presses jump
 JUMP_HELD = layout.SPECS["game_state"].components.index("jump_held")
-MAY_REST = ("switch_states", "hazards", "global_view")  # keys that are constant on levels without doors and mines
+MAY_REST = (
+    "switch_states",
+    "hazards",
+    "global_view",
+    "command",
+)  # keys that are constant without doors, mines, subtasks
 TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
 
 
@@ -349,7 +354,7 @@ def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     """Advantages and returns, from the definition: A = sum over k of (gamma lambda)^k delta, within the episode."""
     rewards, values = numbers(ppo, "rewards"), numbers(ppo, "values")
     with torch.no_grad():
-        last = ppo.policy.logits_and_values(ppo.policy.to_tensors(ppo.sim.obs))[1].cpu().numpy().astype(np.float64)
+        last = ppo.policy.logits_and_values(ppo.policy.to_tensors(ppo.seen))[1].cpu().numpy().astype(np.float64)
     goes_on = ~numbers(ppo, "episode_ends")
     gamma, decay = settings_of_stage(ppo).gamma, ppo.config.gae_lambda
     deltas = rewards + gamma * np.vstack([values[1:], last[None]]) * goes_on - values

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, numbers, steps_of
+from rl.train.hierarchy.audit import command_terms, high_level_stands_still
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
 
@@ -46,6 +47,7 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
     if "train/loss" in logged:
         yield from losses_add_up(ppo, kept, logged)
+        yield from high_level_stands_still(ppo, kept, logged)
 
 
 def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
@@ -121,7 +123,7 @@ def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> 
             )
         learns = parameter.requires_grad and ("value_net" in name or not kept.critic_only)
         moved = not torch.equal(parameter.detach(), kept.weights[name])
-        if learns and stepped and not moved:
+        if learns and stepped and not moved and not ppo.policy.may_rest(name):
             yield Fault(
                 "weights", f"{name} did not move in the update: no gradient, no learning rate, or not in the optimiser"
             )
@@ -144,6 +146,7 @@ def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
         entropy = logged["train/ent_coef"] * part["entropy_loss"]
         pulls = logged["train/bc_kl_coef"] * part["bc_kl"], config.self_imitation_coef * part["self_imitation_loss"]
         terms += [part["policy_gradient_loss"], entropy, *pulls]
+    terms += command_terms(ppo, kept, logged)
     size = sum(map(abs, terms)) + CLOSE
     if not abs(sum(terms) - part["loss"]) <= 10 * CLOSE * size:
         yield Fault(

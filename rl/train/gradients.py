@@ -2,12 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
 
 from hardware.team import Team, summed_gradients
 from rl.policy.policy import NppPolicy
 from rl.train.losses import Losses, LossSettings, Samples, losses
+
+
+class Further(Protocol):
+    """Parts of a loss beyond PPO's own.  kind: the named tuple that it returns, which begins with the fields of Losses."""
+
+    kind: type[Any]
+
+    def __call__(
+        self,
+        parts: Losses[torch.Tensor],
+        policy: NppPolicy,
+        seen: Mapping[str, torch.Tensor],
+        samples: Any,
+        settings: LossSettings,
+        /,
+    ) -> Any:
+        """All losses of a minibatch.  parts: PPO's own.  seen, samples: observations and facts of its decisions."""
 
 
 def set_gradients(
@@ -18,7 +36,8 @@ def set_gradients(
     index: torch.Tensor,
     settings: LossSettings,
     size: int | None = None,
-) -> Losses[float]:
+    further: Further | None = None,
+) -> Any:
     """The losses of a step; every parameter that is to move has its gradient then, and no other has one.
 
     policy: that learns.
@@ -29,6 +48,8 @@ def set_gradients(
     settings: of the losses.
     size: decisions that go through the network together; the gradients of such minibatches are accumulated, each with its
         share of the decisions, so that the sum is that of one minibatch of B.  None: B.
+    further: what else the loss has.
+    Returns Losses, or what ``further`` makes of them, as floats.
     """
     # The trunk is shared: the cloned actor must not move while the critic learns.
     moving = [
@@ -44,8 +65,11 @@ def set_gradients(
 
         def loss(rows: slice, of: torch.Tensor = minibatch) -> tuple[torch.Tensor, torch.Tensor]:
             mine = of[rows]
-            logits, values = policy.logits_and_values(observations(mine))
-            parts = losses(logits, values, samples.take(mine), settings)
+            seen, some = observations(mine), samples.take(mine)
+            logits, values = policy.logits_and_values(seen)
+            parts = losses(logits, values, some, settings)
+            if further is not None:
+                parts = further(parts, policy, seen, some, settings)
             return parts.loss, torch.stack(parts)
 
         means, gradients = summed_gradients(team, len(minibatch), loss, moving)
@@ -55,7 +79,7 @@ def set_gradients(
             if gradient is not None:
                 gradient = gradient if share == 1 else share * gradient
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    return Losses(*total.tolist())
+    return (Losses if further is None else further.kind)(*total.tolist())
 
 
 class GradientStatistics:

@@ -5,7 +5,7 @@ own wins after Oh et al. 2018 (self-imitation learning).
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -82,7 +82,7 @@ class Samples:
     values: torch.Tensor | None = None
     weights: torch.Tensor | None = None
 
-    def take(self, index: torch.Tensor) -> "Samples":
+    def take(self, index: torch.Tensor) -> Self:
         """The decisions ``index``, int64[b]."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: values[index] for name, values in given.items() if values is not None})

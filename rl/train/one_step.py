@@ -17,6 +17,7 @@ import torch
 
 from rl.policy.policy import ADAM, NppPolicy
 from rl.train.audit import CLOSE, Fault, Kept, closeness, numbers
+from rl.train.hierarchy.audit import command_loss
 from rl.train.ppo import HEADS, BatchPPO
 
 BETAS = (0.9, 0.999)  # of Adam
@@ -145,7 +146,7 @@ class OneStep:
             for name, parameter in mirror.named_parameters()
             if parameter.requires_grad and (not kept.critic_only or "value_net" in name)
         }
-        loss = loss_by_formula(ppo, kept, mirror, rows)
+        loss = loss_by_formula(ppo, kept, mirror, rows) + command_loss(ppo, kept, mirror, rows)
         found = torch.autograd.grad(loss, list(moving.values()), allow_unused=True)
         wanted = {name: g.float() for name, g in zip(moving, found, strict=True) if g is not None}
         for part in _clipped_together(list(wanted), ppo.config.clip_apart):

@@ -30,7 +30,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo_config import KL_TOLERANCE, PPOConfig
-from rl.train.gradients import GradientStatistics, set_gradients
+from rl.train.gradients import Further, GradientStatistics, set_gradients
 from rl.train.losses import Losses, LossSettings
 from rl.train.passes import Later, Passes, asked, samples_of
 from rl.train.rollout import TensorRolloutBuffer
@@ -73,6 +73,8 @@ class BatchPPO(PPO):
 
     policy: NppPolicy
     rollout_buffer: TensorRolloutBuffer  # type: ignore[assignment]  # called like SB3's, stores tensors
+    buffer_class: type[TensorRolloutBuffer] = TensorRolloutBuffer
+    further: Further | None = None  # what the loss has beyond PPO's own
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class BatchPPO(PPO):
             vf_coef=config.vf_coef,
             max_grad_norm=config.max_grad_norm,
             target_kl=config.target_kl,
-            rollout_buffer_class=TensorRolloutBuffer,  # type: ignore[arg-type]  # called like SB3's, stores tensors
+            rollout_buffer_class=self.buffer_class,  # type: ignore[arg-type]  # called like SB3's, stores tensors
             rollout_buffer_kwargs={"stacking": env.sim.stacking},
             policy_kwargs={"architecture": architecture, "statistics": statistics, "precision": plan.precision},
             seed=seed,
@@ -150,6 +152,13 @@ class BatchPPO(PPO):
         """Let the critic learn alone until it can judge, then pull the actor towards ``cloned``, less and less."""
         self.reference = copy.deepcopy(cloned).requires_grad_(False)
         self.critic_only = True
+
+    def own_state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of training beyond what every PPO has; see ``rl.train.saving``."""
+        return {}
+
+    def load_own_state(self, training: Mapping[str, Any]) -> None:
+        """Continue where ``own_state`` was taken; training: all that the checkpoint has of training."""
 
     def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any]) -> None:
         """Go back to earlier weights; everything else stays as it is."""
@@ -241,12 +250,13 @@ class BatchPPO(PPO):
             if sim.finished.size:
                 episodes.append(self._begin_next_episodes())
                 counts.append(self.sampler.true_starts)
+            self._prepare_decision(t)
             self.num_timesteps += sim.num_envs
             if not callback.on_step():
                 return False
         if cut_off:
             self._extend(cut_off)
-        buffer.compute_returns_and_advantages(self._values(sim.obs))
+        self._estimate()
         self.explained_variance = buffer.explained_variance()
         self.critic_only = self.critic_only and not self._critic_can_judge()
         seconds = time.perf_counter() - begin
@@ -258,16 +268,32 @@ class BatchPPO(PPO):
         callback.on_rollout_end()
         return True
 
+    @property
+    def seen(self) -> Mapping[str, np.ndarray]:
+        """All that the next decisions are made on: observations [N, ...]."""
+        return self.sim.obs
+
+    def last_seen(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
+        """The same after the last decision of episodes that decision t of the rollout ended, whose observations these are."""
+        return final_obs
+
+    def _prepare_decision(self, t: int) -> None:
+        """Whatever is to be known for the decision after decision t, when its episode has begun."""
+
+    def _estimate(self) -> None:
+        """Advantages and returns of the rollout."""
+        self.rollout_buffer.compute_returns_and_advantages(self._values(self.seen))
+
     def _decide(self, t: int) -> np.ndarray:
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
-        buffer = self.rollout_buffer
-        self.policy.remember(self.policy.to_tensors(self.sim.obs))
+        buffer, seen = self.rollout_buffer, self.seen
+        self.policy.remember(self.policy.to_tensors(seen))
         if t:
             buffer.note_ages(t)
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            logits, values = self.policy.logits_and_values(buffer.observe(t, rows, self.sim.obs))
+            logits, values = self.policy.logits_and_values(buffer.observe(t, rows, seen))
             buffer.values[t, rows] = values
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
             return logits.cpu()
@@ -286,7 +312,8 @@ class BatchPPO(PPO):
     def _cut_off(self, t: int) -> CutOff:
         """The episodes that time ended in decision t."""
         envs = np.flatnonzero(self.sim.truncated)
-        obs = {key: self.sim.final_obs[key][envs] for key in self.rollout_buffer.obs}
+        final = self.last_seen(self.sim.final_obs, t)
+        obs = {key: final[key][envs] for key in self.rollout_buffer.obs}
         return CutOff(t * self.sim.num_envs + envs, obs)
 
     def _extend(self, cut_off: list[CutOff]) -> None:
@@ -348,7 +375,9 @@ class BatchPPO(PPO):
         for index in self._steps(passes):
             observations, samples = self.rollout_buffer.observations, passes.samples
             numbers = self._finite(
-                set_gradients(self.policy, self._team, observations, samples, index, settings, self.batch_size)
+                set_gradients(
+                    self.policy, self._team, observations, samples, index, settings, self.batch_size, self.further
+                )
             )
             kl = numbers.approx_kl
             stopped = self._moved_too_far(numbers, settings)
@@ -412,7 +441,7 @@ class BatchPPO(PPO):
         if self.reference is not None and settings.bc_kl_coef > 0 and not settings.critic_only:
             reference = asked(self.reference, buffer, self._team, self.batch_size)[0]
         if self.config.returns_from == "current":
-            later = Later(self.policy.to_tensors(self.sim.obs), *self._extended)
+            later = Later(self.policy.to_tensors(self.seen), *self._extended)
         samples = samples_of(self.config, buffer, settings, reference)
         return Passes(self.in_force, buffer, self.policy, self._team, self.batch_size, self.rng, samples, later)
 
@@ -477,7 +506,7 @@ class BatchPPO(PPO):
     def _log_steps(self, steps: list[Losses[float]], norms: list[torch.Tensor]) -> None:
         """Means over the steps of an update; nothing where there were none."""
         if steps:
-            for name, value in zip(Losses._fields, np.mean(steps, axis=0), strict=True):
+            for name, value in zip(steps[0]._fields, np.mean(steps, axis=0), strict=True):
                 self.logger.record(f"train/{name}", float(value))
             self.logger.record("train/grad_norm", float(np.mean(torch.stack(norms).tolist())))
 

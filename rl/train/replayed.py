@@ -47,7 +47,7 @@ class Replay:
             other = [
                 key
                 for key, values in shown.items()
-                if values.cpu().numpy()[compared].tobytes() != sim.obs[key][compared].tobytes()
+                if key in sim.obs and values.cpu().numpy()[compared].tobytes() != sim.obs[key][compared].tobytes()
             ]
             if other:
                 yield self._fault("observations", f"{', '.join(other)} before decision {t} are others")
@@ -58,7 +58,8 @@ class Replay:
             timeout = sim.truncated & compared
             if timeout.any():
                 added = buffer.rewards[t].cpu().numpy()[self.envs] - sim.rewards
-                cut_off.append((added[timeout], {key: sim.final_obs[key][timeout] for key in buffer.obs}))
+                seen = sim.final_obs | {key: values[self.envs] for key, values in ppo.last_seen({}, t).items()}
+                cut_off.append((added[timeout], {key: seen[key][timeout] for key in buffer.obs}))
             if ppo.sampler.starts:  # what begins now may begin elsewhere than its level
                 compared[sim.finished] = False
         mine, theirs = sim.snapshot(slice(0, len(self.envs))), ppo.sim.snapshot(self.envs)

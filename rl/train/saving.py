@@ -66,6 +66,7 @@ def training_state(ppo: BatchPPO) -> dict[str, Any]:
         "sampling": ppo.sampling.get_state(),
         "torch": torch.get_rng_state(),
         "reference": None if ppo.reference is None else ppo.reference.state_dict(),
+        **ppo.own_state(),
     }
 
 
@@ -89,3 +90,4 @@ def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> No
     if training["reference"] is not None:
         ppo.reference = copy.deepcopy(ppo.policy).requires_grad_(False)
         ppo.reference.load_state_dict(training["reference"])
+    ppo.load_own_state(training)

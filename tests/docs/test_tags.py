@@ -8,15 +8,15 @@ import pytest
 
 from nppsim import reward
 from rl.forensics.doctor import all_checks
-from rl.train.losses import Losses
+from rl.train.hierarchy.losses import HierarchicalLosses
 
 from places import ROOT
 
-PAGES = ("bad_run", "curriculum", "diagnosis", "doctor", "glossary", "rewards", "tensorboard")
-WRITERS = [*(ROOT / "rl" / "train").glob("*.py"), *(ROOT / "rl" / "curriculum").glob("*.py"), ROOT / "bc" / "train.py"]
+PAGES = ("bad_run", "curriculum", "diagnosis", "doctor", "glossary", "hierarchy", "rewards", "tensorboard")
+WRITERS = [*(ROOT / "rl" / "train").rglob("*.py"), *(ROOT / "rl" / "curriculum").glob("*.py"), ROOT / "bc" / "train.py"]
 OPEN = {"train/{}", "reward/{}", "bc/{}", "curriculum/{}", "gradients/{}"}  # what is filled in is listed below
 LISTED = {
-    *(f"train/{name}" for name in (*Losses._fields, "last_kl")),
+    *(f"train/{name}" for name in (*HierarchicalLosses._fields, "last_kl")),
     *(f"reward/{name}" for name in reward.TERMS),
     *("gradients/mean/{}", "gradients/variance/{}", "gradients/norm/{}"),
     "env_curriculum_stats/per_label_evictions/{}",
@@ -69,7 +69,7 @@ def test_the_pages_name_many_tags():
 
 def test_alarms_and_checks_that_the_guide_names_exist():
     guide = (ROOT / "docs" / "bad_run.md").read_text(encoding="utf-8")
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rl" / "train").glob("*.py"))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rl" / "train").rglob("*.py"))
     alarms = re.findall(r"alarm \*([\w ]+)\*", guide)
     assert len(alarms) > 3
     assert not [name for name in alarms if not re.search(rf'Fault\(\s*"{name}"', source)]

@@ -130,6 +130,7 @@ EXAMPLES = {
     "mixed-precision": [],
     "use-hierarchical-ppo": [],
     "high-level-update-freq": ["10"],
+    "hierarchical-from-stage": ["medium"],
     "use-deep-resnet-policy": [],
     "deep-resnet-use-residual": ["--no-deep-resnet-use-residual"],
     "deep-resnet-use-layer-norm": ["--no-deep-resnet-use-layer-norm"],
@@ -223,6 +224,7 @@ NEEDED = {
     "use-deep-resnet-policy": ["--use-deep-resnet-policy"],
     "enable-visual-frame-stacking": ["--enable-visual-frame-stacking"],
     "enable-state-stacking": ["--enable-state-stacking"],
+    "use-hierarchical-ppo": ["--use-hierarchical-ppo"],
     "enable-pytorch-profiler": ["--enable-pytorch-profiler"],
     "enable-memory-profiling": ["--enable-memory-profiling"],
     "enable-early-stopping": ["--enable-early-stopping"],
@@ -239,10 +241,12 @@ def arguments(name):
     """What the flag needs besides, and the flag itself with its value."""
     values = EXAMPLES[name]
     own = values if values and values[0].startswith("--") else [f"--{name}", *values]
-    more = {"pbrs-gamma": ["--gamma", "0.99"], "vtrace-rho-clip": ["--returns-from", "current"]} | {
-        "frame-stack-padding": ["--enable-state-stacking"]
-    }
-    more = more.get(name, [])
+    more = {
+        "pbrs-gamma": ["--gamma", "0.99"],
+        "vtrace-rho-clip": ["--returns-from", "current"],
+        "frame-stack-padding": ["--enable-state-stacking"],
+        "hierarchical-from-stage": ["--curriculum", "stages"],
+    }.get(name, [])
     strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
     chosen = ["--curriculum", strategies[0]] if strategies else []
     return REQUIRED + NEEDED.get(KNOWN[name].needs, []) + more + chosen, own

@@ -13,7 +13,7 @@ from rl.config import PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.policy.architectures import get_architecture
-from rl.train.ppo import BatchPPO
+from rl.train.hierarchy.ppo import make_ppo as ppo_for
 from rl.train.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor
@@ -84,6 +84,7 @@ def make_ppo(
     seed=0,
     curriculum=None,
     architecture="vision_free",
+    from_stage=None,
     **settings,
 ):
     """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
@@ -92,7 +93,8 @@ def make_ppo(
     torch.manual_seed(seed)
     world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}
     env = make_env(num_envs, seed=seed, **world)
-    ppo = BatchPPO(env, architecture, config, plan, statistics=statistics(architecture=architecture), seed=seed)
+    seen = statistics(architecture=architecture)
+    ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=seed)
     scalars = Scalars()
     ppo.set_logger(Logger(None, [scalars]))
     ppo._setup_learn(config.total_timesteps, Patient())

@@ -218,7 +218,7 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--use-hierarchical-ppo"], "comes later"),
+        (["--use-hierarchical-ppo", "--hierarchical-from-stage", "medium"], "give --curriculum stages"),
         (["--num-gpus", "2"], "several GPUs"),
         (["--no-such-flag"], "no-such-flag"),
         (["--architectures", "fullest_hgt"], "fullest_hgt"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -128,6 +129,22 @@ def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
     run(resolve(["--resume-from", str(folder)]), lines.append)
     assert any("resuming from" in line for line in lines)
     assert differences(whole, folder) == []
+
+
+def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
+    """From a clone, with doctor, audits and evaluations; killed amid PPO.  Both have one plan, so one number of threads."""
+    more = ["--use-hierarchical-ppo", "--high-level-update-freq", "5", "--total-timesteps", "1536"]
+    lines = run_until(configuration(flags, tmp_path, *more), "evaluation at 0")
+    assert any("fresh: commander.condition" in line for line in lines)
+    (folder,) = tmp_path.glob("tiny_*")
+    whole = tmp_path / "whole"
+    shutil.copytree(folder, whole)
+    run(resolve(["--resume-from", str(whole)]), lines.append)
+    run_until(resolve(["--resume-from", str(folder)]), "evaluation at 1,024")
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    one, other = (read_trail(place / "vision_free+subtasks5") for place in (whole, folder))
+    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2, 3]
+    assert first_divergence(one, other) is None
 
 
 def test_a_finished_experiment_says_so_and_changes_nothing(finished):

@@ -1,5 +1,7 @@
 """Films: what is on disk is decoded again and compared with what was asked for."""
 
+from dataclasses import replace
+
 import av
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ import nppsim
 from nppsim.actions import RIGHT
 from nppsim.errors import MissingPackageError
 from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
-from nppsim.pictures.render import FilmLook, film_steps, frames
+from nppsim.pictures.render import FilmLook, RenderError, film_steps, frames
 from rl.judge.results import EpisodeRecord
-from rl.judge.video import VideoError, record_evaluation
+from rl.judge.video import VideoError, _subtasks, record_evaluation
 
 from packages import hide
 from worlds import small_room as corridor
@@ -53,6 +55,24 @@ def test_the_decoded_pictures_are_those_drawn(tmp_path):
     films = list(frames(level, inputs))
     for drawn, seen in zip(films, pictures[: len(films)], strict=True):
         assert np.abs(drawn.astype(int) - seen).mean() < 4
+
+
+def test_films_name_the_subtask_in_force():
+    won = episode("won")
+    commands = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
+    told = replace(won, decisions=won.decisions + 1, commands=commands)
+    notes = _subtasks(told)
+    assert len(notes) == won.frames
+    assert notes[:5] == ["subtask: exit switch"] * 4 + ["subtask: locked door"]
+    assert _subtasks(won) == []
+    plain = list(frames(won.level, won.inputs))
+    named = list(frames(won.level, won.inputs, FilmLook(notes=notes)))
+    for one, other in zip(plain, named, strict=True):
+        rows = np.flatnonzero((one != other).any(axis=(1, 2)))
+        assert len(rows) and rows.min() > 0.5 * len(one)  # below the picture
+    assert (named[1] != named[3]).any()
+    with pytest.raises(RenderError, match="1 notes for a run"):
+        next(frames(won.level, won.inputs, FilmLook(notes=["one"])))
 
 
 def test_a_death_is_shown_once_more_slowly(tmp_path):

@@ -1,0 +1,73 @@
+"""Who plays a batch of environments: a policy, and the subtasks in force where it has a high level.
+
+    player = player_of(policy, num_envs)
+    actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: of these environments, [k, ...]
+    player.begin(envs)                                                # where an episode has ended
+
+A new subtask is drawn, or with ``deterministic`` the likeliest taken, by the same rules as in training.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl.policy.commands import Commands, with_command
+from rl.policy.policy import NppPolicy, sample_actions
+
+
+class Player:
+    """A policy that remembers nothing.  policy: whatever has ``act``; commands: int64[N, 2] in force, None without any."""
+
+    commands: np.ndarray | None = None
+
+    def __init__(self, policy: Any):
+        self.policy = policy
+
+    def begin(self, envs: np.ndarray) -> None:
+        """New episodes begin in these environments, int64[k]."""
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
+    ) -> np.ndarray:
+        """Actions int64[k].  obs: raw observations [k, ...] of the environments ``envs``, int64[k]."""
+        actions: np.ndarray = self.policy.act(obs, deterministic=deterministic, rng=rng)
+        return actions
+
+
+class HierarchicalPlayer(Player):
+    """A policy with a high level, in N environments; all of them begin."""
+
+    policy: NppPolicy
+
+    def __init__(self, policy: NppPolicy, num_envs: int):
+        super().__init__(policy)
+        assert policy.commander is not None
+        self._commands = Commands(num_envs, policy.commander.longest)
+        self._begins = np.ones(num_envs, bool)
+        self.commands = self._commands.now
+
+    def begin(self, envs: np.ndarray) -> None:
+        self._begins[envs] = True
+
+    @torch.no_grad()
+    def act(
+        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
+    ) -> np.ndarray:
+        over, _ = self._commands.follow(obs, self._begins[envs], envs)
+        if over.any():
+            some = {key: values[over] for key, values in obs.items()}
+            logits = self.policy.choose_subtasks(self.policy.to_tensors(some))[0].cpu()
+            chosen = logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)
+            self._commands.give(envs[over], chosen.numpy(), some)
+        self._begins[envs] = False
+        commanded = with_command(obs, self._commands.now[envs])
+        return self.policy.act(commanded, deterministic=deterministic, rng=rng)
+
+
+def player_of(policy: Any, num_envs: int) -> Player:
+    """Who plays N environments with this policy."""
+    if isinstance(policy, NppPolicy) and policy.commander is not None:
+        return HierarchicalPlayer(policy, num_envs)
+    return Player(policy)
