@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hardware.answers import Answer, Speed, comparison
 from hardware.detect import GB, Gpu, Machine, detect
-from hardware.figures import MACHINE, stored_figures
+from hardware.figures import MACHINE, on_gpu, stored_figures
 from hardware.gpus import KNOWN, known_gpu
 from hardware.memory import estimate_update
 from hardware.plan import plan
@@ -90,6 +90,9 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
     update = figures.update if figures else estimate_update(observations, stacking)
     try:
         made = plan(observations, wishes, stacking=stacking, machine=machine, update=update)
+        if figures and made.gpus:
+            update = on_gpu(update)
+            made = plan(observations, wishes, stacking=stacking, machine=machine, update=update)
     except PlanError as error:
         return Answer(architecture.name, error, update)
     speed = None

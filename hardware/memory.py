@@ -38,7 +38,7 @@ class UpdateMemory:
     """Memory of one gradient step: ``fixed_bytes + bytes_per_sample * minibatch size``.
 
     fixed_bytes: parameters, gradients, optimiser.  bytes_per_sample: inputs and activations.
-    source: "measurement", "stored figure" or "estimate".
+    source: "measurement", "estimate", or "stored figure" with its circumstances.
     """
 
     fixed_bytes: int

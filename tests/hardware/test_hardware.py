@@ -508,6 +508,8 @@ def test_which_gpus_have_fast_bf16_is_known_by_their_compute_capability(name, bf
     document = json.loads(printed.out)
     assert status == 0 and document["settings"]["precision"]["value"] == ("bf16" if bf16 else "float32")
     assert document["speed"] is None and document["minutes"] is None, "nothing was measured on a GPU"
+    (update,) = (row for row in document["memory"] if row["name"] == "network update")
+    assert update["how"].endswith("stored figure of a CPU, doubled")
     slow = plan(("game_state",), Wishes(precision="bf16"), machine=replace(SERVER, gpus=(known_gpu(name),)))
     assert any("has no fast bf16" in warning for warning in slow.warnings) == (not bf16)
 
