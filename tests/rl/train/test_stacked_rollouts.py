@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 STATES = "vision_free+state4"
 REPEATED = "vision_free+state3-repeat"
 IMAGES = "mlp_baseline+visual3-state2"
-SIZES = {"num_envs": 4, "rollout_length": 32, "minibatch_size": 32, "n_epochs": 2}
+SIZES = {"num_envs": 4, "rollout_length": 24, "minibatch_size": 32, "n_epochs": 1}
 
 
 def soon_over(ppo):
