@@ -59,7 +59,8 @@ def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, 
         for precision in ([wishes.precision] if wishes.precision else PRECISIONS)
         for threads in ([wishes.torch_threads] if wishes.torch_threads else _counts(task.cores))
     ]
-    return _fastest(ways, race(minibatch_size, ways), minibatch_size) | given
+    each = max(minibatch_size // task.needs.processes, 1)
+    return _fastest(ways, race(each, ways), each) | given
 
 
 def _fastest(ways: Sequence[Way], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:

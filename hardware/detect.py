@@ -5,7 +5,7 @@ and the quotas of every enclosing control group (version 1 and 2) are read, and 
 """
 
 import importlib.util
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from nppsim.measure.machine import processor
 from nppsim.workers import usable_cores, usable_memory
@@ -42,6 +42,16 @@ class Machine:
         gpus = f"{len(self.gpus)} x {' and '.join(kinds)}" if kinds else "no GPU"
         cores = f"{self.cores} core{'s' if self.cores > 1 else ''}"
         return f"{self.cpu}, {cores}{bf16}, {self.memory_bytes / GB:.1f} GB; {gpus}"
+
+    def times(self, count: int) -> "Machine":
+        """So many of these, as one."""
+        return replace(
+            self,
+            cores=count * self.cores,
+            memory_bytes=count * self.memory_bytes,
+            available_bytes=count * self.available_bytes,
+            gpus=count * self.gpus,
+        )
 
     def to_dict(self) -> dict:
         """Plain values for JSON."""

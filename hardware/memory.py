@@ -65,18 +65,19 @@ class MemoryNeeds:
     """What a run keeps in memory, as a function of its sizes.
 
     observations: keys.  update: memory of one gradient step.  gpus: 0 trains on the CPU, so that the update counts as
-    host memory.
+    host memory.  cpu_processes: that train together without GPUs.
     """
 
     observations: tuple[str, ...]
     update: UpdateMemory
     gpus: int = 0
     stacking: Stacking = NO_STACKS
+    cpu_processes: int = 1
 
     @property
     def processes(self) -> int:
         """Training processes: one for each GPU."""
-        return max(self.gpus, 1)
+        return self.gpus or self.cpu_processes
 
     @property
     def slow_images(self) -> bool:
@@ -84,7 +85,7 @@ class MemoryNeeds:
         return has_images(self.observations) and not self.gpus
 
     def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
-        """Every line of the arithmetic; the sizes are totals over all GPUs."""
+        """Every line of the arithmetic; the sizes are totals over all processes."""
         seen = observation_bytes(self.observations)
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
         before = f", + {num_envs} x {stacks} B of frames before it" if stacks else ""
@@ -92,6 +93,7 @@ class MemoryNeeds:
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
         graphs = min(num_envs * rollout_length, MOST_REMEMBERED) if "graph_state" in self.observations else 0
+        copies = 1 if self.gpus else self.processes  # a GPU's memory is counted for each
         return (
             MemoryRow(
                 "host",
@@ -114,8 +116,9 @@ class MemoryNeeds:
             MemoryRow(
                 device,
                 "network update",
-                update.total(samples),
-                f"{update.fixed_bytes} B + {samples} samples x {update.bytes_per_sample} B, {update.source}",
+                copies * update.total(samples),
+                f"{f'{copies} x (' if copies > 1 else ''}{update.fixed_bytes} B + {samples} samples x "
+                f"{update.bytes_per_sample} B{')' if copies > 1 else ''}, {update.source}",
             ),
             *(
                 [

@@ -55,7 +55,9 @@ class Plan:
     warnings: tuple[str, ...] = ()
     stacking: Stacking = NO_STACKS
 
-    num_envs = property(lambda self: self.settings["num_envs"].value)  # this and the next two: totals over the GPUs
+    num_envs = property(
+        lambda self: self.settings["num_envs"].value
+    )  # this and the minibatch: of all processes together
     rollout_length = property(lambda self: self.settings["rollout_length"].value)  # decisions
     minibatch_size = property(lambda self: self.settings["minibatch_size"].value)
     epochs = property(lambda self: self.settings["epochs"].value)
@@ -89,6 +91,14 @@ class Plan:
     def device_bytes(self) -> int:
         """Memory that the run will take on each GPU; 0 on a CPU."""
         return total(self.memory, "device")
+
+    def of_each(self, processes: int) -> "Plan":
+        """The part of one of so many processes that train together."""
+        parts = {
+            name: replace(self.settings[name], value=self.settings[name].value // processes)  # type: ignore[operator]
+            for name in ("num_envs", "minibatch_size")
+        }
+        return replace(self, settings={**self.settings, **parts})
 
     def __str__(self) -> str:
         """The plan for people: machine, settings with sources, memory arithmetic, updates, warnings."""
@@ -154,12 +164,12 @@ def plan(
     machine = detect() if machine is None else machine
     profile = find_profile(wishes.profile)
     device = _choose_device(wishes.device, profile, machine)
-    gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine)
+    gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine, wishes.processes)
     if probe is not None:
         update = measure_update(probe, keys, stacking)
     elif update is None:
         update = estimate_update(keys, stacking)
-    task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus, stacking))
+    task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1))
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
@@ -177,15 +187,21 @@ def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) 
     return Chosen("cuda" if machine.gpus else "cpu", "default", "what the machine has")
 
 
-def _gpus_used(profile: Profile | None, machine: Machine) -> int:
-    """Number of GPUs that the plan is for.  Training on several comes later; only a plan on paper may have them."""
+def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None) -> int:
+    """Number of GPUs that the plan is for: one for each process; on paper, all that are described."""
     if profile is None or not profile.gpus:
-        return 1 if machine.present else len(machine.gpus)
+        wanted = processes or (1 if machine.present else len(machine.gpus))
+        if wanted > len(machine.gpus):
+            raise PlanError(
+                f"{wanted} processes need a GPU each, and this machine is {machine.name}; start fewer, or let them compute "
+                "on the CPU (--num-gpus 0 --num-processes N)"
+            )
+        return wanted
     wanted = len(profile.gpus)
-    if machine.present and wanted > 1:
+    if machine.present and wanted != (processes or 1):
         raise PlanError(
-            f"hardware profile {profile.name!r} trains on {wanted} GPUs; training on several GPUs comes later: "
-            "use 'auto' or a profile with one GPU ('python -m hardware plan' shows the plan for a machine like that)"
+            f"hardware profile {profile.name!r} is for {wanted} GPU(s), and {processes or 1} process(es) train: start it "
+            f"with --num-gpus {wanted}, or use 'auto' or another profile"
         )
     if wanted > len(machine.gpus):
         raise PlanError(
@@ -219,9 +235,9 @@ def _choose_learning_rate(wish: float | None, profile: Profile | None) -> Chosen
 
 def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
     """What is allowed, but hardly wise."""
-    spare = plan.machine.present and plan.gpus and not (profile and profile.gpus)
-    if spare and len(plan.machine.gpus) > 1:
-        yield f"{len(plan.machine.gpus)} GPUs found, one is used: training on several GPUs comes later"
+    if plan.machine.present and plan.gpus and len(plan.machine.gpus) > plan.gpus and not (profile and profile.gpus):
+        found = len(plan.machine.gpus)
+        yield f"{found} GPUs found, {plan.gpus} used: --num-gpus {found} trains on all"
     if plan.updates is not None and plan.updates < WANTED_UPDATES:
         yield (
             f"only {plan.updates} updates ({plan.total_timesteps} decisions / {plan.batch_size} per update): the "

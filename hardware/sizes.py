@@ -47,7 +47,7 @@ _REMEDIES = {
 
 
 class Sizes(NamedTuple):
-    """Totals over all GPUs; rollout_length in decisions."""
+    """Totals over all processes; rollout_length in decisions."""
 
     num_envs: int
     rollout_length: int
@@ -159,7 +159,8 @@ def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
 def _environments(task: Task) -> set[int]:
     if task.wishes.num_envs:
         return {task.wishes.num_envs}
-    powers = {1 << n for n in range(3, 13)}  # 8 .. 4096
+    processes = task.needs.processes
+    powers = {processes * -(-(1 << n) // processes) for n in range(3, 13)}  # 8 .. 4096, and multiples
     return powers | ({task.profile.num_envs} if task.profile else set())
 
 
@@ -195,7 +196,7 @@ def _given(task: Task) -> str:
 def _indivisible(task: Task) -> PlanError:
     wishes, processes = task.wishes, task.needs.processes
     if processes > 1:
-        return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} GPUs")
+        return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} processes")
     if wishes.num_envs and wishes.rollout_length and wishes.minibatch_size:
         batch, asked = wishes.num_envs * wishes.rollout_length, wishes.minibatch_size
         near = min(_divisors(batch), key=lambda d: abs(log2(d / asked)))

@@ -23,6 +23,7 @@ class Wishes:
     epochs: int | None = None  # passes over the decisions of an update
     torch_threads: int | None = None
     simulator_threads: int | None = None  # per process
+    processes: int | None = None  # that train together, one for each GPU; None: one
     precision: str | None = None  # one of PRECISIONS
     device: str | None = None  # one of DEVICES
     learning_rate: float | None = None

@@ -16,7 +16,7 @@ from nppsim.files import check_output_folder
 from nppsim.replays.playback import SUFFIXES
 from nppsim.settings import Parser, Setting, settings_of
 from rl import plugins
-from rl.config import IMITATION, ONE_GPU, REPLAYS, ExperimentConfig
+from rl.config import IMITATION, REPLAYS, ExperimentConfig
 from rl.config_file import Given, Settings, read_settings, recipe_settings
 from rl.stored import HOW, SECTIONS, dotted, overridden, resumed_config, stored_config, with_setting
 
@@ -46,7 +46,6 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
         ("vis-env-idx", 0, "the environment it shows"),
         ("vis-fps", 60, "its speed"),
     ),
-    ONE_GPU: (("distributed-backend", "nccl", "how several GPUs talk: nccl or gloo"),),
 }
 
 

@@ -29,6 +29,7 @@ from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
 
+BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
 CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
@@ -46,7 +47,6 @@ _DEEP = "use-deep-resnet-policy"
 _VISUAL, _STATE = "enable-visual-frame-stacking", "enable-state-stacking"
 _HIERARCHICAL = "use-hierarchical-ppo"
 IMITATION = "imitation"
-ONE_GPU = "training on several GPUs comes later; use one GPU, or start one run per GPU with different --seeds"
 
 
 @dataclass(frozen=True)
@@ -195,19 +195,37 @@ class HardwareConfig:
         AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)", flag="hardware-profile"
     )
     num_envs: int | None = setting(
-        None, "environments stepped together; default: the hardware plan's", flag="num-envs", low=1
+        None, "environments, of all processes together; default: the hardware plan's", flag="num-envs", low=1
     )
     rollout_length: int | None = setting(
         None, "decisions per environment and update; default: the plan's", flag="rollout-length", low=1
     )
     minibatch_size: int | None = setting(
-        None, "decisions per gradient step; default: the plan's", flag="minibatch-size", low=1
+        None,
+        "decisions per gradient step, of all processes together; default: the plan's",
+        flag="minibatch-size",
+        low=1,
     )
     mixed_precision: bool | None = setting(
         None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True
     )
     device: str | None = setting(None, "default: a GPU if there is one", flag="device", choices=DEVICES)
-    num_gpus: int = setting(1, "at most; 0 means CPU", flag="num-gpus", low=0)
+    num_gpus: int = setting(
+        1, "at most; 0 means CPU; from 2 on, that many, with a process for each", flag="num-gpus", low=0
+    )
+    num_processes: int | None = setting(
+        None,
+        "processes that train together, on this machine or as torchrun has started them (docs/distributed.md); default: one, "
+        "or one for each GPU",
+        flag="num-processes",
+        low=1,
+    )
+    distributed_backend: str | None = setting(
+        None,
+        "how several processes share gradients; default: nccl on GPUs, gloo on CPUs",
+        flag="distributed-backend",
+        choices=BACKENDS,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -215,10 +233,19 @@ class HardwareConfig:
             find_profile(self.hardware_profile)
         except PlanError as error:
             raise ConfigError(str(error), "hardware_profile", self.hardware_profile) from error
-        if self.num_gpus > 1:
-            raise ConfigError(ONE_GPU, "num_gpus", self.num_gpus)
         if self.num_gpus == 0 and self.device == "cuda":
             raise ConfigError("--num-gpus 0 and --device cuda contradict each other; leave one of them out")
+        if self.num_gpus > 1 and (self.device == "cpu" or self.num_processes not in (None, self.num_gpus)):
+            raise ConfigError(
+                "there is one process for each GPU; leave out --num-processes and --device", "num_gpus", self.num_gpus
+            )
+        if self.distributed_backend == "nccl" and (self.device == "cpu" or self.num_gpus == 0):
+            raise ConfigError("is for GPUs; use gloo", "distributed_backend", "nccl")
+
+    @property
+    def processes(self) -> int:
+        """That train together."""
+        return self.num_processes or max(self.num_gpus, 1)
 
     def wishes(self, total_timesteps: int | None) -> Wishes:
         """What the user asked for explicitly, for ``hardware.plan``; total_timesteps: decisions of the whole run."""
@@ -229,7 +256,8 @@ class HardwareConfig:
             rollout_length=self.rollout_length,
             minibatch_size=self.minibatch_size,
             precision={None: None, True: "bf16", False: "float32"}[self.mixed_precision],
-            device="cpu" if self.num_gpus == 0 else self.device,
+            device={0: "cpu", 1: self.device}.get(self.num_gpus, "cuda"),
+            processes=self.processes if self.processes > 1 else None,
         )
 
 
@@ -511,6 +539,8 @@ class ExperimentConfig:
                 "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
                 "--curriculum-stage-learning-rate",
             )
+        if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
+            raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
         if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
             raise ConfigError(
                 "waits for a stage, and only the curriculum stages goes from one to the next; give --curriculum stages, or "

@@ -13,12 +13,11 @@ from nppsim import errors
 def main(argv: list[str]) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
 
-    def job() -> None:
+    def job() -> int:
         errors.needed("torch", "train")
-        from rl.command_line import resolve
-        from rl.experiment.run import run
+        from rl.experiment.start import start
 
-        run(resolve(argv))
+        return start(argv, __file__)
 
     return errors.run(job, debug="--debug" in argv)
 

@@ -106,7 +106,7 @@ ORDER = {
         {"config", "judge"},
         {"stored"},
         {"config_file"},
-        {"command_line", "curriculum", "solve", "upload"},
+        {"command_line", "curriculum", "distributed", "solve", "upload"},
         {"train"},
         {"forensics"},
         {"experiment"},

@@ -11,7 +11,8 @@ update O(levels + episodes), all in numpy; memory is a few arrays of fixed size.
 worked out at each update for up to LEVELS_PER_UPDATE levels, and more rarely the more there are.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,20 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
 from rl.curriculum.start_states import StartStates
-from rl.curriculum.statistics import Windows, gini, joined, unpacked
+from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
 
 MASTERED = 0.95  # success from which a level counts as won for good
+OWN = (
+    "playing",
+    "began",
+    "drawn_at",
+    "lag",
+    "details",
+    "start_states",
+    "rng",
+)  # of the state: each process has its own
 LEVELS_PER_UPDATE = 10_000  # that statistics of all levels look at, on average
 
 
@@ -166,15 +176,33 @@ class CurriculumManager:
                 f"level {other} ({self._bank_prints[other]:016x}…): curriculum and simulator know different levels"
             )
 
+    def pool(self, everybodys: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Let the episodes since the latest update be those of all processes that train together.
+
+        everybodys: rows of this process -> rows of all, one process after the other.
+        To be called before anybody asks for statistics, whose windows depend on the order.
+        """
+        new = self._waiting[self._settled :]
+        none = Outcomes.none()
+        columns = zip(*new, (none.levels, none.won, none.returns, none.began), strict=True)
+        pooled = tuple(everybodys(np.concatenate(column)) for column in columns)
+        self._waiting[self._settled :] = [pooled] if len(pooled[0]) else []
+
     def update(
-        self, sim: BatchSimulator, decided: np.ndarray | None = None, advantages: np.ndarray | None = None
+        self,
+        sim: BatchSimulator,
+        decided: np.ndarray | None = None,
+        advantages: np.ndarray | None = None,
+        everybodys: Callable[[np.ndarray], np.ndarray] = lambda rows: rows,
     ) -> None:
         """Let the strategy learn from the episodes since the update before; levels that wait to be played are drawn anew.
 
         decided, advantages: level and advantage of each decision of the rollout, where ``wants_advantages``.
+        everybodys: as in ``pool``, so that the strategy of each process learns from all.
         """
         counts = slice(None) if self.starts is None else self.starts.began == 0
-        self.learn(self._playing[counts], self._began[counts], decided, advantages)
+        columns = (self._playing[counts], self._began[counts], decided, advantages)
+        self.learn(*(None if column is None else everybodys(column) for column in columns))
         sim.next_level[:] = self.draw(sim.num_envs)
         self._drawn_at = np.full(sim.num_envs, self.updates)
 
@@ -395,6 +423,11 @@ class CurriculumManager:
             "rng": self._rng.bit_generator.state,
             "of_strategy": self.strategy.state_dict(),
         }
+
+    def common_digest(self) -> str:
+        """Of what all processes that train together must have alike."""
+        state = {name: value for name, value in self.state_dict().items() if name not in OWN}
+        return hashlib.sha256(as_json(state).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken; ConfigError if that was with other levels or another strategy."""

@@ -14,14 +14,14 @@ from bc.dataset import BCDataset
 from bc.train import BCResult
 from hardware.team import Team
 from nppsim.actions import NUM_ACTIONS
-from nppsim.batch import BatchSimulator
 from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import Asked, postponed
 from rl.config import ExperimentConfig, PPOConfig
-from rl.curriculum import make_sampler
+from rl.distributed.ranks import ALONE, Alone
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
+from rl.experiment.follower import Task, make_env
 from rl.experiment.kept import CLONE, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
@@ -65,6 +65,7 @@ class Job:
     label: the architecture, with the condition where the experiment has several.
     title: the same, with the seed where there are several.
     root, folder: of the experiment, and of this job inside it.
+    ranks: the processes that train together, of which this is the first.
     doctor: examines it; its findings are in the folder's ``doctor.json``.
     previous_checkpoint: go on from the checkpoint before the newest, if it has begun.
     """
@@ -84,6 +85,7 @@ class Job:
     folder: Path
     doctor: Doctor
     previous_checkpoint: bool = False
+    ranks: Alone = ALONE
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -99,6 +101,7 @@ def make_jobs(
     uploader: Uploader | None,
     log: Log,
     previous_checkpoint: bool = False,
+    ranks: Alone = ALONE,
 ) -> Iterator[Job]:
     """The jobs of an experiment: every architecture, under every condition, from every seed."""
     suites = Suites(config, data)
@@ -124,6 +127,7 @@ def make_jobs(
                     folder=folder,
                     doctor=Doctor(log, folder / "doctor.json"),
                     previous_checkpoint=previous_checkpoint,
+                    ranks=ranks,
                 )
 
 
@@ -146,7 +150,8 @@ def train_one(job: Job) -> RunRecord:
     found = resolved(job.config, settings, plan)
     write_json(job.folder / RUN_FILE, facts | {"settings": found})
     write_settings(job.folder / BOARD, found)
-    env = make_env(job, settings, plan)
+    own = plan.of_each(job.ranks.size)
+    env = make_env(job.config, job.data, job.architecture, settings, own, job.seed, job.ranks)
     introduce(job, settings, plan, env)
     clone = imitate(job, plan) if job.pretrained else None
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
@@ -154,14 +159,28 @@ def train_one(job: Job) -> RunRecord:
         env,
         job.architecture.name,
         settings,
-        plan,
+        own,
         from_stage=job.config.hierarchy.from_stage,
         statistics=statistics,
         seed=job.seed,
         device=plan.device,
+        ranks=job.ranks,
     )
     moved = hand_over(job, clone, ppo) if clone else None
-    lend_runs(job, clone, env)
+    runs = runs_to_lend(job, clone, env)
+    job.ranks.go(
+        Task(
+            job.architecture.name,
+            settings,
+            own,
+            job.seed,
+            job.data.fingerprints,
+            statistics,
+            ppo.policy.state_dict(),
+            None if ppo.reference is None else ppo.reference.state_dict(),
+            runs,
+        )
+    )
     events = fine_tune(job, ppo)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
@@ -213,41 +232,19 @@ def make_plan(job: Job) -> hardware.Plan:
 
 def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
     """The plan for this machine as it is now."""
+    machine = job.machine.times(job.ranks.machines)
     first = hardware.plan(
-        job.observations, wishes, stacking=job.architecture.stacking, machine=job.machine
+        job.observations, wishes, stacking=job.architecture.stacking, machine=machine
     )  # device and precision to measure memory with
     probe = UpdateProbe(job.architecture.name, first.device, first.precision)
     return hardware.plan(
         job.observations,
         wishes,
         stacking=job.architecture.stacking,
-        machine=job.machine,
+        machine=machine,
         probe=probe.peak_bytes,
         race=probe.race,
     )
-
-
-def make_env(job: Job, settings: PPOConfig, plan: hardware.Plan) -> BatchVecEnv:
-    """The training levels as environments, drawn by the curriculum."""
-    sim = BatchSimulator(
-        job.data.bank,
-        plan.num_envs,
-        frame_skip=job.config.frame_skip,
-        observations=job.observations,
-        stacking=job.architecture.stacking,
-        reward=job.config.reward.weights,
-        gamma=settings.gamma,
-        threads=plan.simulator_threads,
-        profile=job.config.profiling.phases or None,
-    )
-    sampler = make_sampler(
-        job.data.train_categories,
-        job.config.curriculum,
-        job.seed,
-        difficulty=job.data.bank.path_length,
-        fingerprints=[level.fingerprint for level, _ in job.data.train],
-    )
-    return BatchVecEnv(sim, sampler)
 
 
 def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
@@ -380,17 +377,19 @@ def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
     return moved
 
 
-def lend_runs(job: Job, clone: Clone | None, env: BatchVecEnv) -> None:
-    """Where start states are wished for, give them the demonstrations of training levels."""
+def runs_to_lend(job: Job, clone: Clone | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
+    """Where start states are wished for, the demonstrations of training levels, which these are given; else nothing."""
     starts = env.sampler.starts
-    if starts is not None:
-        demonstrated = clone.runs if clone else {}
-        levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
-        count = starts.add({level: demonstrated[level] for level in levels})
-        job.log(
-            f"start states: demonstrations of {count} of {len(job.data.train)} training levels, elsewhere the agent's own "
-            "best runs"
-        )
+    if starts is None:
+        return {}
+    demonstrated = clone.runs if clone else {}
+    levels = [level.fingerprint for level, _ in job.data.train if level.fingerprint in demonstrated]
+    runs = {level: demonstrated[level] for level in levels}
+    job.log(
+        f"start states: demonstrations of {starts.add(runs)} of {len(job.data.train)} training levels, elsewhere the agent's "
+        "own best runs"
+    )
+    return runs
 
 
 def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
@@ -410,9 +409,12 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
             on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
             asked=asked,
         )
+        job.ranks.asked = asked
         try:
-            if not monitor.begin(ppo, job.previous_checkpoint):
-                left = job.config.ppo.total_timesteps - ppo.num_timesteps
+            over = monitor.begin(ppo, job.previous_checkpoint)
+            left = job.config.ppo.total_timesteps - ppo.num_timesteps
+            job.ranks.go(None if over else left)
+            if not over:
                 profiling = profilers(job.config.profiling, job.folder)
                 ppo.learn(
                     left, callback=[*profiling, DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates
@@ -421,6 +423,7 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
                 monitor.check_attended()
                 ppo.logger.close()
                 monitor.save_final()
+            job.ranks.go(None)
         except KeyboardInterrupt as interruption:
             made = monitor.checkpoints.made()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"

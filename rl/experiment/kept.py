@@ -72,7 +72,9 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     stored = read_facts(path)
     if not stored:
         return None
-    asked = {name for name, value in asdict(wishes).items() if stored["wishes"][name] != value} - {"total_timesteps"}
+    asked = {name for name, value in asdict(wishes).items() if stored["wishes"].get(name) != value} - {
+        "total_timesteps"
+    }
     if asked:
         raise ResumeError(
             f"{path}: this run has begun with another {' and '.join(sorted(asked))}, which cannot change: its environments "

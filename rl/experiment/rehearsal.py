@@ -89,5 +89,13 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         ),
         video=VideoConfig(),
         upload=UploadConfig(),
-        hardware=change(config.hardware, num_envs=NUM_ENVS, rollout_length=ROLLOUT, minibatch_size=MINIBATCH),
+        hardware=change(
+            config.hardware,
+            num_envs=NUM_ENVS,
+            rollout_length=ROLLOUT,
+            minibatch_size=MINIBATCH,
+            num_gpus=min(config.hardware.num_gpus, 1),
+            num_processes=None,
+            distributed_backend=None,
+        ),
     )

@@ -12,11 +12,13 @@ from datetime import datetime
 from pathlib import Path
 
 import hardware
+from nppsim.errors import ConfigError
 from nppsim.files import write_text
 from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
+from rl.distributed.ranks import ALONE, Alone
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
 from rl.experiment.kept import read_run
@@ -32,17 +34,24 @@ from rl.upload import Uploader
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
 
 
-def run(config: ExperimentConfig, log: Log = print) -> Path:
+def run(config: ExperimentConfig, log: Log = print, ranks: Alone = ALONE) -> Path:
     """Run an experiment, or what is left of it; returns its folder.  What is told goes to ``log`` and into its log.txt.
 
+    ranks: the processes that train together, of which this is the first; the others ``follow``.
     Raises the named errors of the package for bad input, before training; KeyboardInterrupt says how to go on.
     """
     with LogFile(log) as kept:
-        return _run(config, kept)
+        return _run(config, kept, ranks)
 
 
-def _run(config: ExperimentConfig, log: LogFile) -> Path:
+def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
     check_packages()
+    if config.hardware.processes != ranks.size:
+        raise ConfigError(
+            f"{ranks.size} here: start such a run with scripts/train_and_compare.py or torchrun (docs/distributed.md)",
+            "num_processes",
+            config.hardware.processes,
+        )
     now, folder = datetime.now(), config.resume_from
     if folder is not None:
         config = resumed_config(config)
@@ -65,7 +74,9 @@ def _run(config: ExperimentConfig, log: LogFile) -> Path:
         for warning in advice(record.config):
             log(f"warning: {warning}")
         try:
-            for job in make_jobs(record.config, data, machine, folder, uploader, log, config.previous_checkpoint):
+            for job in make_jobs(
+                record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
+            ):
                 done = read_run(job.folder, [level for level, _ in data.test])
                 if done is not None:
                     log(f"{job.title}: is finished")

@@ -14,7 +14,7 @@ from rl.curriculum import make_sampler
 from rl.curriculum.manager import CurriculumManager
 from rl.curriculum.stages import Stages
 from rl.curriculum_config import CurriculumConfig
-from rl.experiment.job import make_env
+from rl.experiment.follower import make_env
 from rl.selftest.faults import Plants, fault
 from rl.train.ppo import BatchPPO
 from rl.train.vec_env import BatchVecEnv
@@ -485,8 +485,8 @@ def _(plant: Plants) -> None:
 
 @fault("environments of training and sampler know different levels", "F48")
 def _(plant: Plants) -> None:
-    def changed(original, job, settings, plan):
-        env = original(job, settings, plan)
+    def changed(original, *arguments):
+        env = original(*arguments)
         env.sampler.stage_of = env.sampler.stage_of[::-1].copy()
         return env
 

@@ -135,13 +135,9 @@ class Alarms:
             faults += [*faults_of_rollout(ppo, self._kept, self._start), *faults_of_commands(ppo)]
         if self._replay:
             faults += self._replay.faults(ppo)
-        if self._steps is not None and ppo.num_timesteps - self._steps != len(ppo.rollout_buffer):
-            faults.append(
-                Fault(
-                    "decisions",
-                    f"{ppo.num_timesteps - self._steps} decisions counted, {len(ppo.rollout_buffer)} played",
-                )
-            )
+        played = len(ppo.rollout_buffer) * ppo.ranks.size
+        if self._steps is not None and ppo.num_timesteps - self._steps != played:
+            faults.append(Fault("decisions", f"{ppo.num_timesteps - self._steps} decisions counted, {played} played"))
         self._step = OneStep(ppo, self._kept, self.looked) if self._kept else None
         return self._new(faults)
 

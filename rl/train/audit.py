@@ -137,6 +137,11 @@ def checksum(policy: NppPolicy) -> int:
     return total
 
 
+def everybodys(ppo: BatchPPO, name: str) -> torch.Tensor:
+    """A field of the rollouts of all processes that train together, one after the other; float64[n]."""
+    return ppo.ranks.gathered(ppo.rollout_buffer.flat(name)).double()
+
+
 def numbers(ppo: BatchPPO, name: str) -> np.ndarray:
     """A field of the rollout as float64[T, N, ...] (bool and int as they are)."""
     values = getattr(ppo.rollout_buffer, name).cpu().numpy()
@@ -326,10 +331,10 @@ def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
     if early.any():
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
     played = ended["decisions"] * ppo.sim.frame_skip
-    if ppo.sampler.starts and not ppo.config.desync_episodes and (ended["frames"] <= played).sum() != len(ppo.counted):
+    if ppo.sampler.starts and not ppo.config.desync_episodes and (ended["frames"] <= played).sum() != ppo.own_counted:
         yield Fault(
             "start states",
-            f"{len(ppo.counted)} episodes count as begun where their levels begin, by their clocks "
+            f"{ppo.own_counted} episodes count as begun where their levels begin, by their clocks "
             f"{(ended['frames'] <= played).sum()} did: success would be that of easier starts",
         )
     which, decisions, sums = complete(ppo, start)

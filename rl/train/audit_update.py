@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, numbers, steps_of
+from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of
 from rl.train.hierarchy.audit import command_terms, high_level_stands_still
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
@@ -37,7 +37,8 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
             "metrics", f"not logged any more: {', '.join(absent)}; was the logger replaced, or a record dropped?"
         )
         return
-    yield from rate_is_as_configured(ppo, kept, logged)
+    if not ppo.ranks.rank:  # whose clock counts
+        yield from rate_is_as_configured(ppo, kept, logged)
     yield from rollout_is_untouched(ppo, kept)
     yield from explained_variance_is_right(ppo, logged)
     minibatches = len(ppo.rollout_buffer) // ppo.batch_size
@@ -100,10 +101,10 @@ def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
 
 def explained_variance_is_right(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
     """The share of the returns' variance that the values explain, from its definition."""
-    returns, values = numbers(ppo, "returns"), numbers(ppo, "values")
+    returns, values = everybodys(ppo, "returns"), everybodys(ppo, "values")
     found = float(logged.get("train/explained_variance", math.nan))
     if returns.var() > 0:
-        wanted = 1 - (returns - values).var() / returns.var()
+        wanted = float(1 - (returns - values).var() / returns.var())
         if not math.isclose(found, wanted, rel_tol=CLOSE, abs_tol=CLOSE):
             yield Fault(
                 "metrics", f"train/explained_variance is logged as {found:.4g}, by its definition it is {wanted:.4g}"
@@ -133,13 +134,13 @@ def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> 
 
 def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """The loss is the weighted sum of its parts, and each part is possible."""
-    config, returns = ppo.config, numbers(ppo, "returns")
+    config, returns = ppo.config, everybodys(ppo, "returns")
     part = {name: float(logged.get(f"train/{name}", math.nan)) for name in Losses._fields}
     absent = [name for name, value in part.items() if math.isnan(value)]
     if absent:
         yield Fault("losses", f"train/{', train/'.join(absent)} of the update: not logged, or not a number")
         return
-    variance = float(returns.var(ddof=1)) if config.scale_value_loss and returns.std() > 0 else 1.0
+    variance = float(returns.var()) if config.scale_value_loss and returns.std() > 0 else 1.0
     value = config.vf_coef / variance * part["value_loss"]
     terms = [value]
     if not kept.critic_only:

@@ -135,6 +135,7 @@ def divergence(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
     return (of.exp() * (of - to)).sum(dim=1)
 
 
-def normalised(advantages: torch.Tensor) -> torch.Tensor:
-    """Advantages with mean 0 and standard deviation 1."""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+def normalised(advantages: torch.Tensor, among: torch.Tensor | None = None) -> torch.Tensor:
+    """Advantages, moved and scaled so that those they are among (None: only these) have mean 0 and standard deviation 1."""
+    among = advantages if among is None else among
+    return (advantages - among.mean()) / (among.std() + 1e-8)

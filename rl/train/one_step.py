@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from rl.policy.policy import ADAM, NppPolicy
-from rl.train.audit import CLOSE, Fault, Kept, closeness, numbers
+from rl.train.audit import CLOSE, Fault, Kept, closeness, everybodys, numbers
 from rl.train.hierarchy.audit import command_loss
 from rl.train.ppo import HEADS, BatchPPO
 
@@ -136,7 +136,7 @@ class OneStep:
             )
 
     def _gradient_is_right(self, ppo: BatchPPO, kept: Kept, rows: torch.Tensor) -> Iterator[Fault]:
-        """The gradient that the optimiser got is that of the loss by its formulas, cut off as configured."""
+        """The gradient that the optimiser got is that of the loss by its formulas, over all processes, and cut off."""
         mirror = copy.deepcopy(ppo.policy)
         with torch.no_grad():
             for name, parameter in mirror.named_parameters():
@@ -149,6 +149,7 @@ class OneStep:
         loss = loss_by_formula(ppo, kept, mirror, rows) + command_loss(ppo, kept, mirror, rows)
         found = torch.autograd.grad(loss, list(moving.values()), allow_unused=True)
         wanted = {name: g.float() for name, g in zip(moving, found, strict=True) if g is not None}
+        ppo.ranks.average(list(wanted.values()))
         for part in _clipped_together(list(wanted), ppo.config.clip_apart):
             norm = float(torch.stack([wanted[name].double().square().sum() for name in part]).sum().sqrt())
             for name in part:
@@ -200,7 +201,7 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     log_probs, values = logits.double().log_softmax(dim=1), values.double()
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
-    returns = buffer.flat("returns").double()
+    returns = everybodys(ppo, "returns")
     variance = float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
     if config.clip_range_vf is not None:
         before = buffer.flat("values")[rows].double()
@@ -208,9 +209,9 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     loss = config.vf_coef / variance * (values - of["returns"]).square().mean()
     if kept.critic_only:
         return loss
-    everybody = buffer.flat("advantages").double()
-    spread = everybody.std() + 1e-8
-    advantages = (everybody[rows] - everybody.mean()) / spread
+    among = everybodys(ppo, "advantages")
+    spread = among.std() + 1e-8
+    advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread
     ratio = (log_probs - of["log_probs"]).gather(1, actions)[:, 0].exp()
     clip = weight["clip_range"]
     clipped = ratio.clamp(1 - clip, 1 + clip)

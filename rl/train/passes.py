@@ -105,7 +105,9 @@ class Passes:
             ratios,
             (config.vtrace_rho_clip or 0.0, config.vtrace_c_clip),
         )
-        self.samples = replace(self.samples, advantages=normalised(advantages.flatten()), returns=returns.flatten())
+        advantages = advantages.flatten()
+        advantages = normalised(advantages, buffer.everybodys(advantages))
+        self.samples = replace(self.samples, advantages=advantages, returns=returns.flatten())
 
 
 def samples_of(
@@ -115,13 +117,14 @@ def samples_of(
     cloned_log_probs: torch.Tensor | None,
 ) -> Samples:
     """All decisions of a rollout, as it was played.  cloned_log_probs: float32[T * N, 6], None where nothing pulls."""
-    surprises = None
+    surprises, advantages = None, buffer.flat("advantages")
+    among = buffer.everybodys(advantages)
     if settings.self_imitation_coef > 0:
-        surprises = buffer.surprises().flatten() / (buffer.advantages.std() + 1e-8)
+        surprises = buffer.surprises().flatten() / (among.std() + 1e-8)
     return Samples(
         actions=buffer.flat("actions"),
         log_probs=buffer.flat("log_probs"),
-        advantages=normalised(buffer.flat("advantages")),
+        advantages=normalised(advantages, among),
         returns=buffer.flat("returns"),
         cloned_log_probs=cloned_log_probs,
         surprises=surprises,

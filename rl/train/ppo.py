@@ -28,6 +28,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
+from rl.distributed.ranks import ALONE, Alone, checksum
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo_config import KL_TOLERANCE, PPOConfig
 from rl.train.gradients import Further, GradientStatistics, set_gradients
@@ -62,6 +63,7 @@ class BatchPPO(PPO):
     config: a settled PPOConfig.
     plan: sizes and precision.
     statistics: for the policy's normaliser.
+    ranks: the processes that train together; each has environments, sampler and random numbers of its own.
     ``anchor_to`` makes it stay close to a cloned policy for a while.
     speed: seconds spent so far in each of PARTS; decisions_played, and seconds in rollouts and updates: since training
         began.
@@ -86,6 +88,7 @@ class BatchPPO(PPO):
         statistics: ObservationStatistics,
         seed: int = 0,
         device: str | torch.device = "cpu",
+        ranks: Alone = ALONE,
     ):
         if config.learning_rate is None or config.n_epochs is None:
             raise ValueError("the configuration leaves numbers to the hardware plan: give config.settled(plan, ...)")
@@ -115,6 +118,8 @@ class BatchPPO(PPO):
         if env.sim.stacking != self.policy.stacking:
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.config = config
+        self.ranks = ranks
+        self.rollout_buffer.everybodys = ranks.gathered
         self.batch_env, self.sim, self.sampler = env, env.sim, env.sampler
         self.reference: NppPolicy | None = None
         self.steered_rate = config.learning_rate  # in force only with desired_kl
@@ -128,7 +133,8 @@ class BatchPPO(PPO):
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
-        self.counted = self.ended  # of these, the ones that began where their level does
+        self.counted = self.ended  # those of all processes that began where their level does
+        self.own_counted = 0  # of these, how many are this process's
         self.ending = False
         self.reserved = 0.0
         self.spent_before = 0.0  # ``spent`` when this process went on with the run
@@ -161,12 +167,14 @@ class BatchPPO(PPO):
         """Continue where ``own_state`` was taken; training: all that the checkpoint has of training."""
 
     def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any]) -> None:
-        """Go back to earlier weights; everything else stays as it is."""
+        """Go back to earlier weights, in all processes; everything else stays as it is."""
+        self.ranks.others(BatchPPO.restore, policy_state, optimizer_state)
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(dict(optimizer_state))
 
     def hold_closer(self) -> None:
         """From now on, pull twice as hard as before, towards the present policy, and let go as slowly as at the start."""
+        self.ranks.others(BatchPPO.hold_closer)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.hold *= 2
         self.held_since = self.progress
@@ -226,6 +234,7 @@ class BatchPPO(PPO):
     ) -> bool:
         """Play ``n_rollout_steps`` decisions in every environment; False if a callback wants to stop."""
         callback.on_rollout_start()
+        self._begin_together()
         if self.ending:
             return False
         self.policy.forget()
@@ -251,7 +260,7 @@ class BatchPPO(PPO):
                 episodes.append(self._begin_next_episodes())
                 counts.append(self.sampler.true_starts)
             self._prepare_decision(t)
-            self.num_timesteps += sim.num_envs
+            self.num_timesteps += sim.num_envs * self.ranks.size
             if not callback.on_step():
                 return False
         if cut_off:
@@ -261,9 +270,11 @@ class BatchPPO(PPO):
         self.critic_only = self.critic_only and not self._critic_can_judge()
         seconds = time.perf_counter() - begin
         self.seconds += seconds
-        self.decisions_played += len(buffer)
+        self.decisions_played += len(buffer) * self.ranks.size
         self.ended = np.concatenate(episodes)
-        self.counted = self.ended[np.concatenate(counts)] if self.sampler.starts else self.ended
+        counted = self.ended[np.concatenate(counts)] if self.sampler.starts else self.ended
+        self.own_counted, self.counted = len(counted), self.ranks.rows(counted)
+        self.sampler.pool(self.ranks.rows)
         self._log_rollout(self.counted, seconds)
         callback.on_rollout_end()
         return True
@@ -283,6 +294,13 @@ class BatchPPO(PPO):
     def _estimate(self) -> None:
         """Advantages and returns of the rollout."""
         self.rollout_buffer.compute_returns_and_advantages(self._values(self.seen))
+
+    def _begin_together(self) -> None:
+        """The first process decides whether there is a rollout; the others do what it orders until then."""
+        if self.ranks.rank:
+            self.ending = self.ranks.attend(self)
+        else:
+            self.ranks.go(self.ending)
 
     def _decide(self, t: int) -> np.ndarray:
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
@@ -344,7 +362,7 @@ class BatchPPO(PPO):
             self.ep_info_buffer.append({"r": float(episode["ret"]), "l": int(episode["decisions"]), "t": 0.0})
             self.ep_success_buffer.append(bool(episode["outcome"] == WON))
         record = self.logger.record
-        record("sim/decisions_per_s", self.sim.num_envs * self.n_steps / seconds)
+        record("sim/decisions_per_s", self.sim.num_envs * self.ranks.size * self.n_steps / seconds)
         record("sim/episodes", len(episodes))
         record("sim/distinct_levels", len(np.unique(episodes["level"])))
         if len(episodes):
@@ -364,7 +382,7 @@ class BatchPPO(PPO):
     def train(self) -> None:
         """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
         begin = time.perf_counter()
-        rate, settings = self._learning_rate(), self._loss_settings()
+        rate, settings = self.ranks.same((self._learning_rate(), self._loss_settings()))
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
         passes = self._passes(settings)
@@ -375,8 +393,10 @@ class BatchPPO(PPO):
         for index in self._steps(passes):
             observations, samples = self.rollout_buffer.observations, passes.samples
             numbers = self._finite(
-                set_gradients(
-                    self.policy, self._team, observations, samples, index, settings, self.batch_size, self.further
+                self._averaged(
+                    set_gradients(
+                        self.policy, self._team, observations, samples, index, settings, self.batch_size, self.further
+                    )
                 )
             )
             kl = numbers.approx_kl
@@ -397,18 +417,32 @@ class BatchPPO(PPO):
                 self.logger.record(f"gradients/{tag}", value)
         self._log_update(settings, rate, kl, stopped)
         self._advance_curriculum()
+        self._agree()
         seconds = time.perf_counter() - begin
         self.speed["update"] += seconds
         self.seconds += seconds
         self.logger.record("sim/update_s", seconds)
 
+    def _averaged(self, numbers: Losses[float]) -> Losses[float]:
+        """Losses over all processes; gradients become those over all processes, too."""
+        gradients = [parameter.grad for parameter in self.policy.parameters() if parameter.grad is not None]
+        return Losses(*self.ranks.average(gradients, numbers))
+
+    def _agree(self) -> None:
+        """RanksError unless all processes have come to the same."""
+        facts = {"updates": self.updates, "decisions": self.num_timesteps, "stage": self.sampler.stage}
+        if self.ranks.size > 1:  # hashing takes time
+            facts |= {"weights": checksum(self.policy.state_dict()), "curriculum": self.sampler.common_digest()}
+        self.ranks.agree(facts)
+
     def _advance_curriculum(self) -> None:
         """Shares of levels from now on; those that wait to be played are drawn by them, so none is older than a rollout."""
         begin = time.perf_counter()
         if self.sampler.wants_advantages:
-            self.sampler.update(self.sim, self._decided, self.rollout_buffer.advantages.cpu().numpy())
+            advantages = self.rollout_buffer.advantages.cpu().numpy()
+            self.sampler.update(self.sim, self._decided, advantages, everybodys=self.ranks.rows)
         else:
-            self.sampler.update(self.sim)
+            self.sampler.update(self.sim, everybodys=self.ranks.rows)
         self.enter_stage()
         self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 
@@ -432,7 +466,7 @@ class BatchPPO(PPO):
         Values stay in the units of the rewards, unlike with PopArt (van Hasselt et al. 2016): Adam's steps do not depend
         on the size of a gradient, so only the balance with the actor's in the shared trunk matters.
         """
-        spread = float(self.rollout_buffer.returns.var())
+        spread = float(self.rollout_buffer.everybodys(self.rollout_buffer.flat("returns")).var())
         return spread if self.config.scale_value_loss and spread > 0 else 1.0
 
     def _passes(self, settings: LossSettings) -> Passes:
@@ -528,6 +562,7 @@ class BatchPPO(PPO):
             "batch_env",
             "sim",
             "sampler",
+            "ranks",
             "reference",
             "sampling",
             "_team",

@@ -1,6 +1,6 @@
 """The rollout buffer: torch tensors in the observations' own dtypes, so that images stay uint8 until the network."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ class TensorRolloutBuffer:
     log_probs: float32[T, N, 6], of all actions, by the policy that played.
     values, rewards, advantages, returns: float32[T, N].
     episode_ends, wins: bool[T, N], whether the decision was its episode's last; whether it won it.
+    everybodys: float32[n] of this process -> those of all processes that train together.
     ages: uint8[T, N], frames of the episode before the newest one, as far as stacks reach back.
     The arguments are those that Stable-Baselines3 gives to rollout buffers, and how many frames an observation shows.  Each
     frame is stored once; ``observations`` stacks them.
@@ -38,6 +39,7 @@ class TensorRolloutBuffer:
         self.gamma = gamma
         self.gae_lambda = gae_lambda
         self.shape = (buffer_size, n_envs)
+        self.everybodys: Callable[[torch.Tensor], torch.Tensor] = lambda values: values
 
         def zeros(dtype: torch.dtype, *more: int) -> torch.Tensor:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
@@ -95,8 +97,9 @@ class TensorRolloutBuffer:
 
     def explained_variance(self) -> float:
         """Of the returns by the values: 1 is perfect, 0 no better than their mean; NaN where all returns are equal."""
-        spread = self.returns.var()
-        return float(1 - (self.returns - self.values).var() / spread) if spread > 0 else float("nan")
+        returns, values = (self.everybodys(self.flat(name)) for name in ("returns", "values"))
+        spread = returns.var()
+        return float(1 - (returns - values).var() / spread) if spread > 0 else float("nan")
 
     def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
         """Indices into the flattened [T * N] samples: every sample once, in random order; a short last one is dropped.

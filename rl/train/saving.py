@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nppsim.errors import ConfigError
 from nppsim.files import write_bytes
 from rl.curriculum.statistics import as_json
 from rl.train.ppo import BatchPPO
@@ -37,6 +38,7 @@ def save_plain(ppo: BatchPPO, path: str | Path) -> None:
         "speed",
         "ended",
         "counted",
+        "own_counted",
         "ending",
         "reserved",
         "spent_before",
@@ -48,30 +50,51 @@ def save_plain(ppo: BatchPPO, path: str | Path) -> None:
     write_bytes(path, archive.getbuffer())
 
 
+def process_state(ppo: BatchPPO) -> dict[str, Any]:
+    """What each of several processes that train together has for itself."""
+    return {
+        "environments": ppo.batch_env.state(),
+        "curriculum": as_json(ppo.sampler.state_dict()),
+        "shuffling": json.dumps(ppo.rng.bit_generator.state),
+        "sampling": ppo.sampling.get_state(),
+        "torch": torch.get_rng_state(),
+    }
+
+
 def training_state(ppo: BatchPPO) -> dict[str, Any]:
     """Everything beside the weights that training needs to go on between two updates, bit for bit on a CPU.
 
-    Tensors, arrays, numbers, texts and dictionaries.
+    Tensors, arrays, numbers, texts and dictionaries.  Of several processes, the first writes it: "others" is what each of
+    the others has for itself.
     """
+    others = ppo.ranks.others(process_state)
     assert ppo.ep_info_buffer is not None and ppo.ep_success_buffer is not None  # made by learn()
     return {
         "optimizer": ppo.policy.optimizer.state_dict(),
         **{name: getattr(ppo, name) for name in NUMBERS + THEIR_NUMBERS},
         "spent": ppo.spent,
         "speed": dict(ppo.speed),
-        "environments": ppo.batch_env.state(),
         "episodes": [list(ppo.ep_info_buffer), list(ppo.ep_success_buffer)],
-        "curriculum": as_json(ppo.sampler.state_dict()),
-        "shuffling": json.dumps(ppo.rng.bit_generator.state),
-        "sampling": ppo.sampling.get_state(),
-        "torch": torch.get_rng_state(),
         "reference": None if ppo.reference is None else ppo.reference.state_dict(),
         **ppo.own_state(),
+        **process_state(ppo),
+        **({"others": others} if others else {}),
     }
 
 
 def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> None:
-    """Continue from a checkpoint's weights and ``training_state``; ConfigError for one of other environments."""
+    """Continue from a checkpoint's weights and ``training_state``, in all processes.
+
+    ConfigError for one of other environments, or of another number of processes.
+    """
+    others = training.get("others", [])
+    if not ppo.ranks.rank and len(others) + 1 != ppo.ranks.size:
+        raise ConfigError(
+            f"the run has {len(others) + 1} processes, here are {ppo.ranks.size}; go on with as many "
+            f"(--num-processes {len(others) + 1})"
+        )
+    common = {name: value for name, value in training.items() if name != "others"}
+    ppo.ranks.others(_load_other, policy_state, common, others)
     ppo.restore(policy_state, training["optimizer"])
     for name in NUMBERS + THEIR_NUMBERS:
         setattr(ppo, name, training[name])
@@ -91,3 +114,8 @@ def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> No
         ppo.reference = copy.deepcopy(ppo.policy).requires_grad_(False)
         ppo.reference.load_state_dict(training["reference"])
     ppo.load_own_state(training)
+
+
+def _load_other(ppo: BatchPPO, policy_state: dict, training: dict, others: list[dict]) -> None:
+    """Continue in one of the other processes."""
+    load_training_state(ppo, policy_state, training | others[ppo.ranks.rank - 1])

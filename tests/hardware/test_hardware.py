@@ -295,11 +295,27 @@ def test_profiles_on_the_machine_they_are_made_for(name, expected, observations)
         assert chosen.settings[setting].source == f"profile {name}"
 
 
-def test_several_gpus_are_refused_for_training_and_allowed_on_paper():
+def test_a_profile_of_several_gpus_takes_a_process_for_each():
     eight = replace(SERVER, gpus=(A100,) * 8)
-    with pytest.raises(PlanError, match="several GPUs comes later"):
+    with pytest.raises(PlanError, match="--num-gpus 8"):
         plan(layout.ALL, Wishes(profile="8xA100-80GB"), machine=eight)
     assert plan(layout.ALL, Wishes(profile="8xA100-80GB"), machine=replace(eight, present=False)).gpus == 8
+    chosen = plan(layout.ALL, Wishes(profile="8xA100-80GB", processes=8), machine=eight)
+    own = chosen.of_each(8)
+    assert (own.num_envs, own.rollout_length, own.minibatch_size) == (128, 64, 1024)
+    assert own.learning_rate == chosen.learning_rate
+    assert own.simulator_threads == SERVER.cores // 8
+
+
+def test_processes_without_gpus_share_cores_memory_and_sizes():
+    alone, three = (plan(layout.VISION_FREE, Wishes(processes=n, device="cpu"), machine=SERVER) for n in (None, 3))
+    assert three.num_envs % 3 == three.minibatch_size % 3 == 0
+    assert three.simulator_threads == three.torch_threads == SERVER.cores // 3
+    assert three.host_bytes > alone.host_bytes
+    with pytest.raises(PlanError, match="multiples of the 3 processes"):
+        plan(layout.VISION_FREE, Wishes(processes=3, device="cpu", num_envs=64), machine=SERVER)
+    with pytest.raises(PlanError, match="2 processes need a GPU each"):
+        plan(layout.VISION_FREE, Wishes(processes=2, device="cuda"), machine=SERVER)
 
 
 def test_auto_uses_one_of_several_gpus_and_warns():

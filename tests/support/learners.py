@@ -12,6 +12,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
+from rl.distributed.ranks import ALONE, own_seed
 from rl.policy.architectures import get_architecture
 from rl.train.hierarchy.ppo import make_ppo as ppo_for
 from rl.train.vec_env import BatchVecEnv
@@ -85,16 +86,23 @@ def make_ppo(
     curriculum=None,
     architecture="vision_free",
     from_stage=None,
+    ranks=ALONE,
     **settings,
 ):
-    """(PPO that is ready to play, what it logs); settings: of PPOConfig."""
+    """(PPO that is ready to play, what it logs); settings: of PPOConfig.
+
+    ranks: processes that train together; sizes are those of one.
+    """
     plan = make_plan(num_envs, rollout_length, minibatch_size)
     config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
     world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}
     env = make_env(num_envs, seed=seed, **world)
+    own = own_seed(seed, ranks.rank)
+    if ranks.rank:
+        env.sampler.seed(own)
     seen = statistics(architecture=architecture)
-    ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=seed)
+    ppo = ppo_for(env, architecture, config, plan, from_stage=from_stage, statistics=seen, seed=own, ranks=ranks)
     scalars = Scalars()
     ppo.set_logger(Logger(None, [scalars]))
     ppo._setup_learn(config.total_timesteps, Patient())

@@ -219,7 +219,9 @@ def test_bad_input_is_one_error_of_the_process(tmp_path):
     ("flags", "message"),
     [
         (["--use-hierarchical-ppo", "--hierarchical-from-stage", "medium"], "give --curriculum stages"),
-        (["--num-gpus", "2"], "several GPUs"),
+        (["--num-gpus", "999"], "--num-processes 999"),
+        (["--distributed-backend", "gloo"], "one process shares nothing"),
+        (["--use-hierarchical-ppo", "--num-gpus", "0", "--num-processes", "2"], "one process"),
         (["--no-such-flag"], "no-such-flag"),
         (["--architectures", "fullest_hgt"], "fullest_hgt"),
         (["--train-dataset", "datasets/test"], "are also in"),

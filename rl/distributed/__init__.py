@@ -1,0 +1,1 @@
+"""Several processes that train together, one of them in the lead; ``docs/distributed.md``."""

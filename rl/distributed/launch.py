@@ -1,0 +1,67 @@
+"""Starting the processes of a job on this machine, as torchrun does.
+
+    status = launch("scripts/train_and_compare.py", argv, 2)
+
+A process that fails says why itself; one that was killed cannot, so that is said here.  Source: torch.distributed.elastic.
+"""
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import hardware
+from nppsim.errors import INTERRUPTED, ConfigError, UserError
+from rl.config import ExperimentConfig
+
+PATIENCE = 600  # seconds that processes have to end by themselves, with a checkpoint, when they are asked to
+
+
+class ProcessError(UserError, RuntimeError):
+    """A process of the job was killed; the message says which and how."""
+
+
+def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
+    """Run a program in ``count`` processes of this machine; returns the exit status of the one that failed first, or 0.
+
+    ProcessError where one was killed by a signal.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    settings = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=str(uuid.uuid4()),
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+    )
+    try:
+        elastic_launch(settings, sys.executable)("-u", str(program), *argv)
+    except SignalException:
+        return INTERRUPTED
+    except ChildFailedError as error:
+        killed = {rank: failure for rank, failure in error.failures.items() if failure.exitcode < 0}
+        ended = {rank for rank, failure in killed.items() if -failure.exitcode == signal.SIGTERM}  # by the launcher
+        for rank in sorted(killed.keys() - ended) or sorted(killed):
+            raise ProcessError(
+                f"process {rank} of {count} was killed by {signal.Signals(-killed[rank].exitcode).name}, and the job has "
+                "ended; go on from its newest checkpoint with --resume-from FOLDER"
+            ) from None
+        return int(error.get_first_failure()[1].exitcode)
+    return 0
+
+
+def check_gpus(config: ExperimentConfig) -> None:
+    """ConfigError where more GPUs are asked for than there are; before any process is started."""
+    found, wanted = len(hardware.detect().gpus), config.hardware.num_gpus
+    if wanted > max(found, 1):
+        raise ConfigError(
+            f"{found} found; several processes on the CPU: --num-gpus 0 --num-processes {wanted}", "--num-gpus", wanted
+        )

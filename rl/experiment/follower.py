@@ -1,0 +1,178 @@
+"""A process that trains together with others and leads none of them: it plays, computes gradients, and does what is ordered.
+
+follow(config, ranks)             # in every process but the first, which does the job itself (``rl.experiment.run``)
+
+It reads the same levels as the first, writes nothing, evaluates nothing, and has environments, draws and random numbers of
+its own.  It looks at its rollouts and updates as the first does (``rl.train.alarms``), and ends the job where one cannot be
+right.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+
+import hardware
+from nppsim.batch import BatchSimulator
+from nppsim.errors import UserError
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.signals import postponed
+from rl.config import ExperimentConfig, PPOConfig
+from rl.curriculum import make_sampler
+from rl.distributed.ranks import Alone, Ranks, RanksError, own_seed
+from rl.experiment.data import Data, load_data
+from rl.policy.architectures import Architecture, get_architecture
+from rl.train.alarms import AlarmError, Alarms
+from rl.train.audit import Fault
+from rl.train.ppo import BatchPPO
+from rl.train.vec_env import BatchVecEnv
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training, as the first process describes it to the others.
+
+    architecture: of the network.
+    settings: of PPO.
+    plan: of one process.
+    seed: of the run.
+    data: digests of the levels.
+    statistics: for the policy's normaliser.
+    weights, reference: of the policy, and of the one that it is pulled towards; None: none.
+    runs: level fingerprint -> actions int8[n] of a demonstration, for start states.
+    """
+
+    architecture: str
+    settings: PPOConfig
+    plan: hardware.Plan
+    seed: int
+    data: Mapping[str, str]
+    statistics: ObservationStatistics
+    weights: Mapping[str, torch.Tensor]
+    reference: Mapping[str, torch.Tensor] | None
+    runs: Mapping[str, np.ndarray]
+
+
+def follow(config: ExperimentConfig, ranks: Ranks) -> None:
+    """Take part in every training of an experiment, until the first process says that it is over.
+
+    Raises RanksError, and whatever a training raises, with this process's name.
+    """
+    try:
+        data = load_data(config, lambda line: None)
+        while (task := ranks.attend(None)) is not None:
+            take_part(config, data, task, ranks)
+    except RanksError as error:
+        if ranks.asked.by:  # the first has ended because it was asked to, as this one was
+            raise KeyboardInterrupt(f"{ranks.name}, by {ranks.asked.by}") from error
+        raise
+    except UserError as error:
+        raise RanksError(f"{ranks.name}: {error}") from error
+
+
+def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) -> None:
+    """One training, from its first update or its newest checkpoint to its end."""
+    if task.data != data.fingerprints:
+        raise RanksError(
+            f"{ranks.name}: its levels are not those of process 0: give all machines the same datasets, or a folder that "
+            "they share"
+        )
+    plan = task.plan
+    torch.set_num_threads(plan.operation_threads)
+    env = make_env(config, data, get_architecture(task.architecture), task.settings, plan, task.seed, ranks)
+    ppo = BatchPPO(
+        env,
+        task.architecture,
+        task.settings,
+        plan,
+        statistics=task.statistics,
+        seed=own_seed(task.seed, ranks.rank),
+        device=plan.device,
+        ranks=ranks,
+    )
+    ppo.set_logger(Logger(None, []))
+    ppo.policy.load_state_dict(dict(task.weights))
+    if task.reference is not None:
+        reference = copy.deepcopy(ppo.policy)
+        reference.load_state_dict(dict(task.reference))
+        ppo.anchor_to(reference)
+    if env.sampler.starts is not None:
+        env.sampler.starts.add(dict(task.runs))
+    with postponed(lambda name: None) as asked:
+        ranks.asked = asked
+        left = ranks.attend(ppo)
+        if left is not None:
+            ppo.learn(left, callback=Watch(), reset_num_timesteps=not ppo.updates)
+        ranks.attend(ppo)
+
+
+class Watch(BaseCallback):
+    """Looks at each rollout and each update as the first process does; AlarmError for what cannot be right."""
+
+    model: BatchPPO
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alarms = Alarms(self)
+
+    def _on_training_start(self) -> None:
+        self.alarms.looked = self.model.updates  # so that all processes look at the same updates
+
+    def _on_rollout_start(self) -> None:
+        if self.model.updates:
+            self._heed(self.alarms.after_update(self.model))
+        self.alarms.before_rollout(self.model)
+
+    def _on_rollout_end(self) -> None:
+        self._heed(self.alarms.after_rollout(self.model))
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self._heed(self.alarms.after_update(self.model))
+
+    def _heed(self, faults: list[Fault]) -> None:
+        for fault in faults:
+            if fault.stop:
+                raise AlarmError(f"update {self.model.updates}: {fault.name}: {fault.text}")
+
+
+def make_env(
+    config: ExperimentConfig,
+    data: Data,
+    architecture: Architecture,
+    settings: PPOConfig,
+    plan: hardware.Plan,
+    seed: int,
+    ranks: Alone,
+) -> BatchVecEnv:
+    """The training levels as environments of this process, drawn by the curriculum.
+
+    plan: of one process.  Curricula of all processes begin alike, whatever chance has to do with it; what they draw differs.
+    """
+    sim = BatchSimulator(
+        data.bank,
+        plan.num_envs,
+        frame_skip=config.frame_skip,
+        observations=architecture.observations,
+        stacking=architecture.stacking,
+        reward=config.reward.weights,
+        gamma=settings.gamma,
+        threads=plan.simulator_threads,
+        profile=config.profiling.phases or None,
+    )
+    sampler = make_sampler(
+        data.train_categories,
+        config.curriculum,
+        seed,
+        difficulty=data.bank.path_length,
+        fingerprints=[level.fingerprint for level, _ in data.train],
+    )
+    if ranks.rank:
+        sampler.seed(own_seed(seed, ranks.rank))
+    return BatchVecEnv(sim, sampler)

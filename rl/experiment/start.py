@@ -1,0 +1,70 @@
+"""The main job in as many processes as it is to have: in this one, in ones that it starts, or as torchrun has started it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nppsim.errors import ConfigError
+from rl.command_line import resolve
+from rl.config import ExperimentConfig
+from rl.distributed.launch import check_gpus, launch
+from rl.distributed.ranks import Ranks, Started, joined
+from rl.experiment.follower import follow
+from rl.experiment.run import SUMMARY, run
+from rl.stored import CONFIG, changes, stored_config
+
+
+def start(argv: Sequence[str], program: str | Path) -> int:
+    """Do what the command line asks for; returns the exit status.
+
+    program: the script itself, which further processes run, too.
+    """
+    config, started = resolve(argv), Started.from_environment()
+    if started is not None:
+        config = as_started(config, started)
+    wishes = config.hardware
+    if wishes.distributed_backend and wishes.processes == 1:
+        raise ConfigError(
+            "one process shares nothing; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
+        )
+    if started is None and wishes.processes > 1:
+        check_gpus(config)
+        return launch(program, argv, wishes.processes)
+    device = "cpu" if wishes.num_gpus == 0 else wishes.device
+    with joined(started, wishes.distributed_backend, device) as ranks:
+        if isinstance(ranks, Ranks) and ranks.rank:
+            follow(config, ranks)
+        else:
+            run(config, ranks=ranks)
+            ranks.go(None)
+    return 0
+
+
+def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
+    """The configuration in a process that torchrun has started; ConfigError where it is for another number of processes.
+
+    After a restart, it goes on with what the processes before left.
+    """
+    wishes = config.hardware
+    given = wishes.processes > 1 or wishes.num_processes is not None or config.resume_from is not None
+    if given and wishes.processes != started.size:
+        raise ConfigError(
+            f"torchrun has started {started.size}, and a run keeps the number of processes that it was begun with",
+            "--num-processes",
+            wishes.processes,
+        )
+    if not given and started.size > 1:
+        wishes = replace(wishes, num_processes=started.size)
+        config = replace(config, hardware=wishes, sources=config.sources | {"hardware.num_processes": "torchrun"})
+    if not started.restarts or config.resume_from is not None:
+        return config
+    return replace(config, resume_from=unfinished(config))
+
+
+def unfinished(config: ExperimentConfig) -> Path | None:
+    """Folder of the newest experiment with this name and these settings that is not finished; None where there is none."""
+    for folder in sorted(config.output_dir.glob(f"{config.experiment_name}_*"), reverse=True):
+        begun = (folder / CONFIG).is_file() and not (folder / SUMMARY).exists()
+        if begun and not changes(stored_config(folder), config):
+            return folder
+    return None

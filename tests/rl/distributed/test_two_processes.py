@@ -1,0 +1,77 @@
+"""Two processes on this machine train together: as one with all their environments would, and never half a job."""
+
+import numpy as np
+import pytest
+import together
+import torch
+
+from rl.distributed.launch import ProcessError, launch
+
+from learners import make_ppo
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder with what two processes left; they have gone on bit for bit, too, or this fails."""
+    folder = tmp_path_factory.mktemp("together")
+    assert launch(together.__file__, ["train", str(folder)], 2) == 0
+    return folder
+
+
+def rollouts(folder):
+    """Field -> that of both, side by side, [T, 2 N, ...]."""
+    one, other = (np.load(folder / f"rollout_{rank}.npz") for rank in (0, 1))
+    return {name: torch.from_numpy(np.concatenate([one[name], other[name]], axis=1)) for name in one.files}
+
+
+def test_they_play_different_episodes(trained):
+    actions = rollouts(trained)["actions"]
+    assert not torch.equal(actions[:, :4], actions[:, 4:])
+
+
+def test_an_update_of_both_is_that_of_one_with_all_environments(trained, one_thread):
+    both, n = rollouts(trained), together.SIZES["num_envs"]
+    (before, after, _), (_, other, _) = (
+        torch.load(trained / f"update_{rank}.pt", weights_only=False) for rank in (0, 1)
+    )
+    assert all(torch.equal(other[name], tensor) for name, tensor in after.items())
+
+    sizes = together.SIZES | {"num_envs": 2 * n, "minibatch_size": 2 * together.SIZES["minibatch_size"]}
+    ppo, _ = make_ppo(self_imitation_coef=0.1, **sizes)
+    ppo.policy.load_state_dict(before)
+    buffer = ppo.rollout_buffer
+    for name in together.FIELDS:
+        getattr(buffer, name).copy_(both[name])
+    for key, values in buffer.obs.items():
+        values.copy_(both[f"obs_{key}"])
+    length = together.SIZES["rollout_length"]
+    ppo.num_timesteps, size = 2 * n * length, together.SIZES["minibatch_size"]
+    orders = [together.order(rank) for rank in (0, 1)]
+
+    def minibatches(_, __):
+        """The same decisions as both had in each of their minibatches."""
+        shuffled = [rng.permutation(n * length).reshape(-1, size) for rng in orders]
+        for mine, theirs in zip(*shuffled, strict=True):
+            index = np.concatenate([mine // n * 2 * n + mine % n, theirs // n * 2 * n + n + theirs % n])
+            yield torch.from_numpy(index)
+
+    buffer.minibatches = minibatches
+    ppo.train()
+    found = ppo.policy.state_dict()
+    moved = max(float((after[name] - before[name]).abs().max()) for name in before)
+    assert moved > 1e-3
+    for name, tensor in after.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-5 + 1e-3 * moved, msg=name)
+
+
+def test_curricula_count_the_episodes_of_both(trained):
+    both = rollouts(trained)
+    for rank in (0, 1):
+        _, _, episodes = torch.load(trained / f"update_{rank}.pt", weights_only=False)
+        assert episodes.sum() == both["episode_ends"].sum()
+
+
+def test_a_killed_process_ends_the_job_and_is_named(tmp_path):
+    with pytest.raises(ProcessError, match="process 1 of 2 was killed by SIGKILL"):
+        launch(together.__file__, ["die", str(tmp_path)], 2)
+    assert (tmp_path / "told").read_text().startswith("process 0 of 2: the connection to the others is lost")

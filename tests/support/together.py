@@ -1,0 +1,91 @@
+"""What each of two processes does in tests/rl/distributed: python together.py SCENARIO FOLDER, as torchrun starts it."""
+
+import copy
+import faulthandler
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rl.distributed.ranks import RanksError, Started, joined
+
+SIZES = {"num_envs": 4, "rollout_length": 32, "minibatch_size": 32, "total_timesteps": 4096, "n_epochs": 2}
+ORDER = 5  # seed of the first update's order of decisions, plus the process's number
+FIELDS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
+
+
+def order(rank):
+    """Random numbers that shuffle a process's decisions."""
+    return np.random.default_rng(ORDER + rank)
+
+
+def update(ppo, alarms):
+    """Play and learn once; what is looked at then must be in order."""
+    from learners import roll_out
+
+    alarms.before_rollout(ppo)
+    roll_out(ppo)
+    found = alarms.after_rollout(ppo)
+    ppo.train()
+    found += alarms.after_update(ppo)
+    stopping = [fault for fault in found if fault.stop]
+    assert not stopping, stopping
+    ppo.dump_logs()
+
+
+def train(ranks, folder):
+    """Three updates, the third twice: a second time after going back to where it began."""
+    from rl.train import saving
+    from rl.train.alarms import Alarms
+
+    from learners import make_ppo, roll_out, weights
+
+    ppo, _ = make_ppo(ranks=ranks, self_imitation_coef=0.1, **SIZES)
+    ppo.policy.load_state_dict(ranks.same(ppo.policy.state_dict()))
+    roll_out(ppo)
+    buffer = ppo.rollout_buffer
+    np.savez(
+        folder / f"rollout_{ranks.rank}.npz",
+        **{f"obs_{key}": values.numpy() for key, values in buffer.obs.items()},
+        **{name: getattr(buffer, name).numpy() for name in FIELDS},
+    )
+    before = weights(ppo.policy)
+    ppo.rng = order(ranks.rank)
+    ppo.train()
+    torch.save((before, weights(ppo.policy), ppo.sampler.episodes), folder / f"update_{ranks.rank}.pt")
+    ppo.logger.dump(ppo.num_timesteps)
+    alarms = Alarms()
+    update(ppo, alarms)
+    state, there = (copy.deepcopy(saving.training_state(ppo)) if not ranks.rank else {}), weights(ppo.policy)
+    update(ppo, alarms)
+    first = weights(ppo.policy)
+    if not ranks.rank:
+        saving.load_training_state(ppo, there, state)
+    update(ppo, alarms)
+    assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())
+    assert not torch.equal(first["action_net.weight"], there["action_net.weight"])
+    with pytest.raises(RanksError, match="colour of process 1"):
+        ranks.agree({"colour": "red" if ranks.rank else "blue"})
+
+
+def die(ranks, folder):
+    """The second process is killed while the first waits for it."""
+    ranks.average([torch.ones(3)])
+    if ranks.rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        ranks.average([torch.ones(3)])
+    except RanksError as error:
+        (folder / "told").write_text(str(error))
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(90, exit=True)  # nothing here may hang
+    torch.set_num_threads(1)
+    with joined(Started.from_environment(), "gloo", "cpu") as together:
+        globals()[sys.argv[1]](together, Path(sys.argv[2]))
