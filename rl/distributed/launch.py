@@ -5,11 +5,12 @@
 A process that fails says why itself; one that was killed cannot, so that is said here.  Source: torch.distributed.elastic.
 """
 
+import logging
 import os
 import signal
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hardware
@@ -32,6 +33,7 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what failed is said below, in one line
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
     settings = LaunchConfig(
         min_nodes=1,
@@ -47,15 +49,23 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
     except SignalException:
         return INTERRUPTED
     except ChildFailedError as error:
-        killed = {rank: failure for rank, failure in error.failures.items() if failure.exitcode < 0}
-        ended = {rank for rank, failure in killed.items() if -failure.exitcode == signal.SIGTERM}  # by the launcher
-        for rank in sorted(killed.keys() - ended) or sorted(killed):
-            raise ProcessError(
-                f"process {rank} of {count} was killed by {signal.Signals(-killed[rank].exitcode).name}, and the job has "
-                "ended; go on from its newest checkpoint with --resume-from FOLDER"
-            ) from None
-        return int(error.get_first_failure()[1].exitcode)
+        rank, status = _cause({rank: failure.exitcode for rank, failure in error.failures.items()})
+        if status > 0:
+            return status
+        raise ProcessError(
+            f"process {rank} of {count} was killed by {signal.Signals(-status).name}, and the job has ended; go on from its "
+            "newest checkpoint with --resume-from FOLDER"
+        ) from None
     return 0
+
+
+def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
+    """(process, exit status) of the failure that the others follow from: a kill, then an error, then a launcher's SIGTERM."""
+
+    def weight(one: tuple[int, int]) -> int:
+        return 2 if one[1] == -signal.SIGTERM else int(one[1] > 0)
+
+    return min(sorted(statuses.items()), key=weight)
 
 
 def check_gpus(config: ExperimentConfig) -> None:

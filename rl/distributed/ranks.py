@@ -11,6 +11,7 @@ compute gradients.  With one process, ``ALONE`` answers the same calls and there
 """
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -129,7 +130,7 @@ class Ranks(Alone):
         try:
             yield
         except RuntimeError as error:
-            said = str(error).strip().partition("\n")[0]
+            said = re.sub(r"^\[[^]]*\] *", "", str(error).strip().partition("\n")[0]).partition(". ")[0]
             raise RanksError(
                 f"{self.name}: the connection to the others is lost ({said}): one has ended, and has said why, or was "
                 "killed; go on from the newest checkpoint with --resume-from"

@@ -65,7 +65,8 @@ def train(ranks, folder):
     first = weights(ppo.policy)
     if not ranks.rank:
         saving.load_training_state(ppo, there, state)
-    update(ppo, alarms)
+    roll_out(ppo)
+    ppo.train()
     assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())
     assert not torch.equal(first["action_net.weight"], there["action_net.weight"])
     with pytest.raises(RanksError, match="colour of process 1"):
