@@ -24,7 +24,8 @@ def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig
     for name, value in asked.items():
         found = getattr(plan, name)
         require(found == value, f"{name} is {found}, asked for was {value}", _PROGRAM)
-    require(env.num_envs == plan.num_envs, f"{env.num_envs} environments, planned were {plan.num_envs}", _PROGRAM)
+    count = env.num_envs * config.hardware.processes
+    require(count == plan.num_envs, f"{count} environments, planned were {plan.num_envs}", _PROGRAM)
     configured = {field.name: getattr(config.ppo, field.name) for field in fields(PPOConfig)}
     for name, value in configured.items():
         found = getattr(settings, name)

@@ -120,6 +120,7 @@ class BatchPPO(PPO):
         self.config = config
         self.ranks = ranks
         self.rollout_buffer.everybodys = ranks.gathered
+        self._returns = self.rollout_buffer.returns  # in an update, those of all processes
         self.batch_env, self.sim, self.sampler = env, env.sim, env.sampler
         self.reference: NppPolicy | None = None
         self.steered_rate = config.learning_rate  # in force only with desired_kl
@@ -382,6 +383,7 @@ class BatchPPO(PPO):
     def train(self) -> None:
         """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
         begin = time.perf_counter()
+        self._returns = self.ranks.gathered(self.rollout_buffer.returns)
         rate, settings = self.ranks.same((self._learning_rate(), self._loss_settings()))
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
@@ -466,7 +468,7 @@ class BatchPPO(PPO):
         Values stay in the units of the rewards, unlike with PopArt (van Hasselt et al. 2016): Adam's steps do not depend
         on the size of a gradient, so only the balance with the actor's in the shared trunk matters.
         """
-        spread = float(self.rollout_buffer.everybodys(self.rollout_buffer.flat("returns")).var())
+        spread = float(self._returns.var())
         return spread if self.config.scale_value_loss and spread > 0 else 1.0
 
     def _passes(self, settings: LossSettings) -> Passes:
@@ -568,6 +570,7 @@ class BatchPPO(PPO):
             "_team",
             "_decided",
             "_extended",
+            "_returns",
         ]
 
 
