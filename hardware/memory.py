@@ -64,8 +64,10 @@ class MemoryRow:
 class MemoryNeeds:
     """What a run keeps in memory, as a function of its sizes.
 
-    observations: keys.  update: memory of one gradient step.  gpus: 0 trains on the CPU, so that the update counts as
-    host memory.  cpu_processes: that train together without GPUs.
+    observations: keys.
+    update: memory of one gradient step.
+    gpus: 0 trains on the CPU, so that the update counts as host memory.
+    cpu_processes: that train together without GPUs.
     """
 
     observations: tuple[str, ...]

@@ -331,12 +331,14 @@ def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
     if early.any():
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
     played = ended["decisions"] * ppo.sim.frame_skip
-    if ppo.sampler.starts and not ppo.config.desync_episodes and (ended["frames"] <= played).sum() != ppo.own_counted:
-        yield Fault(
-            "start states",
-            f"{ppo.own_counted} episodes count as begun where their levels begin, by their clocks "
-            f"{(ended['frames'] <= played).sum()} did: success would be that of easier starts",
-        )
+    if ppo.sampler.starts and not ppo.config.desync_episodes:
+        true = int(ppo.ranks.rows(np.array([(ended["frames"] <= played).sum()])).sum())  # of all processes
+        if true != len(ppo.counted):
+            yield Fault(
+                "start states",
+                f"{len(ppo.counted)} episodes count as begun where their levels begin, by their clocks {true} did: success "
+                "would be that of easier starts",
+            )
     which, decisions, sums = complete(ppo, start)
     if not np.array_equal(ended["decisions"][which], decisions):
         yield Fault("episodes", "episodes in the rollout are not as long as their records say")

@@ -135,7 +135,6 @@ class BatchPPO(PPO):
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
         self.counted = self.ended  # those of all processes that began where their level does
-        self.own_counted = 0  # of these, how many are this process's
         self.ending = False
         self.reserved = 0.0
         self.spent_before = 0.0  # ``spent`` when this process went on with the run
@@ -274,7 +273,7 @@ class BatchPPO(PPO):
         self.decisions_played += len(buffer) * self.ranks.size
         self.ended = np.concatenate(episodes)
         counted = self.ended[np.concatenate(counts)] if self.sampler.starts else self.ended
-        self.own_counted, self.counted = len(counted), self.ranks.rows(counted)
+        self.counted = self.ranks.rows(counted)
         self.sampler.pool(self.ranks.rows)
         self._log_rollout(self.counted, seconds)
         callback.on_rollout_end()

@@ -38,7 +38,6 @@ def save_plain(ppo: BatchPPO, path: str | Path) -> None:
         "speed",
         "ended",
         "counted",
-        "own_counted",
         "ending",
         "reserved",
         "spent_before",

@@ -26,7 +26,9 @@ PAGES = [
     *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "failures.md"),  # made by the self-test
     ROOT / ".github" / "workflows" / "ci.yml",
 ]
-FOREIGN = {"--extra-index-url", "--logdir", "--no-deps"}  # flags of other programs
+TORCHRUN = ("master-addr", "master-port", "max-restarts", "nnodes", "node-rank", "nproc-per-node", "standalone")
+TORCHRUN += ("rdzv-backend", "rdzv-endpoint", "rdzv-id")
+FOREIGN = {"--extra-index-url", "--logdir", "--no-deps", *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
 
 
 @functools.cache

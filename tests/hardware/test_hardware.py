@@ -321,7 +321,7 @@ def test_processes_without_gpus_share_cores_memory_and_sizes():
 def test_auto_uses_one_of_several_gpus_and_warns():
     chosen = plan(layout.ALL, machine=replace(SERVER, gpus=(A100,) * 8))
     assert chosen.gpus == 1
-    assert any("8 GPUs found, one is used" in warning for warning in chosen.warnings)
+    assert any("8 GPUs found, 1 used: --num-gpus 8" in warning for warning in chosen.warnings)
 
 
 def test_a_gpu_profile_needs_its_gpu():

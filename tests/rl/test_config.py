@@ -674,15 +674,15 @@ def test_the_script_prints_one_line_for_what_the_user_can_mend(script, folder, c
 
 @pytest.mark.parametrize(("raised", "status"), [(LevelError("a.map: broken"), 2), (KeyboardInterrupt(), 130)])
 def test_the_script_turns_errors_into_exit_statuses(script, folder, monkeypatch, capsys, raised, status):
-    def run(config):
+    def run(config, ranks):
         raise raised
 
-    monkeypatch.setattr("rl.experiment.run.run", run)
+    monkeypatch.setattr("rl.experiment.start.run", run)
     assert script.main(REQUIRED) == status
     assert capsys.readouterr().err.strip() in ("error: a.map: broken", "interrupted")
 
 
 def test_bugs_of_ours_keep_their_traceback(script, folder, monkeypatch):
-    monkeypatch.setattr("rl.experiment.run.run", lambda config: {}["missing"])
+    monkeypatch.setattr("rl.experiment.start.run", lambda config, ranks: {}["missing"])
     with pytest.raises(KeyError):
         script.main(REQUIRED)

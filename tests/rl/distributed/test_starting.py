@@ -1,0 +1,76 @@
+"""How many processes a run has, and what it goes on with after a failure."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from nppsim.errors import ConfigError
+from nppsim.files import write_json
+from rl.config import ExperimentConfig, HardwareConfig
+from rl.distributed.launch import _cause
+from rl.distributed.ranks import ALONE, Started, own_seed
+from rl.experiment.run import SUMMARY, run
+from rl.experiment.start import as_started, unfinished
+from rl.stored import CONFIG
+
+CONFIG_OF_ONE = ExperimentConfig(experiment_name="first", architectures=("vision_free",))
+
+
+def with_processes(count, **more):
+    return replace(CONFIG_OF_ONE, hardware=HardwareConfig(num_processes=count), **more)
+
+
+def started(size, restarts=0):
+    return Started(rank=0, size=size, local_rank=0, local_size=size, restarts=restarts)
+
+
+def test_torchrun_says_how_many_processes_there_are(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert Started.from_environment() is None
+    for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert Started.from_environment() == Started(3, 4, 1, 2, 2)
+    assert as_started(CONFIG_OF_ONE, started(4)).hardware.processes == 4
+    assert as_started(CONFIG_OF_ONE, started(1)) == CONFIG_OF_ONE
+
+
+@pytest.mark.parametrize("asked", [with_processes(2), with_processes(2, resume_from="folder")])
+def test_another_number_than_asked_for_is_refused(asked):
+    with pytest.raises(ConfigError, match="--num-processes 2: torchrun has started 3"):
+        as_started(asked, started(3))
+    assert as_started(asked, started(2)) == asked
+
+
+def test_a_run_of_several_processes_needs_them():
+    with pytest.raises(ConfigError, match="num_processes 2: 1 here"):
+        run(with_processes(2), ranks=ALONE)
+
+
+def test_after_a_restart_the_newest_unfinished_experiment_goes_on(tmp_path):
+    config = with_processes(2, output_dir=tmp_path)
+    assert unfinished(config) is None
+    for number, settings in enumerate([config, config, config, replace(config, seeds=(7,))]):
+        folder = tmp_path / f"first_2026010{number}_000000"
+        folder.mkdir()
+        write_json(folder / CONFIG, settings.to_dict())
+    (tmp_path / "first_20260102_000000" / SUMMARY).touch()
+    assert unfinished(config) == tmp_path / "first_20260101_000000"
+    assert as_started(config, started(2)).resume_from is None
+    assert as_started(config, started(2, restarts=1)).resume_from == unfinished(config)
+
+
+def test_of_several_failures_the_cause_is_told():
+    killed, ended = -signal.SIGKILL, -signal.SIGTERM
+    assert _cause({0: 2, 1: killed}) == (1, killed)
+    assert _cause({0: ended, 1: 2}) == (1, 2)
+    assert _cause({0: ended, 1: ended}) == (0, ended)
+
+
+def test_processes_and_runs_have_different_seeds():
+    seeds = [own_seed(seed, rank) for seed in range(50) for rank in range(8)]
+    assert len(set(seeds)) == len(seeds)
+    assert own_seed(7, 0) == 7
+    assert 0 <= min(seeds) <= max(seeds) < 2**31
