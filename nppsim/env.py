@@ -183,7 +183,7 @@ class NppEnv(gymnasium.Env):
     | `graph`        | `graph`                 | Graph         |         | that graph: nodes, types of edges, links    |
 
     ## Reward
-    The sum of the terms of a preset of ``nppsim.reward`` ("default", "october", "recommended") or of a RewardConfig:
+    The sum of the terms of a preset of ``nppsim.reward`` ("default" and others) or of a RewardConfig:
     win, death, switch, time and, with the same ``gamma`` as the learner's, potential-based shaping along the path.
 
     ## Start of an episode

@@ -78,12 +78,14 @@ class Terms(NamedTuple):
 TERMS = Terms._fields
 NUM_TERMS = len(TERMS)
 
-# "october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
-# "recommended": what its analysis proposed.
+# "legacy_october": the constants of the run analysed in October 2025, without its second, double-counting shaping system.
+# "legacy_recommended": what its analysis proposed.
 PRESETS = {
     "default": RewardConfig(),
-    "october": RewardConfig(1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001),
-    "recommended": RewardConfig(
+    "legacy_october": RewardConfig(
+        1.0, -0.5, 0.1, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.0001, exploration=0.001
+    ),
+    "legacy_recommended": RewardConfig(
         1.0, -0.2, 0.3, -0.01, 0.05, STRAIGHT_LINE_SHAPING, closest=0.001, proximity=0.05, exploration=0.001
     ),
 }

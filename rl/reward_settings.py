@@ -1,6 +1,6 @@
 """Settings of the rewards: a preset, and weights that differ from it.
 
-RewardSettings(preset="october", win=4.0).weights      # RewardConfig, as the simulator takes it
+RewardSettings(preset="legacy_october", win=4.0).weights      # RewardConfig, as the simulator takes it
 """
 
 from dataclasses import dataclass, fields, replace

@@ -65,7 +65,7 @@ def _(plant: Plants) -> None:
 
 @fault("another reward preset than asked for", "F44", "H17")
 def _(plant: Plants) -> None:
-    _training_simulator(plant, reward="october")
+    _training_simulator(plant, reward="legacy_october")
 
 
 def _training_simulator(plant: Plants, **other: object) -> None:

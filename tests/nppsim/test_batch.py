@@ -136,7 +136,7 @@ def test_profiling_tells_where_the_time_of_a_call_goes(monkeypatch):
 
 def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
     actions = held_actions(np.random.default_rng(3), 80, 6)
-    sim = BatchSimulator(short_bank(), 6, threads=1, reward="october")
+    sim = BatchSimulator(short_bank(), 6, threads=1, reward="legacy_october")
     sim.reset()
     play(sim, actions[:20])
     before = [sim.snapshot(i) for i in range(6)]
@@ -145,7 +145,7 @@ def test_a_restored_environment_continues_bit_for_bit_also_elsewhere():
         sim.restore(i, before[i])
     assert play(sim, actions[20:]) == first
     # The other way round in another simulator; what comes next is the caller's.
-    other = BatchSimulator(sim.bank, 6, threads=1, reward="october")
+    other = BatchSimulator(sim.bank, 6, threads=1, reward="legacy_october")
     other.reset()
     other.next_level[:] = sim.next_level[::-1]
     for i in range(6):
@@ -182,7 +182,7 @@ def test_single_environments_are_observed_alone_and_by_shadows():
 
 
 def test_a_sibling_understands_the_snapshots():
-    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward="october", threads=1)
+    sim = BatchSimulator(short_bank(), 3, observations=("state",), reward="legacy_october", threads=1)
     sim.reset()
     play(sim, held_actions(np.random.default_rng(4), 10, 3))
     alone = sim.sibling()
@@ -298,7 +298,7 @@ def test_each_environment_restarts_on_the_level_that_the_caller_chose():
     assert played == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("reward", ["default", "october", "recommended"])
+@pytest.mark.parametrize("reward", ["default", "legacy_october", "legacy_recommended"])
 def test_episode_records_sum_up_what_the_steps_gave(reward):
     n, rng = 6, np.random.default_rng(8)
     sim = BatchSimulator(short_bank(time_limit=90), n, reward=reward)
@@ -356,7 +356,7 @@ def test_opening_a_door_changes_the_way():
 def test_each_kernel_is_compiled_once_for_any_simulator():
     for n, observations, reward, levels in (
         (1, layout.ALL, "default", LEVELS),
-        (3, ("state",), "october", [room()]),
+        (3, ("state",), "legacy_october", [room()]),
         (40, layout.VISION_FREE, "default", [nppsim.Level.build(np.zeros((23, 42), np.uint8), (20, 20))]),
     ):
         sim = BatchSimulator(levels, n, observations=observations, reward=reward)

@@ -165,7 +165,9 @@ def test_each_cell_and_block_is_new_once():
 
 
 def test_an_unknown_preset_or_a_weight_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match="unknown reward preset 'octobre'; known: default, october, recommended"):
+    with pytest.raises(
+        ValueError, match="unknown reward preset 'octobre'; known: default, legacy_october, legacy_recommended"
+    ):
         reward.reward_config("octobre")
     with pytest.raises(ValueError, match="finite"):
         RewardConfig(win=float("nan"))
@@ -187,7 +189,7 @@ def test_the_default_rewards_pass_their_audit():
 
 def test_the_audit_flags_what_was_wrong_in_october():
     """The time penalty cancels shaping , and death is better than going on."""
-    for row in audit(reward.PRESETS["october"], 0.99, 4, PATHS):
+    for row in audit(reward.PRESETS["legacy_october"], 0.99, 4, PATHS):
         assert any("running at the goal at top speed can cost" in p for p in row.problems)
         assert any("dying at once returns" in p and "more than staying alive" in p for p in row.problems)
         assert any("the time of a plain win costs" in p for p in row.problems)
