@@ -116,6 +116,7 @@ class AuditRow:
 
 _TOP_SPEED = 10.0 / 3.0  # px per frame
 _EARLY_DEATH = 15  # decisions: what "dying at once" takes
+TIE = 0.05  # return by which dying may be worth more than staying alive
 
 
 def audit(
@@ -152,7 +153,7 @@ def _audited(category: str, path: float, reward: RewardConfig, gamma: float, fra
     faults = {
         f"a win after {frames} frames returns {win:.2f}, waiting for the time-out {timeout:.2f}": not win > timeout,
         f"a win after {frames} frames returns {win:.2f}, dying at once {death:.2f}": not win > death,
-        f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + 0.05,
+        f"dying at once returns {death:.2f}, more than staying alive ({timeout:.2f})": death > timeout + TIE,
         f"running at the goal at top speed can cost {-approach:.4f} per decision": not approach > 0,
         f"the time of a plain win costs {-reward.time * frames:.2f} of the win's {reward.win:.2f}": (
             reward.win > 0 and reward.time * frames < -0.2 * reward.win

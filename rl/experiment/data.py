@@ -22,7 +22,6 @@ from rl.policy.architectures import Architecture
 
 DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
-TIE = 0.05  # return by which dying may be worth more than staying alive; as in nppsim.reward.audit
 Log = Callable[[str], None]  # receives lines for people
 Pairs = list[tuple[Level, str]]  # levels with their categories
 
@@ -209,7 +208,7 @@ def audit_rewards(config: ExperimentConfig, data: Data, log: Log) -> list[reward
         raise ConfigError(
             f"the rewards do not add up on these levels: {problems[0]}; raise --gamma towards 1, or train on shorter levels"
         )
-    deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + TIE)]
+    deadly = [row for row in rows if row.death_return > min(row.win_return, row.timeout_return + reward.TIE)]
     if deadly and not config.reward.force:
         raise ConfigError(
             f"dying pays on {_told(deadly[0])}, so that is what would be learned: let --reward-death be further below 0 or "
