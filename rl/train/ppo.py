@@ -427,7 +427,7 @@ class BatchPPO(PPO):
     def _averaged(self, numbers: Losses[float]) -> Losses[float]:
         """Losses over all processes; gradients become those over all processes, too."""
         gradients = [parameter.grad for parameter in self.policy.parameters() if parameter.grad is not None]
-        return Losses(*self.ranks.average(gradients, numbers))
+        return type(numbers)(*self.ranks.average(gradients, numbers))
 
     def _agree(self) -> None:
         """RanksError unless all processes have come to the same."""

@@ -75,6 +75,9 @@ class HierarchicalPPO(BatchPPO):
         longest = get_architecture(architecture).subtasks
         if not longest:
             raise ValueError(f"{architecture} has no subtasks; its name would end with +subtasksK")
+        if "ranks" in keywords and keywords["ranks"].size > 1:
+            advice = "is trained by one process so far; leave out --num-gpus and torchrun, or the subtasks"
+            raise ConfigError(advice, "architectures", architecture)
         if from_stage is not None and from_stage not in env.sampler.stages:
             there = ", ".join(env.sampler.stages)
             raise ConfigError(
