@@ -28,6 +28,7 @@ TIMED = {
         "spent",
         "speed",
         "evaluating",
+        "evaluated_at",
         "reserved",
         "eval/seconds",
         "wall_time_s",
