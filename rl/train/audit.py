@@ -473,11 +473,11 @@ def _windows_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     """What ``rollout/`` curves are means of: the latest episodes, one after the other."""
     assert ppo.ep_info_buffer is not None and ppo.ep_success_buffer is not None
     latest = ppo.counted[-ppo._stats_window_size :]
-    wanted = [(float(one["ret"]), int(one["decisions"]), bool(one["outcome"] == WON)) for one in latest]
+    lengths = [(float(one["ret"]), int(one["decisions"])) for one in latest]
+    outcomes = [bool(one["outcome"] == WON) for one in latest]
     infos = list(ppo.ep_info_buffer)[len(ppo.ep_info_buffer) - len(latest) :]
     wins = list(ppo.ep_success_buffer)[len(ppo.ep_success_buffer) - len(latest) :]
-    found = [(info["r"], info["l"], bool(won)) for info, won in zip(infos, wins, strict=False)]
-    if found != wanted:
+    if [(info["r"], info["l"]) for info in infos] != lengths or wins != outcomes:
         yield Fault(
             "metrics", "returns, lengths or wins behind the rollout/ curves are not those of the latest episodes"
         )

@@ -10,6 +10,7 @@ They look and change nothing: with them a run is the same bit for bit, only slow
 """
 
 import tracemalloc
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,9 +71,9 @@ class Profiler(BaseCallback):
             self._seen = self.model.updates
             self.after_update()
 
+    @abstractmethod
     def after_update(self) -> None:
         """An update has just ended."""
-        raise NotImplementedError
 
 
 class PhaseTimings(Profiler):
