@@ -20,7 +20,7 @@ from types import TracebackType
 from nppsim.errors import REFUSED, UserError
 
 _PACKAGE = Path(__file__).parent
-_COMPILED = re.compile(r"^@(njit|kernel|inlined|allocating)\b", re.MULTILINE)  # the decorators of compiled functions
+_COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTILINE)  # what makes functions compiled
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _KEPT, _KEPT_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
 _IN_USE = ".in-use"  # locked by whoever uses a folder

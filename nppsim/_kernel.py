@@ -3,6 +3,10 @@
 Kernels that neither make arrays nor return any need not count references: Numba would count every array of every tuple at
 each call that it does not inline.  Without, physics alone is two to six times as fast.  The others are ``allocating``;
 Numba refuses to compile them otherwise.
+
+A function that is ``inlined`` is compiled on its own first, all that it calls included, and once more within its caller.
+One that is ``merged`` becomes part of its caller's source, and is compiled there alone: for large functions with one
+caller, which together took a third of all compilation.
 """
 
 from collections.abc import Callable
@@ -14,7 +18,7 @@ import numba.extending
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _compiled(**options: bool) -> Callable[[Function], Function]:
+def _compiled(**options: bool | str) -> Callable[[Function], Function]:
     """A decorator that compiles; to a type checker its functions stay what they are."""
     njit: Callable[..., Callable[[Function], Function]] = numba.njit  # its own annotations leave out ``_nrt``
     return njit(cache=True, nogil=True, error_model="numpy", **options)
@@ -22,6 +26,7 @@ def _compiled(**options: bool) -> Callable[[Function], Function]:
 
 kernel = _compiled(_nrt=False)
 inlined = _compiled(_nrt=False, forceinline=True)
+merged = _compiled(_nrt=False, inline="always")
 allocating = _compiled(_nrt=True)  # said explicitly: a callee inherits what its caller has
 
 # What Numba's annotations do not tell: an intrinsic is called without its typing context, and its settings have names.

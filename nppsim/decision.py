@@ -10,7 +10,7 @@ import numpy as np
 from nppsim import _phases as clock
 from nppsim import outcomes, paths
 from nppsim import reward as rewards
-from nppsim._kernel import allocating, inlined, kernel
+from nppsim._kernel import allocating, inlined, kernel, merged
 from nppsim._phases import PHASE
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
@@ -223,7 +223,7 @@ def _near_first(i, state, world):
     return near
 
 
-@inlined
+@merged
 def _play(i, input_byte, frame_skip, state, world, weights, laps):
     """The frames of one decision; returns how many cells and blocks were visited for the first time, if that counts."""
     ninja = state.ninja[i]
@@ -237,7 +237,7 @@ def _play(i, input_byte, frame_skip, state, world, weights, laps):
     return new_blocks
 
 
-@inlined
+@merged
 def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out, laps):
     """One decision of one environment: frames, end of the episode, reward."""
     since = clock.begin(laps)
@@ -279,7 +279,7 @@ def _decide(i, input_byte, frame_skip, gamma, state, world, fields, static, out,
     clock.stamp(laps, PHASE.events, since)
 
 
-@inlined
+@merged
 def _record_end(i, outcome, state, out):
     """Write the record of the episode of environment i that has just ended."""
     ninja = state.ninja[i]
@@ -294,7 +294,7 @@ def _record_end(i, outcome, state, out):
         out.ret[i] += state.terms[i, term]
 
 
-@inlined
+@merged
 def _observe_way(i, row, state, world, fields, views, laps):
     """Write ``reachability_features`` from the path fields that hold for environment i now."""
     since = clock.begin(laps)
@@ -313,7 +313,7 @@ def _observe_way(i, row, state, world, fields, views, laps):
     clock.stamp(laps, PHASE.reachability_features, since)
 
 
-@inlined
+@merged
 def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
     """Write ``foresight`` from the path fields that hold for environment i now."""
     since = clock.begin(laps)
@@ -326,7 +326,7 @@ def _look_ahead(i, row, frame_skip, state, world, fields, views, laps):
     clock.stamp(laps, PHASE.foresight, since)
 
 
-@inlined
+@merged
 def _draw(i, row, state, world, static, views, laps):
     """Draw the images of environment i that are wanted into a row of ``views``."""
     since = clock.begin(laps)
@@ -340,7 +340,7 @@ def _draw(i, row, state, world, static, views, laps):
         clock.stamp(laps, PHASE.global_view, since)
 
 
-@inlined
+@merged
 def _observe(i, row, frame_skip, state, world, fields, static, views, laps):
     """Write the observations of environment i that are wanted into a row of ``views``."""
     ninja, entities, movers = state.ninja[i], state.entities[i], state.movers[i]

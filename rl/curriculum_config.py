@@ -8,7 +8,7 @@ from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
 CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds to them
-DEFAULT_STRATEGY = "stages"  # of --use-curriculum alone
+DEFAULT_STRATEGY = "learnability"  # of --use-curriculum alone: none was better, stages were worse (docs/curriculum.md)
 # Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
 _OF_STAGES = (
     *(
@@ -48,7 +48,9 @@ class CurriculumConfig:
     """Which level is played next; the strategies are the modules of ``rl.curriculum``, docs/curriculum.md compares them."""
 
     use_curriculum: bool = setting(
-        False, f"choose levels by success; by {DEFAULT_STRATEGY!r} unless --curriculum says otherwise", flag=_CURRICULUM
+        False,
+        f"choose levels by success: by --curriculum, else the strategy that alone has what is given, else {DEFAULT_STRATEGY}",
+        flag=_CURRICULUM,
     )
     strategy: str | None = setting(
         None,
@@ -285,8 +287,14 @@ class CurriculumConfig:
 
     @property
     def chosen(self) -> str:
-        """Name of the strategy in force."""
-        return self.strategy or (DEFAULT_STRATEGY if self.use_curriculum else "uniform")
+        """Name of the strategy in force.
+
+        ``use_curriculum`` without ``strategy``: the one that alone has a setting that is given, else DEFAULT_STRATEGY.
+        """
+        if self.strategy or not self.use_curriculum:
+            return self.strategy or "uniform"
+        given = (STRATEGIES_WITH.get(one.name, ()) for one in fields(self) if getattr(self, one.name) != one.default)
+        return next((owners[0] for owners in given if len(owners) == 1), DEFAULT_STRATEGY)
 
     def threshold_of(self, stage: str) -> float:
         """Success that ends this stage, before anything is lowered."""

@@ -15,6 +15,7 @@ ROOMS = sorted({path.parent.relative_to(ROOT).as_posix() for path in SOURCES})
 KERNELS = {
     "kernel",
     "inlined",
+    "merged",
     "allocating",
     "njit",
     "_compiled",

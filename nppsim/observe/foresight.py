@@ -13,7 +13,7 @@ from collections import namedtuple
 import numpy as np
 
 from nppsim import paths
-from nppsim._kernel import inlined, kernel
+from nppsim._kernel import inlined, kernel, merged
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, MIRRORED_ACTION, NUM_ACTIONS, RIGHT
 from nppsim.observe import layout
 from nppsim.physics.state import CELEBRATING, DEAD, ENTITY_DTYPE, JUMPING, MOVER_DTYPE, NINJA_DTYPE, allocate
@@ -134,7 +134,7 @@ def _equal(record, room, one, other):
     return True
 
 
-@inlined
+@merged
 def _go_on(record, world, frame_skip, room, first):
     """Play on the branches of the action that led here from the last decision: they are what holding its keys leads to.
 

@@ -45,7 +45,10 @@ def same(a, b):
 def test_every_strategy_has_a_name_that_can_be_asked_for():
     assert list(STRATEGIES) == CURRICULA
     assert CurriculumConfig().chosen == "uniform"
-    assert CurriculumConfig(use_curriculum=True).chosen == "stages"
+    assert CurriculumConfig(use_curriculum=True).chosen == "learnability"
+    assert CurriculumConfig(use_curriculum=True, tracked_levels=2, uniform_share=0.1).chosen == "learnability"
+    assert CurriculumConfig(use_curriculum=True, threshold=0.6).chosen == "stages"
+    assert CurriculumConfig(use_curriculum=True, active_levels=50).chosen == "learning_progress"
     assert config_of("plr").use_curriculum
 
 
