@@ -1,4 +1,4 @@
-# make train   set up .venv, then pretrain, fine-tune, evaluate and film an agent on the shipped data
+# make train   set up .venv, then pretrain, fine-tune, evaluate and film two agents on the shipped data
 # make test    set up .venv, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
@@ -15,11 +15,11 @@ SHELL := bash
 PYTHON := .venv/bin/python
 INSTALLED := .venv/installed
 
-ARGS ?= --experiment-name quickstart --architectures mlp_baseline \
+ARGS ?= --experiment-name quickstart --architectures mlp_baseline vision_free_foresight \
 	--train-dataset datasets/train --dev-dataset datasets/dev --test-dataset datasets/test \
 	--replay-data-dir datasets/refined \
 	--bc-epochs 3 --bc-batch-size 512 --hardware-profile auto \
-	--total-timesteps 2000000 --time-budget-minutes 8 --eval-freq 500000 --num-eval-episodes 500 \
+	--total-timesteps 4000000 --time-budget-minutes 4 --eval-every-minutes 2 --num-eval-episodes 500 \
 	--record-eval-videos --max-videos-per-category 2 --output-dir experiments
 PYTEST_ARGS ?=
 PIP_ARGS ?=
