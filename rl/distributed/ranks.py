@@ -143,7 +143,7 @@ class Ranks(Alone):
             dist.all_reduce(flat)
         flat /= self.size
         parts = flat.split([*(tensor.numel() for tensor in tensors), len(told)])
-        for tensor, part in zip(tensors, parts, strict=False):
+        for tensor, part in zip(tensors, parts[:-1], strict=True):
             tensor.copy_(part.view_as(tensor))
         return parts[-1].tolist()
 
