@@ -14,6 +14,7 @@ from rl.curriculum import make_sampler
 from rl.curriculum.manager import CurriculumManager
 from rl.curriculum.stages import Stages
 from rl.curriculum_config import CurriculumConfig
+from rl.experiment import follower
 from rl.experiment.follower import make_env
 from rl.selftest.faults import Plants, fault
 from rl.train.ppo import BatchPPO
@@ -69,9 +70,7 @@ def _(plant: Plants) -> None:
 
 
 def _training_simulator(plant: Plants, **other: object) -> None:
-    import rl.experiment.job as job
-
-    plant.set(job, "BatchSimulator", lambda *arguments, **named: BatchSimulator(*arguments, **{**named, **other}))
+    plant.set(follower, "BatchSimulator", lambda *arguments, **named: BatchSimulator(*arguments, **{**named, **other}))
 
 
 @fault("evaluation plays with another frame skip", "F44")

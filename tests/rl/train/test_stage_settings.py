@@ -33,8 +33,8 @@ def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_
         faults = list(faults_of_rollout(ppo, kept, start))
         update = ppo.sampler.update
 
-        def moving(*arguments, place=place, update=update):
-            update(*arguments)
+        def moving(*arguments, place=place, update=update, **named):
+            update(*arguments, **named)
             ppo.sampler.strategy.place = place
 
         ppo.sampler.update = moving
