@@ -78,5 +78,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 		exit 1; \
 	fi; \
 	test -x $(PYTHON) || $$python -m venv .venv
-	$(PYTHON) -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[train,video,s3,dev]"
+	$(PYTHON) -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[train,video,s3,studio,dev]"
 	@touch $@
