@@ -333,7 +333,7 @@ def test_the_makefiles_command_is_understood(folder):
     (folder / "datasets" / "refined").mkdir()
     (folder / "datasets" / "refined" / "a.replay").write_bytes(b"")
     config = resolve(command)
-    assert config.architectures == ("mlp_baseline",)
+    assert config.architectures == ("mlp_baseline", "vision_free_foresight")
     assert config.dev_dataset == (Path("datasets/dev"),)
 
 
