@@ -25,6 +25,7 @@ _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an
 _GROUPS = {
     "": "experiment",
     "bc": IMITATION,
+    "teacher": IMITATION,
     "ppo": "reinforcement learning",
     "video": "evaluation",
     "reward": "rewards",
@@ -169,6 +170,8 @@ def check_prepared(config: ExperimentConfig) -> None:
         _require(one_file or replays.is_dir(), what, REPLAYS, replays)
         what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
         _require(one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*")), what, REPLAYS, replays)
+    if config.teacher.file is not None:
+        _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
     config.video.check_packages()
     if config.upload.bucket:
         needed("boto3", "s3")

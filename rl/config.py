@@ -28,6 +28,7 @@ from rl.policy.architectures import MOST_DECISIONS, WITH_SUBTASKS, ArchitectureE
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
+from rl.teacher_config import TeacherConfig
 
 BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
@@ -498,6 +499,7 @@ class ExperimentConfig:
     )
     debug: bool = setting(False, "show the traceback of an error", flag="debug")
     bc: BCConfig = field(default_factory=BCConfig)
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -534,6 +536,7 @@ class ExperimentConfig:
                 "compares with imitation against without; give --replay-data-dir, and leave out --no-pretraining",
                 "test_pretraining",
             )
+        self._check_teacher()
         if self.curriculum.stage_learning_rate and self.ppo.desired_kl:
             raise ConfigError(
                 "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
@@ -550,6 +553,24 @@ class ExperimentConfig:
             )
         if self.evaluation.skip_final_eval and self.video.record_eval_videos:
             raise ConfigError("films the final evaluation; leave out --skip-final-eval", "--record-eval-videos")
+
+    def _check_teacher(self) -> None:
+        name = self.teacher.name
+        if name is None:
+            return
+        if "with_pretrain" not in self.conditions:
+            raise ConfigError("teaches a policy that has been cloned; give --replay-data-dir, too", "--teacher", name)
+        if self.teacher.file is None and name not in self.networks:
+            known = ", ".join(self.networks)
+            raise ConfigError(
+                f"is neither a checkpoint (*.safetensors) nor an architecture of this experiment ({known})",
+                "--teacher",
+                name,
+            )
+        if self.teacher.file is None and (self.networks[0] != name or len(self.networks) < 2):
+            raise ConfigError(
+                "is to be trained before those that it teaches; name it first of several", "--teacher", name
+            )
 
     @property
     def networks(self) -> tuple[str, ...]:

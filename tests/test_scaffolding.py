@@ -102,7 +102,7 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"curriculum_config", "events", "plugins", "policy", "ppo_config", "reward_settings"},
+        {"curriculum_config", "events", "plugins", "policy", "ppo_config", "reward_settings", "teacher_config"},
         {"config", "judge"},
         {"stored"},
         {"config_file"},

@@ -8,7 +8,7 @@ right.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import Alone, Ranks, RanksError, own_seed
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
@@ -150,16 +151,20 @@ def make_env(
     plan: hardware.Plan,
     seed: int,
     ranks: Alone,
+    *,
+    observations: Sequence[str] | None = None,
+    curriculum: CurriculumConfig | None = None,
 ) -> BatchVecEnv:
     """The training levels as environments of this process, drawn by the curriculum.
 
     plan: of one process.  Curricula of all processes begin alike, whatever chance has to do with it; what they draw differs.
+    observations, curriculum: others than the architecture's and the configuration's.
     """
     sim = BatchSimulator(
         data.bank,
         plan.num_envs,
         frame_skip=config.frame_skip,
-        observations=architecture.observations,
+        observations=observations or architecture.observations,
         stacking=architecture.stacking,
         reward=config.reward.weights,
         gamma=settings.gamma,
@@ -168,7 +173,7 @@ def make_env(
     )
     sampler = make_sampler(
         data.train_categories,
-        config.curriculum,
+        curriculum or config.curriculum,
         seed,
         difficulty=data.bank.path_length,
         fingerprints=[level.fingerprint for level, _ in data.train],

@@ -25,6 +25,7 @@ from rl.experiment.follower import Task, make_env
 from rl.experiment.kept import CLONE, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
+from rl.experiment.teaching import learn_from_teacher, load_teacher
 from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
@@ -153,7 +154,10 @@ def train_one(job: Job) -> RunRecord:
     own = plan.of_each(job.ranks.size)
     env = make_env(job.config, job.data, job.architecture, settings, own, job.seed, job.ranks)
     introduce(job, settings, plan, env)
+    teacher = teacher_of(job)
     clone = imitate(job, plan) if job.pretrained else None
+    if clone and teacher:
+        clone = learn_from_teacher(job, plan, clone, teacher)
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
     ppo = make_ppo(
         env,
@@ -210,6 +214,17 @@ def introduce(job: Job, settings: PPOConfig, plan: hardware.Plan, env: BatchVecE
         env=env,
         folder=job.folder,
     )
+
+
+def teacher_of(job: Job) -> Path | None:
+    """The checkpoint of the agent that teaches this one between imitation and PPO, which can teach; None: nobody does."""
+    teacher = job.config.teacher
+    if teacher.name in (None, job.architecture.name) or not job.pretrained:
+        return None
+    trained = folder_of(job.config, job.root, str(teacher.name), "with_pretrain", job.seed) / "agent.safetensors"
+    path = teacher.file or trained
+    load_teacher(path, job.config.frame_skip)
+    return path
 
 
 def make_plan(job: Job) -> hardware.Plan:

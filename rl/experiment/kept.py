@@ -2,6 +2,7 @@
 
 plan.json                    sizes, threads and precision: measured once, since another plan would be another run
 pretrain/clone.safetensors   the cloned policy, its statistics, how it was made, observations to compare others with it on
+pretrain/taught.safetensors  the same after lessons from a teacher
 finished.json                everything that results and report need of a run that is over
 """
 
@@ -34,6 +35,7 @@ from rl.train.written import write
 
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
+TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
 RUN = "finished.json"
 
 
@@ -46,6 +48,7 @@ class Clone:
     """A policy that imitates, how it was made, and observations to compare others with it on.
 
     runs: level fingerprint -> actions of its shortest demonstration, int8[n].
+    taught_s: seconds of lessons in it.
     spent_before: seconds of its making, where that was before the run was interrupted.
     """
 
@@ -54,6 +57,7 @@ class Clone:
     result: BCResult
     probe: dict[str, np.ndarray]
     runs: dict[str, np.ndarray]
+    taught_s: float = 0.0
     spent_before: float = 0.0
 
 
@@ -86,28 +90,40 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     return replace(plan, total_timesteps=wishes.total_timesteps)
 
 
-def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping) -> None:
-    """Keep a policy that has been cloned."""
-    made = {"result": clone.result.as_dict(), "probe": clone.probe, "runs": clone.runs}
-    write(folder / CLONE, clone.policy, frame_skip=frame_skip, config=config, training=made)
+def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping, place: str = CLONE) -> None:
+    """Keep a policy that has been cloned.  place: CLONE or TAUGHT."""
+    made = {
+        "result": clone.result.as_dict(),
+        "probe": clone.probe,
+        "runs": clone.runs,
+        "taught_s": clone.taught_s,
+    }
+    write(folder / place, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
-def read_clone(folder: Path, device: str) -> Clone | None:
+def read_clone(folder: Path, device: str, place: str = CLONE) -> Clone | None:
     """The policy that was cloned, on ``device``; None where that is still to be done.
 
-    CheckpointError for a damaged file: without it, cloning is done again.
+    place: CLONE or TAUGHT.
+    CheckpointError for a damaged file: without it, what made it is done again.
     """
-    path = folder / CLONE
+    path = folder / place
     if not path.is_file():
         return None
     try:
         policy, data = checkpoint.load_policy(path)
     except checkpoint.CheckpointError as error:
-        raise checkpoint.CheckpointError(f"{error}; or remove it, and imitation is repeated") from error
+        raise checkpoint.CheckpointError(f"{error}; or remove it, and what made it is repeated") from error
     made = data["training"]
     result = _decoded(BCResult, made["result"], path)
     return Clone(
-        policy.to(device), data["statistics"], result, made["probe"], made["runs"], spent_before=result.wall_time_s
+        policy.to(device),
+        data["statistics"],
+        result,
+        made["probe"],
+        made["runs"],
+        made["taught_s"],
+        spent_before=result.wall_time_s + made["taught_s"],
     )
 
 

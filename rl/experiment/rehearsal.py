@@ -72,6 +72,14 @@ def in_small(config: ExperimentConfig, folder: Path) -> ExperimentConfig:
         test_pretraining=False,
         max_demonstrations_per_category=DEMONSTRATIONS,
         save_freq=2 * NUM_ENVS * ROLLOUT,
+        # An agent that is to be trained first is not there yet, and one of a few seconds has nothing to teach.
+        teacher=change(
+            config.teacher,
+            name=config.teacher.name if config.teacher.file else None,
+            decisions=2 * NUM_ENVS * ROLLOUT,
+            minutes=None,
+            minibatch_size=MINIBATCH,
+        ),
         bc=change(config.bc, epochs=EPOCHS, batch_size=BATCH, learning_rate=RATE),
         ppo=change(
             config.ppo,

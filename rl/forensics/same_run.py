@@ -41,6 +41,7 @@ TIMED = {
         "time/fps",
         "time/time_elapsed",
         "sim/decisions_per_s",
+        "bc/teacher/decisions_per_s",
         "sim/update_s",
         "sim/curriculum_s",
         "created",

@@ -24,10 +24,11 @@ from rl.events import EventsError, EventWriter, event_files
 TABLE = "progress.csv"
 BOARD = "tensorboard"
 IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
+LESSONS = "bc/teacher/"  # of these, those of lessons, whose steps are their numbers
 SETTINGS = ("configuration", "_hparams_/")  # begin the tags of what a run was asked for
 RESULTS = ("rollout/success_rate", "eval/all_success")  # that TensorBoard shows beside the settings
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns; others follow
-ALL_EPOCHS = 1 << 62
+ALL = 1 << 62
 
 
 class ScalarLog:
@@ -164,10 +165,10 @@ def _cell(value: object) -> str:
     return str(value).replace("|", "\\|")
 
 
-def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
-    """Leave one event file with the settings, the first ``events`` of PPO, and those of imitation up to ``epochs``.
+def cut_events(folder: Path, events: int, epochs: int = ALL, lessons: int = ALL) -> None:
+    """Leave one event file with the settings, the first ``events`` of PPO, those of imitation and of lessons so far.
 
-    epochs: -1: none of them.
+    epochs, lessons: the last that are kept; epochs -1: none of them.
     Bytes and times of what stays are untouched.  Raises EventsError if fewer events are there.
     """
     files = event_files(folder)
@@ -176,7 +177,8 @@ def cut_events(folder: Path, events: int, epochs: int = ALL_EPOCHS) -> None:
         if not event.summary.value:
             head = head or record  # the format's version
         elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
-            if (event.step <= epochs or not tag.startswith(IMITATION)) and (tag, event.step) not in seen:
+            last = lessons if tag.startswith(LESSONS) else epochs if tag.startswith(IMITATION) else ALL
+            if event.step <= last and (tag, event.step) not in seen:
                 kept.append(record)
                 seen.add((tag, event.step))
         elif count < events:
