@@ -97,6 +97,7 @@ ORDER = {
         {"env", "measure", "planner", "shadow"},
         {"fuzz", "vector_env"},
         {"level", "render", "replay"},  # former places of modules
+        {"studio"},
         {"__init__"},
         {"__main__"},
     ],

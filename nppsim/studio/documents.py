@@ -1,0 +1,239 @@
+"""What is sent to the page: levels, frames and runs as JSON ("documents").
+
+All positions are px of the stage, y grows downward, the border of one tile (24 px) included.  Entities are told by their
+index: their place in the order of ``Run.entities``.
+
+level document
+    id         ``Level.fingerprint``
+    name       for people
+    category   of its level set, or null
+    par        frames in which somebody is known to finish it, or null
+    title      of the file's header
+    size       [1056, 600], px
+    tiles      23 rows of 42 tile ids; tile (row, column) covers the 24 px from (24 column + 24, 24 row + 24)
+    spawn      [x, y]
+    entities   in order of index, each {"kind", "type", "x", "y", "orientation", "mode"}: the name and number of
+               ``nppsim.levels.kinds``, the place at the start (of a locked or trap door: that of its switch), orientation
+               0..7 and mode of the record.  Doors have "door": [x1, y1, x2, y2], the line that they close.  An exit has
+               "switch" and its switch "exit": the index of the other.
+    start      the frame document of the start, with all entities
+    warnings   what is odd about the level, in sentences
+
+frame document: the state after a frame
+    f          frames since the start
+    n          the ninja: [x, y, vx, vy, state 0..9, floor normal x, floor normal y, airborne 0 or 1]
+    i          the input byte that led here; 0 at the start
+    o          "running", "won" or "died"
+    g          gold taken
+    c          entities that changed since the previous frame document of its stream: {index: [bits, x, y]}; laser turrets
+               have two more numbers, the end of the beam.  bits: as ``Run.entity_state`` (bit 0 active, bits 1 to 3 state
+               of mines, floor guards and thwumps, bit 4 closed door)
+    all        true where ``c`` has all entities: at the start, and after a jump in time
+
+run document: a whole run, enough to draw any of its frames without the simulator
+    label      who plays
+    colour     of its ghost, as CSS, or null
+    level      id
+    outcome    "running" (the inputs ended before the level did), "won" or "died"
+    frames     F
+    inputs     base64 of uint8[F], the input byte of each frame
+    start      the frame document of the start
+    track      base64 of little-endian int16[F, 8]: x, y (1/16 px), vx, vy (1/256 px per frame), state + 16 if airborne,
+               floor normal x, y (1/16384), gold; row k is the state after frame k + 1
+    changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; laser turrets as above
+"""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.compile import LevelGeometry
+from nppsim.levels import kinds
+from nppsim.levels.level import MODE, ORIENTATION, TYPE, Level
+from nppsim.levels.stage import STAGE_HEIGHT, STAGE_WIDTH
+from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.physics.state import CELEBRATING, DEAD
+from nppsim.studio.errors import StudioError
+from nppsim.studio.game import Game
+
+Document = dict[str, Any]
+
+POSITION_STEPS = 16  # of a run document, per px
+SPEED_STEPS = 256  # per px per frame
+NORMAL_STEPS = 16384
+AIRBORNE = 16  # added to the state
+MAX_RUN_FRAMES = 100_000  # of a run document: 28 minutes of play
+_STATE_OF_MOVER = (kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP)  # whose state is that of their mover
+_OUTCOMES = {DEAD: NAMES[DIED], CELEBRATING: NAMES[WON]}
+
+
+def level_document(bank: LevelBank, *, name: str = "", category: str | None = None, par: int | None = None) -> Document:
+    """The document of a bank's only level.  name: default is its title, or the stem of its file's name."""
+    level, geometry = bank.levels[0], bank.compiled[0]
+    game = Game(bank)
+    return {
+        "id": level.fingerprint,
+        "name": name or level.title.strip() or Path(level.name).stem or "level",
+        "category": category,
+        "par": par,
+        "title": level.title,
+        "size": [int(STAGE_WIDTH), int(STAGE_HEIGHT)],
+        "tiles": level.tiles.tolist(),
+        "spawn": list(level.spawn),
+        "entities": _entities(level, geometry),
+        "start": FrameWriter(geometry).frame(game.ninja, game.entities, game.movers),
+        "warnings": list(level.warnings),
+    }
+
+
+def _entities(level: Level, geometry: LevelGeometry) -> list[Document]:
+    """The entities of a level document."""
+    records: dict[int, list[list[int]]] = {}  # of each type, in file order, which is the order of their numbers
+    for record in level.records.tolist():
+        records.setdefault(record[TYPE], []).append(record)
+    entities = []
+    for i, (kind, number) in enumerate(
+        zip(geometry.entity_type.tolist(), geometry.entity_number.tolist(), strict=True)
+    ):
+        # a switch is created by its exit, whether or not there is a record of it
+        record = records[kinds.EXIT if kind == kinds.EXIT_SWITCH else kind][number]
+        x, y = geometry.entity_xy[i].tolist()
+        entity: Document = {"kind": kinds.ENTITY_NAMES[kind], "type": kind, "x": x, "y": y}
+        entity |= {"orientation": record[ORIENTATION], "mode": record[MODE]}
+        if kind in kinds.DOORS:
+            entity["door"] = geometry.entity_shape[i].tolist()
+        if (partner := int(geometry.entity_partner[i])) >= 0:
+            entity["switch" if kind == kinds.EXIT else "exit"] = partner
+        entities.append(entity)
+    return entities
+
+
+class FrameWriter:
+    """Writes the frame documents of one stream: each tells what has changed since the one before.
+
+    geometry: of the level, as compiled.
+    """
+
+    def __init__(self, geometry: LevelGeometry):
+        kind, mover = geometry.entity_type, geometry.entity_mover
+        self._count = len(kind)
+        self._moving = np.flatnonzero(mover >= 0)
+        self._mines = np.flatnonzero(np.isin(kind, kinds.MINES))
+        self._with_mover_state = np.flatnonzero(np.isin(kind, _STATE_OF_MOVER))
+        self._lasers = np.flatnonzero(kind == kinds.LASER)
+        self._mover = mover
+        self._is_laser = kind == kinds.LASER
+        self._places = np.concatenate([geometry.entity_xy, np.zeros((self._count, 2))], axis=1)
+        self._before: tuple[np.ndarray, np.ndarray] | None = None
+
+    def forget(self) -> None:
+        """After a jump in time: the next frame document has all entities."""
+        self._before = None
+
+    def frame(self, ninja: np.void, entities: np.ndarray, movers: np.ndarray, input_byte: int = 0) -> Document:
+        """The frame document of a state: an environment's row of a simulator's state (or views of a ``Game``).
+
+        input_byte: what led there.
+        """
+        document: Document = {
+            "f": int(ninja["frame"]),
+            "n": [float(ninja[name]) for name in ("x", "y", "vx", "vy")]
+            + [int(ninja["state"]), float(ninja["floor_x"]), float(ninja["floor_y"]), int(ninja["airborne"])],
+            "i": int(input_byte),
+            "o": _OUTCOMES.get(int(ninja["state"]), UNFINISHED),
+            "g": int(ninja["gold"]),
+        }
+        if self._before is None:
+            document["all"] = True
+        changed, bits, places = self.changes(entities, movers)
+        document["c"] = {i: self.look(i, bits, places) for i in changed.tolist()}
+        return document
+
+    def changes(self, entities: np.ndarray, movers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Indices that changed since the last call (all, in a stream's first), uint8[E] bits, float64[E, 4] places.
+
+        Columns of places: position, and the end of the beam of laser turrets (0 of others).
+        """
+        bits, places = self._bits(entities, movers), self._places.copy()
+        moving = movers[self._mover[self._moving]]
+        places[self._moving, 0], places[self._moving, 1] = moving["x"], moving["y"]
+        if len(self._lasers):
+            beams = movers[self._mover[self._lasers]]
+            places[self._lasers, 2], places[self._lasers, 3] = beams["target_x"], beams["target_y"]
+        if self._before is None:
+            changed = np.arange(self._count)
+        else:
+            changed = np.flatnonzero((bits != self._before[0]) | (places != self._before[1]).any(axis=1))
+        self._before = bits, places
+        return changed, bits, places
+
+    def _bits(self, entities: np.ndarray, movers: np.ndarray) -> np.ndarray:
+        """``Run.entity_state`` of a state."""
+        entities = entities[: self._count]
+        bits = entities["active"] | entities["closed"] << 4
+        bits[self._mines] |= entities["state"][self._mines].astype(np.uint8) << 1
+        states = movers["state"][self._mover[self._with_mover_state]]
+        bits[self._with_mover_state] |= (states & 7).astype(np.uint8) << 1
+        return bits
+
+    def look(self, i: int, bits: np.ndarray, places: np.ndarray) -> list[float]:
+        """Entity i as frame documents have it; ``bits`` and ``places`` are those of ``changes``."""
+        return [int(bits[i]), *places[i, : 4 if self._is_laser[i] else 2].tolist()]
+
+
+def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: str | None = None) -> Document:
+    """The document of the run that inputs (uint8[frames]) lead to on a bank's only level, until it ends.
+
+    Raises StudioError for a run too long to be shown.
+    """
+    if len(inputs) > MAX_RUN_FRAMES:
+        raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: cut it")
+    game, writer = Game(bank), FrameWriter(bank.compiled[0])
+    inputs = np.ascontiguousarray(inputs, np.uint8)
+    start = writer.frame(game.ninja, game.entities, game.movers)
+    shown = _rounded(start["c"])  # entity -> how it looked last, rounded
+    track, changes = np.zeros((len(inputs), 8)), []
+    for k in range(len(inputs)):
+        if not game.play(inputs[k : k + 1]):
+            break
+        ninja = game.ninja
+        track[k] = (
+            *(ninja["x"] * POSITION_STEPS, ninja["y"] * POSITION_STEPS),
+            *(ninja["vx"] * SPEED_STEPS, ninja["vy"] * SPEED_STEPS),
+            int(ninja["state"]) + AIRBORNE * int(ninja["airborne"]),
+            *(ninja["floor_x"] * NORMAL_STEPS, ninja["floor_y"] * NORMAL_STEPS),
+            ninja["gold"],
+        )
+        changed, bits, places = writer.changes(game.entities, game.movers)
+        for i, look in _rounded({i: writer.look(i, bits, places) for i in changed.tolist()}).items():
+            if look != shown[i]:
+                shown[i] = look
+                changes.append([k + 1, i, *look])
+    limits = np.iinfo(np.int16)
+    packed = np.clip(np.rint(track[: game.frame]), limits.min, limits.max).astype("<i2")
+    return {
+        "label": label,
+        "colour": colour,
+        "level": bank.levels[0].fingerprint,
+        "outcome": game.outcome,
+        "frames": game.frame,
+        "inputs": packed_text(inputs[: game.frame]),
+        "start": start,
+        "track": packed_text(packed),
+        "changes": changes,
+    }
+
+
+def packed_text(array: np.ndarray) -> str:
+    """The array's bytes as base64."""
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def _rounded(looks: dict[int, list[float]]) -> dict[int, list[float]]:
+    """[bits, x, y, ...] of entities, positions rounded to steps of a run document."""
+    return {
+        i: [bits, *(round(v * POSITION_STEPS) / POSITION_STEPS for v in place)] for i, (bits, *place) in looks.items()
+    }
