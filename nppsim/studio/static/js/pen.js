@@ -5,6 +5,10 @@ const NAMES = [
   "trace", "muted",
 ];
 
+for (const name of NAMES) { // so that the browser resolves light-dark() to the colour of the theme
+  CSS.registerProperty({ name: `--scene-${name}`, syntax: "<color>", inherits: true, initialValue: "gray" });
+}
+
 /** The colours that an element's theme gives to levels: the custom properties --scene-*, without that prefix. */
 export function coloursOf(element) {
   const style = getComputedStyle(element);
