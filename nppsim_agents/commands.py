@@ -14,7 +14,8 @@ from nppsim.errors import UserError
 Command = Callable[[Sequence[str]], int]
 
 _HERE = Path(__file__).resolve().parent
-_PLACE = _HERE if (_HERE / "scripts").is_dir() else _HERE.parent  # the wheel, or a checkout
+IN_WHEEL = (_HERE / "scripts").is_dir()  # else in a checkout
+_PLACE = _HERE if IN_WHEEL else _HERE.parent
 
 
 def _program(file: str) -> Command:

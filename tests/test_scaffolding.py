@@ -95,7 +95,7 @@ ORDER = {
         {"decision", "pictures", "replays", "verify"},
         {"batch", "report", "states"},
         {"env", "measure", "planner", "shadow"},
-        {"fuzz", "vector_env"},
+        {"fuzz", "studio", "vector_env"},
         {"level", "render", "replay"},  # former places of modules
         {"studio"},
         {"__init__"},
@@ -111,7 +111,7 @@ ORDER = {
         {"train"},
         {"forensics"},
         {"experiment"},
-        {"selftest"},
+        {"selftest", "studio"},
     ],
 }
 
