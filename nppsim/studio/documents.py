@@ -41,6 +41,10 @@ run document: a whole run, enough to draw any of its frames without the simulato
     track      base64 of little-endian int16[F, 8]: x, y (1/16 px), vx, vy (1/256 px per frame), state + 16 if airborne,
                floor normal x, y (1/16384), gold; row k is the state after frame k + 1
     changes    [[frame, index, bits, x, y], ...] in order of time, positions rounded to 1/16 px; laser turrets as above
+
+run part: what a run that is being played has more than before
+    outcome, frames            of the run until then
+    inputs, track, changes     of the frames since the last part, as in a run document
 """
 
 import base64
@@ -184,6 +188,50 @@ class FrameWriter:
         return [int(bits[i]), *places[i, : 4 if self._is_laser[i] else 2].tolist()]
 
 
+class RunWriter:
+    """Writes a run as it is played: the start of its document, then parts that are put behind each other.
+
+    bank: of one level.  game: as far as it was played.  start: the frame document of the start.
+    """
+
+    def __init__(self, bank: LevelBank):
+        self.game = Game(bank)
+        self._writer = FrameWriter(bank.compiled[0])
+        self.start = self._writer.frame(self.game.ninja, self.game.entities, self.game.movers)
+        self._shown = _rounded(self.start["c"])  # entity -> how it looked last, rounded
+
+    def play(self, inputs: np.ndarray) -> Document:
+        """Play on (uint8[frames], until the run ends): inputs, track and changes of these frames, the outcome so far."""
+        inputs = np.ascontiguousarray(inputs, np.uint8)
+        game, before = self.game, self.game.frame
+        track, changes = np.zeros((len(inputs), 8)), []
+        for k in range(len(inputs)):
+            if not game.play(inputs[k : k + 1]):
+                break
+            ninja = game.ninja
+            track[k] = (
+                *(ninja["x"] * POSITION_STEPS, ninja["y"] * POSITION_STEPS),
+                *(ninja["vx"] * SPEED_STEPS, ninja["vy"] * SPEED_STEPS),
+                int(ninja["state"]) + AIRBORNE * int(ninja["airborne"]),
+                *(ninja["floor_x"] * NORMAL_STEPS, ninja["floor_y"] * NORMAL_STEPS),
+                ninja["gold"],
+            )
+            changed, bits, places = self._writer.changes(game.entities, game.movers)
+            for i, look in _rounded({i: self._writer.look(i, bits, places) for i in changed.tolist()}).items():
+                if look != self._shown[i]:
+                    self._shown[i] = look
+                    changes.append([before + k + 1, i, *look])
+        limits, played = np.iinfo(np.int16), game.frame - before
+        packed = np.clip(np.rint(track[:played]), limits.min, limits.max).astype("<i2")
+        return {
+            "outcome": game.outcome,
+            "frames": game.frame,
+            "inputs": packed_text(inputs[:played]),
+            "track": packed_text(packed),
+            "changes": changes,
+        }
+
+
 def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: str | None = None) -> Document:
     """The document of the run that inputs (uint8[frames]) lead to on a bank's only level, until it ends.
 
@@ -191,40 +239,9 @@ def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: s
     """
     if len(inputs) > MAX_RUN_FRAMES:
         raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: cut it")
-    game, writer = Game(bank), FrameWriter(bank.compiled[0])
-    inputs = np.ascontiguousarray(inputs, np.uint8)
-    start = writer.frame(game.ninja, game.entities, game.movers)
-    shown = _rounded(start["c"])  # entity -> how it looked last, rounded
-    track, changes = np.zeros((len(inputs), 8)), []
-    for k in range(len(inputs)):
-        if not game.play(inputs[k : k + 1]):
-            break
-        ninja = game.ninja
-        track[k] = (
-            *(ninja["x"] * POSITION_STEPS, ninja["y"] * POSITION_STEPS),
-            *(ninja["vx"] * SPEED_STEPS, ninja["vy"] * SPEED_STEPS),
-            int(ninja["state"]) + AIRBORNE * int(ninja["airborne"]),
-            *(ninja["floor_x"] * NORMAL_STEPS, ninja["floor_y"] * NORMAL_STEPS),
-            ninja["gold"],
-        )
-        changed, bits, places = writer.changes(game.entities, game.movers)
-        for i, look in _rounded({i: writer.look(i, bits, places) for i in changed.tolist()}).items():
-            if look != shown[i]:
-                shown[i] = look
-                changes.append([k + 1, i, *look])
-    limits = np.iinfo(np.int16)
-    packed = np.clip(np.rint(track[: game.frame]), limits.min, limits.max).astype("<i2")
-    return {
-        "label": label,
-        "colour": colour,
-        "level": bank.levels[0].fingerprint,
-        "outcome": game.outcome,
-        "frames": game.frame,
-        "inputs": packed_text(inputs[: game.frame]),
-        "start": start,
-        "track": packed_text(packed),
-        "changes": changes,
-    }
+    writer = RunWriter(bank)
+    head = {"label": label, "colour": colour, "level": bank.levels[0].fingerprint, "start": writer.start}
+    return head | writer.play(inputs)
 
 
 def packed_text(array: np.ndarray) -> str:

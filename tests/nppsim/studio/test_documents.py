@@ -10,7 +10,7 @@ import nppsim
 from nppsim.bank import LevelBank
 from nppsim.levels import kinds
 from nppsim.studio import documents
-from nppsim.studio.documents import FrameWriter, level_document, run_document
+from nppsim.studio.documents import FrameWriter, RunWriter, level_document, run_document
 from nppsim.studio.errors import StudioError
 from nppsim.studio.game import Game
 
@@ -74,6 +74,17 @@ def test_run_documents_give_any_frame_within_a_sixteenth_of_a_pixel(kind):
         assert [looks[i][0] for i in range(len(looks))] == run.entity_state[k].tolist()
         places = np.array([looks[i][1:3] for i in range(len(looks))])
         assert np.abs(places - run.entity_position[k]).max() <= 1 / 32
+
+
+def test_parts_of_a_run_add_up_to_its_document():
+    bank, inputs, _ = play(3, KINDS[1])
+    writer, whole = RunWriter(bank), run_document(bank, inputs)
+    parts = [writer.play(inputs[k : k + 7]) for k in range(0, len(inputs), 7)]
+    assert writer.start == whole["start"]
+    assert [change for part in parts for change in part["changes"]] == whole["changes"]
+    for name in ("inputs", "track"):
+        assert b"".join(base64.b64decode(part[name]) for part in parts) == base64.b64decode(whole[name])
+    assert (parts[-1]["outcome"], parts[-1]["frames"]) == (whole["outcome"], whole["frames"])
 
 
 def test_a_beam_ends_where_the_simulator_has_it():
