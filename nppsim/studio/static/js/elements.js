@@ -9,7 +9,7 @@ export function element(name, attributes = {}, ...children) {
     else if (value === true) made.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return made;
 }
 
@@ -18,7 +18,8 @@ export function seconds(frames) {
   return `${(frames / 60).toFixed(2)} s`;
 }
 
-/** Whether an element is one that takes what is typed. */
+/** Whether what is typed belongs to a field or an open dialog, not to the game.  target: of a key event. */
 export function takesKeys(target) {
-  return target instanceof Element && target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea, dialog[open] *");
+  const field = target instanceof Element && target.matches("input:not([type=range], [type=checkbox], [type=radio]), select, textarea");
+  return field || document.querySelector("dialog[open]") !== null;
 }
