@@ -36,6 +36,7 @@ def _program(file: str) -> Command:
 train = _program("scripts/train_and_compare.py")
 pretrain = _program("scripts/pretrain_bc.py")
 evaluate = _program("scripts/evaluate.py")
+export = _program("scripts/export.py")
 solve = _program("scripts/solve.py")
 doctor = _program("scripts/doctor.py")
 compare_runs = _program("scripts/compare_runs.py")
