@@ -15,7 +15,7 @@ from nppsim import errors
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import check_output_file, check_output_folder, replacing, table
+from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.levels.level import REPLAY_SET_SUFFIX, Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
@@ -412,6 +412,26 @@ def _film(arguments: argparse.Namespace) -> None:
     look = FilmLook(fps=arguments.fps, scale=arguments.scale, title=title, ghost=ghost, ghost_name=name)
     record(arguments.out, level, replay.inputs, look, run=run)
     print(f"{arguments.out}: {run.outcome} after {run.frames} frames ({run.frames / FRAMES_PER_SECOND:.2f} s)")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# page
+
+
+def _page_flags(parser: Parser) -> None:
+    parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or some of replay sets (SET.h5#7)")
+    parser.add_argument("--out", metavar="OUT.html", default="run.html", help="default: %(default)s")
+    parser.add_argument("--title", metavar="TEXT", help="default: the level's")
+
+
+@_command("page", "make one web page that plays runs, anywhere, without Python", _page_flags)
+def _page(arguments: argparse.Namespace) -> None:
+    from nppsim.studio.page import page, runs_of_replays
+
+    check_output_file(arguments.out, "--out", ".html")
+    text = page(runs_of_replays(arguments.replays), arguments.title or "")
+    write_text(arguments.out, text)
+    print(f"{arguments.out}: {len(arguments.replays)} runs, {len(text) / 1024:.0f} KiB")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
