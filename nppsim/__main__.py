@@ -21,6 +21,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.settings import Parser, Setting
+from nppsim.studio import command as studio
 from nppsim.workers import usable_cores
 
 if TYPE_CHECKING:
@@ -492,6 +493,9 @@ def _plan(arguments: argparse.Namespace) -> None:
         run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
+
+
+_command("studio", "play, record, watch and edit levels in the browser (extra: studio)", studio.flags)(studio.run)
 
 
 if __name__ == "__main__":
