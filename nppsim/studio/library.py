@@ -160,7 +160,7 @@ class Library:
                 with ReplaySet(file) as replays:
                     entries = list(map(replays.entry, range(len(replays))))
                 for i, one in enumerate(entries):
-                    label = f"{file.stem} {one.name or i}"
+                    label = PurePath(one.name).with_suffix("").as_posix() if one.name else f"{file.stem} {i}"
                     found.append((f"{file}#{i}", label, one.level_fingerprint, one.frames, one.success))
             else:
                 replay = Replay.load(file)

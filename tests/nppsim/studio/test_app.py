@@ -113,10 +113,10 @@ def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
     assert run["outcome"] == "won" and base64.b64decode(run["inputs"]) == winning.inputs.tobytes()
     page.get("replays/1/run", 404)
     with ReplayWriter(tmp_path / "set.h5") as writer:
-        writer.append(Replay(corridor(), winning.inputs, name="first"))
+        writer.append(Replay(corridor(), winning.inputs, name="first.map"))
         writer.append(winning)
     of_set = Library(replays=[tmp_path / "set.h5"])
-    assert [one["label"] for one in of_set.replays()] == ["set first", "set 1"]
+    assert [one["label"] for one in of_set.replays()] == ["first", "set 1"]
     replay, _ = of_set.replay(0)
     assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
 

@@ -19,8 +19,10 @@ import { themeSwitch } from "./theme.js";
 const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
+  { name: "replays", title: "Runs", module: "./replays.js" },
 ];
 const RETRY_MS = 1500;
+const PATIENCE_MS = 400; // until a view that is slow says so
 
 const view = document.getElementById("view");
 let endView = null;
@@ -77,6 +79,7 @@ async function showView() {
   const element = document.createElement("div"); // each view has one of its own: a slow one cannot fill another's
   element.style.display = "contents";
   view.replaceChildren(element);
+  const patience = setTimeout(() => view.append(notice("One moment", "Reading what is to be shown.")), PATIENCE_MS);
   try {
     const { show } = await import(wanted.module);
     const end = await show(element, studio, ...parts);
@@ -85,6 +88,9 @@ async function showView() {
   } catch (error) {
     if (number === shown) element.replaceChildren(notice("This cannot be shown", error.message));
     studio.failed(error);
+  } finally {
+    clearTimeout(patience);
+    if (number === shown) view.replaceChildren(element);
   }
 }
 

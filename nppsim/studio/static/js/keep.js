@@ -33,7 +33,7 @@ export function keepDialog(game, level, studio) {
       const { added, demonstrations: d } = await post(`recordings/${kept.number}/demonstration`);
       button.disabled = true;
       told.className = "small good";
-      const how = added.retimed ? `re-timed to one action per decision (at most ${added.deviation_px} px off), still finishes` : "as played";
+      const how = added.retimed ? `re-timed to one action per decision (${added.deviation_px} px off on average), still finishes` : "as played";
       const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
       told.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
     };
