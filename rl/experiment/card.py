@@ -32,7 +32,7 @@ class Card:
     policy, fields: of the checkpoint (``rl.policy.checkpoint.load_policy``).
     agreement: of the exported network with it.
     results: name of a method -> its statistics per category; None: no results were given.
-    licence: an SPDX identifier or another name; "" if none was given.
+    licence: an SPDX identifier or another name; None if none was given.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Card:
     fields: Mapping[str, Any]
     agreement: Agreement
     results: Tables | None
-    licence: str
+    licence: str | None
 
 
 def methods_of(path: Path, architecture: str) -> Tables:

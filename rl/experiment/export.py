@@ -40,9 +40,9 @@ class Job:
         flag="hub",
         metavar="FOLDER",
     )
-    name: str = setting("", "of the agent, for the card; default: that of the folder", flag="name", needs="--hub")
-    license: str = setting(
-        "", "for the card, an SPDX identifier such as MIT; default: the card says that there is none", flag="license"
+    name: str | None = setting(None, "of the agent, for the card; default: that of the folder", flag="name")
+    license: str | None = setting(
+        None, "for the card, an SPDX identifier such as MIT; default: the card says that there is none", flag="license"
     )
     results: Path | None = setting(
         None, "results.json of its experiment, or of evaluate.py, for the figures of the card", flag="results"
