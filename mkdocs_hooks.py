@@ -1,7 +1,7 @@
 """What MkDocs does not do by itself: pages that lie outside docs/, and docstrings in this project's form.
 
-Links in Markdown lead to files of the repository, so that they work wherever it is shown.  Here they are turned to the pages that
-the site has of these files: README.md is its first page, examples and other sources that are linked get a page.
+Links in Markdown lead to files of the repository, so that they work wherever it is shown.  Here they are turned to the
+pages that the site has of these files: README.md is its first page, examples and other linked sources get a page.
 """
 
 import posixpath
