@@ -10,7 +10,7 @@ nppsim knows no networks: a package that trains agents names its plug-in in the 
 (this project's is ``rl.studio``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -83,12 +83,12 @@ class Agent(Protocol):
     frame_skip: int
     observations: tuple[str, ...]
 
-    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Iterator[Decision]:
+    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
         """One episode.  deterministic: the likeliest action instead of a drawn one.  Ends when the iterator is closed."""
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
-    ) -> Iterator[Ending]:
+    ) -> Generator[Ending, None, None]:
         """``episodes`` on each level; given as they end, in groups.  What is still to play is dropped with the iterator."""
 
 

@@ -1,7 +1,7 @@
 """An agent of a checkpoint, as the studio watches it: what it says before each decision is what it acts on."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ class CheckpointAgent:
             "rewards": rewards,
         }
 
-    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Iterator[Decision]:
+    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
         """One episode; see ``Agent``."""
         policy = copy.deepcopy(self._policy)  # so that nobody else's episode is heard, nor disturbed
         heard = _Heard(policy)
@@ -90,7 +90,7 @@ class CheckpointAgent:
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
-    ) -> Iterator[Ending]:
+    ) -> Generator[Ending, None, None]:
         """Episodes on each level; see ``Agent``.  The same arguments give the same endings."""
         policy = copy.deepcopy(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0

@@ -2,6 +2,10 @@
  *
  *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
  *     player.add(run);  player.seek(120);  player.play();  player.destroy();
+ *     player.extend(0, parts);                         // of a run that is still being played: run parts
+ *
+ * overlay: (frame) -> what else Scene.draw takes, such as under and over;  growing: more frames may come, so that playing
+ * waits at the end for them.
  *
  * Used by the studio, by pages that `nppsim page` writes, and in reports.  Keys, while it has the focus: space, arrows (with
  * shift: ten frames), home, end, + - 0 for the view, 1 to 9 to follow a run.
@@ -22,6 +26,7 @@ export class Player {
     this.level = level;
     this.runs = []; // of {recording, colour, hidden, chip}
     [this.frame, this.rate, this.playing, this.main] = [0, 1, false, 0];
+    [this.overlay, this.growing] = [() => ({}), false];
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
@@ -40,13 +45,26 @@ export class Player {
     const index = this.runs.length;
     const mark = element("i");
     mark.style.background = colour;
-    const { outcome, frames } = recording;
-    const end = element("span", { class: outcome === "won" ? "good" : "bad", text: `${outcome} ${seconds(frames)}` });
+    const end = element("span");
     const chip = element("button", { type: "button", class: "run", title: "follow this run", onclick: () => this.follow(index) },
       mark, element("span", { text: recording.label || `run ${index + 1}` }), end);
-    this.runs.push({ recording, colour, chip });
+    this.runs.push({ recording, colour, chip, end });
     this.list.append(chip);
+    this.tellEnd(index);
     this.follow(this.main);
+  }
+
+  /** Put run parts behind what is there of a run. */
+  extend(index, parts) {
+    for (const part of parts) this.runs[index].recording.append(part);
+    this.tellEnd(index);
+    this.follow(this.main);
+  }
+
+  tellEnd(index) {
+    const { recording, end } = this.runs[index];
+    end.className = { won: "good", running: "muted" }[recording.outcome] ?? "bad";
+    end.textContent = `${recording.outcome} ${seconds(recording.frames)}`;
   }
 
   /** Draw a run's own world: its doors, gold and drones; the other runs are ghosts in it. */
@@ -78,6 +96,7 @@ export class Player {
       age: Math.max(0, f - recording.frames),
       trails: this.runs.map(trail),
       ghosts: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
+      ...this.overlay(f),
     });
     this.clock.textContent = `${seconds(f)} · frame ${f}`;
     const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}` : "";
@@ -88,14 +107,14 @@ export class Player {
 
   /** Play from here, or from the start if the end is reached. */
   play() {
-    if (this.frame >= this.last) this.seek(0);
+    if (this.frame >= this.last && !this.growing) this.seek(0);
     this.setPlaying(true);
     let before = null;
     const tick = (now) => {
       if (!this.playing) return;
       this.seek(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate));
       before = now;
-      if (this.frame >= this.last) this.pause();
+      if (this.frame >= this.last && !this.growing) this.pause();
       else this.request = requestAnimationFrame(tick);
     };
     this.request = requestAnimationFrame(tick);

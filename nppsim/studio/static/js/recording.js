@@ -16,16 +16,31 @@ export class Recording {
     this.colour = run.colour;
     this.outcome = run.outcome;
     this.frames = run.frames;
-    this.changes = run.changes;
+    this.changes = [...run.changes];
     this.inputs = bytes(run.inputs);
     this.track = new Int16Array(bytes(run.track).buffer);
     this.start = run.start;
     this.world = new World({ ...level, start: run.start });
     this.kept = new Map([[0, [[...this.world.looks], 0]]]); // frame -> looks, changes taken in
     [this.at, this.taken] = [0, 0];
-    const gait = new Gait();
-    this.looks = Array.from({ length: this.frames + 1 }, (_, f) => gait.after(this.ninja(f), this.input(f)));
-    this.points = this.looks.map((look) => look.at);
+    this.gait = new Gait();
+    [this.looks, this.points] = [[], []];
+    this.lookOn();
+  }
+
+  /** Put a run part behind what is there. */
+  append(part) {
+    this.outcome = part.outcome;
+    this.frames = part.frames;
+    this.changes.push(...part.changes);
+    this.inputs = joined(Uint8Array, this.inputs, bytes(part.inputs));
+    this.track = joined(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
+    this.lookOn();
+  }
+
+  lookOn() {
+    for (let f = this.looks.length; f <= this.frames; f++) this.looks.push(this.gait.after(this.ninja(f), this.input(f)));
+    for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
   }
 
   /** The input byte that led to a frame. */
@@ -99,6 +114,13 @@ export function partingFrame(a, b) {
     if (Math.hypot(x - u, y - v) > APART_PX) return f;
   }
   return null;
+}
+
+function joined(Kind, a, b) {
+  const whole = new Kind(a.length + b.length);
+  whole.set(a);
+  whole.set(b, a.length);
+  return whole;
 }
 
 /** The bytes that a base64 text stands for. */
