@@ -30,7 +30,7 @@ export class Chart {
     document.removeEventListener("themechange", this.redraw);
   }
 
-  /** lines: x and y are arrays of one length, a y of null leaves a gap.  levels: names of the whole numbers on the y axis.
+  /** lines: x and y are arrays of one length, a y of null leaves a gap; colour: default the page's accent.  levels: names of the whole numbers on the y axis.
    *  range: [least, most] that y shows at least.  end: of the x axis, default where the lines end. */
   show(shown) {
     this.shown = { marks: [], ...shown };
@@ -76,7 +76,7 @@ export class Chart {
     const c = canvas.getContext("2d");
     c.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
     const style = getComputedStyle(canvas);
-    const colours = { ink: style.color, muted: style.getPropertyValue("--chart-muted") || style.color, line: style.borderColor };
+    const colours = { ink: style.color, accent: style.accentColor, line: style.borderTopColor };
     const { x0, x1, y0, y1 } = this.bounds();
     const bottom = this.axis ? BOTTOM : 6;
     const toX = (x) => LEFT + ((x - x0) / (x1 - x0)) * (width - LEFT - RIGHT);
@@ -84,7 +84,7 @@ export class Chart {
     c.font = "11px system-ui, sans-serif";
     this.drawAxes(c, colours, { x0, x1, y0, y1, toX, toY, width, height });
     for (const { x, text } of this.shown.marks) this.drawMark(c, colours, toX(x), height - bottom, text);
-    for (const line of this.shown.lines) drawLine(c, line, toX, toY);
+    for (const line of this.shown.lines) drawLine(c, { colour: colours.accent, ...line }, toX, toY);
     if (this.cursor !== null && this.cursor >= x0 && this.cursor <= x1) {
       c.fillStyle = colours.ink;
       c.fillRect(toX(this.cursor) - 0.75, TOP, 1.5, height - bottom - TOP);
@@ -140,7 +140,7 @@ export class Chart {
   drawReading(c, colours, toX, toY, width) {
     const wanted = this.xAt(this.pointed);
     const lines = this.shown.lines.filter((line) => !line.faint && line.x.length);
-    const texts = lines.map(({ x, y, colour }) => {
+    const texts = lines.map(({ x, y, colour = colours.accent }) => {
       const i = nearest(x, wanted);
       if (y[i] === null) return null;
       c.fillStyle = colour;

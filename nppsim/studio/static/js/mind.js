@@ -72,9 +72,8 @@ export class Mind {
   grown() {
     const { decisions } = this.thoughts;
     const x = decisions.map(({ f }) => f);
-    const colour = getComputedStyle(this.thinks).getPropertyValue("--accent") || "currentColor";
-    this.charts.value.show({ lines: [{ x, y: decisions.map(({ v }) => v), colour }] });
-    this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h), colour }], range: [0, 1] });
+    this.charts.value.show({ lines: [{ x, y: decisions.map(({ v }) => v) }] });
+    this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h) }], range: [0, 1] });
   }
 
   /** Show the decision in force at a frame. */

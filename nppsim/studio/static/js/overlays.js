@@ -5,7 +5,7 @@ import { bytes } from "./recording.js";
 const CELL = 12; // px, of surroundings and of the lattice
 const LATTICE = [89, 51]; // points, x first
 const [WALL, STEP_PX] = [65534, 1.2]; // of a way
-const PLANES = ["tile", "red", "blue"]; // colours of solid, deadly, one-way
+const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly, one-way
 const SPEED_FRAMES = 8; // that a hazard's arrow shows
 const HOLD = 0; // the first continuation: the same keys
 

@@ -30,6 +30,7 @@ export class Player {
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
+    this.timeline.show([], [], 0);
     runs.forEach((run) => this.add(run));
     this.seek(0);
   }

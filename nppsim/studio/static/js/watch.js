@@ -62,7 +62,7 @@ class Watch {
 
   build(root, whyNone) {
     const stage = element("div", { class: "watching" });
-    this.list = element("ul", { class: "plain" });
+    this.list = element("ul", { class: "players" });
     this.adding = element("div", { class: "bar" });
     this.again = element("input", { type: "checkbox", onchange: () => this.settled() });
     this.difference = element("section", { class: "panel", hidden: true });
@@ -72,7 +72,7 @@ class Watch {
       return element("a", { class: "button icon", href: `#/watch/${other?.id ?? ""}`, "aria-label": label, title: label, text });
     };
     const who = element("section", { class: "panel who" },
-      element("div", { class: "bar" }, element("h2", { text: this.level.name }), element("span", { class: "spacer" }), step(-1, "‹", "the level before"), step(1, "›", "the next level")),
+      element("div", { class: "bar" }, element("h2", { text: this.level.name }), step(-1, "‹", "the level before"), step(1, "›", "the next level")),
       whyNone && element("p", { class: "small warn", text: whyNone }), this.list, this.adding,
       element("div", { class: "bar" },
         element("button", { type: "button", class: "primary", text: "Once more", title: "with other random numbers", onclick: () => this.nextTry() }),
@@ -137,7 +137,7 @@ class Watch {
       ["draws", "likeliest"].map((text) => element("option", { value: text, text, selected: wish.deterministic === (text === "likeliest") })));
     const seed = agent && element("span", { class: "small muted", text: `try ${wish.seed}` });
     const about = agent && Object.entries(agent.facts).map(([fact, words]) => `${fact}: ${words}`).join("\n");
-    return element("li", { class: "bar", title: about }, element("span", { class: "chip" }, dot, name ?? "?"), seed, element("span", { class: "spacer" }), how, drop);
+    return element("li", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), seed, how, drop);
   }
 
   receive(message) {

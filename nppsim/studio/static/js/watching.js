@@ -33,6 +33,7 @@ export class Watching {
     this.player = new Player(this.root, { level: this.level });
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
+    this.player.state.textContent = "getting ready …";
     this.socket.send({ watch: { level: this.level.id, runs: wishes } });
     this.changed();
   }
