@@ -88,7 +88,8 @@ def test_commands_and_their_flags_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_console_commands_and_their_flags_exist(page):
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    typed = re.findall(r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = "\n".join(typed).replace("\\\n", " ")
     for command, rest in re.findall(
         r"^(?:docker run .* )?nppsim(?::cuda)? ([a-z][a-z-]*)([^\n#]*)", text, re.MULTILINE
     ):
