@@ -495,6 +495,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
 
 
+_command("watch", "watch an agent play a level, in the studio (extra: studio)", studio.watch_flags)(studio.run)
 _command("studio", "play, record, watch and edit levels in the browser (extra: studio)", studio.flags)(studio.run)
 
 

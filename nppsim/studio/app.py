@@ -16,10 +16,11 @@ from starlette.staticfiles import StaticFiles
 from nppsim.errors import UserError
 from nppsim.levels.text import to_text
 from nppsim.replays.replay import FORMATS
-from nppsim.studio import sessions
+from nppsim.studio import sessions, watching
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Demonstrations, Recordings
+from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
@@ -32,13 +33,17 @@ class Studio:
     library: levels and replays.
     recordings, demonstrations: runs that were kept.
     sessions: the games that are being played, one per open socket.
+    roster: agents, and the experiment that is followed.
+    watching: those who watch them.
     """
 
-    def __init__(self, library: Library, demonstrations: str | Path = "demonstrations"):
+    def __init__(self, library: Library, demonstrations: str | Path = "demonstrations", roster: Roster | None = None):
         self.library = library
         self.recordings = Recordings()
         self.demonstrations = Demonstrations(demonstrations, library.categories)
         self.sessions: set[sessions.Session] = set()
+        self.roster = roster or Roster()
+        self.watching = watching.Watching()
 
 
 def create_app(studio: Studio, access: Access, rooms: list[BaseRoute] | None = None) -> Starlette:
@@ -91,8 +96,9 @@ def page(_: Request) -> FileResponse:
 
 
 async def state(request: Request) -> JSONResponse:
-    """How busy the studio is; the page asks for it to see whether there is one."""
-    return JSONResponse({"sessions": len(_studio(request).sessions)})
+    """How busy the studio is, and whether it follows a training; the page asks for it to see whether there is one."""
+    studio = _studio(request)
+    return JSONResponse({"sessions": len(studio.sessions), "follows": studio.roster.has_experiment})
 
 
 async def levels(request: Request) -> JSONResponse:
@@ -188,4 +194,5 @@ routes: list[BaseRoute] = [
     Route("/api/recordings/{number:int}/file", recording_file),
     Route("/api/recordings/{number:int}/demonstration", add_demonstration, methods=["POST"]),
     WebSocketRoute("/ws/play", sessions.play),
+    *watching.routes,
 ]

@@ -42,7 +42,7 @@ _TOGETHER = 64  # episodes of a message
 _MAX_SEED = (1 << 53) - 1  # the page's numbers are exact up to there
 _TRY_LATER = 1013  # why a socket is closed
 _HELP = "docs/studio.md has the protocol"
-_RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int})
+_RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
 _SHAPES: dict[str, Any] = {
     "watch": {"level": str, "runs": [_RUN]},
     "at": int,
@@ -158,10 +158,15 @@ class Watcher:
         return _inputs(found["inputs"]), "planner"
 
     async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
-        replay, label = await self._beside(self._studio.library.replay, run["replay"])
-        if replay.level.fingerprint != bank.levels[0].fingerprint:
+        if "replay" in run:
+            replay, label = await self._beside(self._studio.library.replay, run["replay"])
+            level, inputs = replay.level, replay.inputs
+        else:
+            kept = self._studio.recordings.recording(run["recording"])
+            level, inputs, label = kept.level, kept.inputs, kept.label
+        if level.fingerprint != bank.levels[0].fingerprint:
             raise StudioError(f"{label} was recorded on another level")
-        return replay.inputs, label
+        return inputs, label
 
     # ---------------------------------------------------------------------------------------------- where episodes end
     async def _count_deaths(self, wish: Document) -> None:
@@ -224,25 +229,27 @@ def _inputs(text: str) -> np.ndarray:
 # Routes
 
 
-def rooms() -> list[BaseRoute]:
-    """What the studio answers about agents and experiments."""
-    open_now: set[Watcher] = set()
-    limiter: list[CapacityLimiter] = []  # made by the server's event loop
+class Watching:
+    """Who watches in one studio.  open: sockets.  limiter: of the threads that play for them all."""
 
-    async def watch(socket: WebSocket) -> None:
-        await socket.accept()
-        if len(open_now) >= MAX_WATCHERS:
-            await socket.close(_TRY_LATER, f"{MAX_WATCHERS} tabs watch already; close some")
-            return
-        limiter[:] = limiter or [CapacityLimiter(THREADS)]
-        watcher = Watcher(socket, limiter[0])
-        open_now.add(watcher)
-        try:
-            await watcher.serve()
-        finally:
-            open_now.discard(watcher)
+    def __init__(self) -> None:
+        self.open: set[Watcher] = set()
+        self.limiter = CapacityLimiter(THREADS)
 
-    return [Route("/api/agents", _agents), Route("/api/experiment", _experiment), WebSocketRoute("/ws/watch", watch)]
+
+async def watch(socket: WebSocket) -> None:
+    """The watch socket: a watcher from its first message to its end."""
+    watching: Watching = socket.app.state.studio.watching
+    await socket.accept()
+    if len(watching.open) >= MAX_WATCHERS:
+        await socket.close(_TRY_LATER, f"{MAX_WATCHERS} tabs watch already; close some")
+        return
+    watcher = Watcher(socket, watching.limiter)
+    watching.open.add(watcher)
+    try:
+        await watcher.serve()
+    finally:
+        watching.open.discard(watcher)
 
 
 async def _agents(request: Request) -> JSONResponse:
@@ -254,3 +261,10 @@ async def _experiment(request: Request) -> JSONResponse:
     """The experiment that is followed, as it is now; null where none is."""
     roster = request.app.state.studio.roster
     return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
+
+
+routes: list[BaseRoute] = [
+    Route("/api/agents", _agents),
+    Route("/api/experiment", _experiment),
+    WebSocketRoute("/ws/watch", watch),
+]

@@ -95,6 +95,11 @@ export class Socket {
     return answer;
   }
 
+  /** Send a message that has no answer of its own. */
+  send(message) {
+    this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // onclose tells
+  }
+
   receive(message) {
     const asker = this.waiting.shift();
     if (!asker) this.onmessage(message);

@@ -20,6 +20,8 @@ const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
   { name: "replays", title: "Runs", module: "./replays.js" },
+  { name: "watch", title: "Watch", module: "./watch.js" },
+  { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one
 ];
 const RETRY_MS = 1500;
 const PATIENCE_MS = 400; // until a view that is slow says so
@@ -188,8 +190,12 @@ addEventListener("keydown", (event) => {
 });
 
 themeSwitch(document.getElementById("theme"));
-makeTabs();
+get("state").then(({ follows }) => {
+  VIEWS.find(({ name }) => name === "run").hidden = !follows;
+}, studio.failed).then(() => {
+  makeTabs();
+  showView();
+});
 acceptDrops();
 addEventListener("hashchange", showView);
 document.addEventListener("studiolost", waitForStudio);
-showView();
