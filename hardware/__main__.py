@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def job() -> None:
         arguments = _parser().parse_args(argv)
+        _load_plugins(arguments.plugin)
         answers = [_answer(name, arguments) for name in arguments.architectures or _all()]
         if arguments.json:
             stored = [answer.to_dict() for answer in answers]
@@ -48,6 +49,15 @@ def _parser() -> Parser:
         nargs="+",
         metavar="NAME",
         help="as in scripts/train_and_compare.py (default: all, a row each)",
+    )
+    command.add_argument(
+        "--plugin",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="Python files, or modules that are installed, to import first: they register networks of your own "
+        "(docs/plugins.md)",
     )
     flag = command.add_flag
     flag(Setting("decisions of the whole run", flag="total-timesteps", kind=int, low=1))
@@ -99,6 +109,12 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
     if figures and not made.gpus:
         speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
     return Answer(architecture.name, made, update, speed)
+
+
+def _load_plugins(files: list[str]) -> None:
+    from rl import plugins
+
+    plugins.load(files)
 
 
 def _all() -> list[str]:

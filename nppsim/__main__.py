@@ -15,12 +15,13 @@ from nppsim import errors
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
-from nppsim.files import check_output_file, check_output_folder, replacing, table
+from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
 from nppsim.levels.level import REPLAY_SET_SUFFIX, Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.settings import Parser, Setting
+from nppsim.studio import command as studio
 from nppsim.workers import usable_cores
 
 if TYPE_CHECKING:
@@ -415,6 +416,26 @@ def _film(arguments: argparse.Namespace) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# page
+
+
+def _page_flags(parser: Parser) -> None:
+    parser.add_argument("replays", nargs="+", metavar="REPLAY", help="replays, or some of replay sets (SET.h5#7)")
+    parser.add_argument("--out", metavar="OUT.html", default="run.html", help="default: %(default)s")
+    parser.add_argument("--title", metavar="TEXT", help="default: the level's")
+
+
+@_command("page", "make one web page that plays runs, anywhere, without Python", _page_flags)
+def _page(arguments: argparse.Namespace) -> None:
+    from nppsim.studio.page import page, runs_of_replays
+
+    check_output_file(arguments.out, "--out", ".html")
+    text = page(runs_of_replays(arguments.replays), arguments.title or "")
+    write_text(arguments.out, text)
+    print(f"{arguments.out}: {len(arguments.replays)} runs, {len(text) / 1024:.0f} KiB")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # generate
 
 
@@ -472,6 +493,10 @@ def _plan(arguments: argparse.Namespace) -> None:
         run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
+
+
+_command("watch", "watch an agent play a level, in the studio (extra: studio)", studio.watch_flags)(studio.run)
+_command("studio", "play, record, watch and edit levels in the browser (extra: studio)", studio.flags)(studio.run)
 
 
 if __name__ == "__main__":

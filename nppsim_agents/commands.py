@@ -14,7 +14,8 @@ from nppsim.errors import UserError
 Command = Callable[[Sequence[str]], int]
 
 _HERE = Path(__file__).resolve().parent
-_PLACE = _HERE if (_HERE / "scripts").is_dir() else _HERE.parent  # the wheel, or a checkout
+IN_WHEEL = (_HERE / "scripts").is_dir()  # else in a checkout
+_PLACE = _HERE if IN_WHEEL else _HERE.parent
 
 
 def _program(file: str) -> Command:
@@ -35,6 +36,7 @@ def _program(file: str) -> Command:
 train = _program("scripts/train_and_compare.py")
 pretrain = _program("scripts/pretrain_bc.py")
 evaluate = _program("scripts/evaluate.py")
+export = _program("scripts/export.py")
 solve = _program("scripts/solve.py")
 doctor = _program("scripts/doctor.py")
 compare_runs = _program("scripts/compare_runs.py")

@@ -2,6 +2,8 @@
 
 python scripts/evaluate.py CHECKPOINT --levels DIR [--record-eval-videos]
 
+CHECKPOINT may be a network that scripts/export.py has written (*.onnx), too.
+
 Writes ``results.json`` (per category, level and episode), ``replays.h5`` with every episode, and with --record-eval-videos
 ``videos/`` and ``route_visualizations/``, into ``<output-dir>/evaluate_<time>/``.
 """

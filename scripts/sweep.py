@@ -34,13 +34,15 @@ def main(argv: list[str]) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train what is missing, and print the table."""
+    from rl import plugins
     from rl.experiment import sweep  # needs torch
     from rl.experiment.space import read_space
 
     check_output_folder(arguments.out, "--out")
+    plugins.load(arguments.plugin)
     asked = sweep.Sweep(
         read_space(arguments.sweep, arguments.sweep_file),
-        tuple(arguments.common),
+        (*(["--plugin", *arguments.plugin] if arguments.plugin else []), *arguments.common),
         tuple(arguments.seeds),
         arguments.trials,
         arguments.pruning,
@@ -65,6 +67,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
         help="NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C; names are flags, or places in the configuration",
     )
     parser.add_argument("--sweep-file", type=Path, metavar="FILE", help="the same in a TOML file")
+    parser.add_argument(
+        "--plugin",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="Python files, or modules that are installed, to import first, here and in every trial: they register "
+        "networks, strategies and presets of your own (docs/plugins.md)",
+    )
     parser.add_flag(
         Setting("in all, those of an interrupted sweep included", flag="trials", kind=int, default=20, low=1)
     )

@@ -15,7 +15,8 @@ from places import ROOT
 
 BUILD = (ROOT / "setup.py").read_text()
 MOVED = ("rl", "bc", "hardware")
-COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["nppsim.commands"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+COMMANDS = PROJECT["project"]["entry-points"]["nppsim.commands"]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,25 @@ def test_data_are_copied_to_a_new_folder(tmp_path, monkeypatch, capsys):
     assert commands.data([str(tmp_path / "mine")]) == 2
     assert "exists already" in capsys.readouterr().err
     assert commands.data([]) == 2
+
+
+def test_type_information_is_in_every_package():
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    for package in ("nppsim", "nppsim_agents", *MOVED):
+        assert "py.typed" in data[package] and (ROOT / package / "py.typed").read_bytes() == b""
+
+
+def test_the_image_is_given_all_that_the_wheel_is_made_of():
+    given = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    assert given == {
+        *("nppsim", "nppsim_agents", *MOVED, "scripts", "datasets"),
+        *("pyproject.toml", "setup.py", "constraints.txt"),
+        *(PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]),
+    }
+    image = (ROOT / "Dockerfile").read_text()
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", image, re.MULTILINE)
+    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    assert "USER player" in image and 'ENTRYPOINT ["nppsim"]' in image
 
 
 def test_the_version_is_known():

@@ -97,14 +97,12 @@ def curve_chart(
         for style, tag in zip(_STYLES[: len(chart.tags)], chart.tags, strict=True):
             if tag not in scalars:
                 continue
-            steps, values = _since_start(scalars[tag]) if chart.since_start else scalars[tag]
-            values = chart.factor * values
-            if chart.smooth > 1 and len(values) > chart.smooth:
+            steps, values, mean = shown_line(chart, scalars[tag])
+            if mean is not None:
                 axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.3)
-                values = _running_mean(values, chart.smooth)
             axes.plot(
                 steps,
-                values,
+                values if mean is None else mean,
                 style,
                 color=colour,
                 marker="o" if len(values) < 30 else None,
@@ -119,6 +117,14 @@ def curve_chart(
     whole_numbers(axes.xaxis)
     large_numbers(axes)
     return to_png(axes, "decisions")
+
+
+def shown_line(chart: Chart, line: Scalars) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """What a chart shows of one tag: steps int64[n], values float64[n], and their running mean where it has one."""
+    steps, values = _since_start(line) if chart.since_start else line
+    values = chart.factor * values
+    smooth = chart.smooth > 1 and len(values) > chart.smooth
+    return steps, values, _running_mean(values, chart.smooth) if smooth else None
 
 
 def _mark_stages(axes: "Axes", runs: Mapping[str, object], marks: Mapping[str, Sequence[Stage]]) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation of one checkpoint, as ``scripts/evaluate.py`` does it: success per category, and films.
+"""Evaluation of a checkpoint or an exported network, as ``scripts/evaluate.py`` does it: success per category, and films.
 
     run(*parse(argv))
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 import hardware
+from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
@@ -31,6 +32,8 @@ from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.judge.results import EpisodeRecord, aggregate, format_table
 from rl.judge.video import record_evaluation
 from rl.policy.checkpoint import load_policy
+from rl.policy.onnx_policy import OnnxPolicy, is_onnx
+from rl.policy.policy import NppPolicy
 
 REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
 
@@ -61,16 +64,13 @@ def run(job: Job, video: VideoConfig) -> None:
     check_output_folder(job.output_dir, "--output-dir", video.expected_bytes())
     video.check_packages()
     plugins.load(job.plugins)
-    policy, facts = load_policy(job.checkpoint)
-    plan = hardware.plan(policy.observations, hardware.Wishes(device=job.device), stacking=policy.stacking)
-    torch.set_num_threads(plan.operation_threads)
-    policy.to(plan.device)
+    policy, frame_skip = policy_of(job.checkpoint, job.device)
     suite = EvaluationSuite(
         levels_of(job.levels),
         episodes_per_category=None,
         episodes_per_level=job.episodes_per_level,
         seed=job.seed,
-        frame_skip=facts["frame_skip"],
+        frame_skip=frame_skip,
         observations=policy.observations,
         stacking=policy.stacking,
     )
@@ -82,12 +82,12 @@ def run(job: Job, video: VideoConfig) -> None:
         "doing nothing": aggregate(suite.run(NoOpPolicy(), deterministic=True)),
     }
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
-    settings = vars(job) | vars(video) | {"frame_skip": facts["frame_skip"]}
+    settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
     del settings["debug"]
     records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
     levels = level_results(episodes)
     with locked(folder):
-        write_replays(folder / REPLAYS, episodes, facts["frame_skip"])
+        write_replays(folder / REPLAYS, episodes, frame_skip)
         results = {"settings": settings, "suites": methods, "levels": levels, "episodes": records}
         write_json(folder / "results.json", results)
         print(format_table(methods))
@@ -98,6 +98,19 @@ def run(job: Job, video: VideoConfig) -> None:
         if video.record_eval_videos:
             films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps, video.ghost)
             print(f"films: {len(films)} in {folder / 'videos'}")
+
+
+def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
+    """The policy of a checkpoint or of an exported network, ready to play on a device, and its frames per decision."""
+    if is_onnx(path):
+        if device != "cpu":
+            raise ConfigError("exported networks are played on the CPU; leave it out", "--device", device)
+        network = OnnxPolicy.load(path)
+        return network, network.facts.frame_skip
+    policy, facts = load_policy(path)
+    plan = hardware.plan(policy.observations, hardware.Wishes(device=device), stacking=policy.stacking)
+    torch.set_num_threads(plan.operation_threads)
+    return policy.to(plan.device), facts["frame_skip"]
 
 
 def levels_of(places: Sequence[Path]) -> list[tuple[Level, str]]:
@@ -155,7 +168,9 @@ def facts_of(episode: EpisodeRecord) -> dict[str, object]:
 def parse(argv: Sequence[str]) -> tuple[Job, VideoConfig]:
     """What the command line asks for."""
     parser = Parser(prog="evaluate.py", description="Evaluate a checkpoint, against random play and doing nothing.")
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training")
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="file written by training, or by export.py (*.onnx)"
+    )
     how = parser.add_mutually_exclusive_group()
     parser.add_setting(Job, "deterministic", how)
     how.add_argument(

@@ -24,14 +24,14 @@ from nppsim.reading import mismatch, read_json
 
 ALL = "all"  # the row over every category
 INTERVAL_NOTE = "success in percent, with its 95 % interval over levels (and seeds, where there are several)"
-_STATS = {
+STATS_SHAPE = {
     **dict.fromkeys(("episodes", "wins", "deaths", "timeouts"), int),
     "success": float,
     "ci95": [float],
     "median_frames": (None, float),
 }
 _RESULTS: dict = {
-    "architectures": {...: {"seeds": {...: {"suites": {...: {...: _STATS}}}}}},
+    "architectures": {...: {"seeds": {...: {"suites": {...: {...: STATS_SHAPE}}}}}},
     "config": {},
     "machine": (str, {}),
     "versions": {},

@@ -155,6 +155,8 @@ def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """
     n, height, width = image.shape
     h, w = size
+    if torch.compiler.is_exporting():  # ONNX cannot look at bytes as words
+        return image.view(n, height // h, h, width // w, w).transpose(2, 3).reshape(n, height // h, width // w, h * w)
     words = image.contiguous().view(torch.int32).view(n, height // h, h, width // w, w // 4)
     return words.transpose(2, 3).contiguous().view(torch.uint8).view(n, height // h, width // w, h * w)
 
@@ -327,7 +329,7 @@ class Encoder(BaseFeaturesExtractor):
                 shown[key] = observations[key].float() * PIXEL_SCALE
         shown = {key: values.reshape(-1, *layout.SPECS[key].shape) for key, values in shown.items()}
         features = own(shown)
-        expected = (len(vectors), self.features_dim)
+        expected = (vectors.shape[0], self.features_dim)  # len() would fix the number of rows in an exported network
         if tuple(features.shape) != expected:
             raise ArchitectureError(
                 f"{type(own).__name__} gives {list(features.shape)}, expected {list(expected)}: the last number is "

@@ -28,7 +28,13 @@ PAGES = [
 ]
 TORCHRUN = ("master-addr", "master-port", "max-restarts", "nnodes", "node-rank", "nproc-per-node", "standalone")
 TORCHRUN += ("rdzv-backend", "rdzv-endpoint", "rdzv-id")
-FOREIGN = {"--extra-index-url", "--logdir", "--no-deps", *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
+DOCKER = {"--build-arg", "--rm", "--shm-size", "--user"}
+# "train" -> "scripts/train_and_compare.py": what the console command calls
+CONSOLE = dict(
+    re.findall(r'^(\w+) = _program\("([\w/.]+)"\)$', (ROOT / "nppsim_agents" / "commands.py").read_text(), re.MULTILINE)
+)
+FOREIGN = {*DOCKER, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
+FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
 
 
 @functools.cache
@@ -78,6 +84,20 @@ def test_commands_and_their_flags_exist(page):
         assert text, f"{page.name} names {program}, which does not exist"
         missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", text)]
         assert not missing, f"{page.name}: {program} {chosen} has no {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_console_commands_and_their_flags_exist(page):
+    typed = re.findall(r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = "\n".join(typed).replace("\\\n", " ")
+    for command, rest in re.findall(
+        r"^(?:docker run .* )?nppsim(?::cuda)? ([a-z][a-z-]*)([^\n#]*)", text, re.MULTILINE
+    ):
+        if command == "data" or command in subcommands("nppsim"):
+            continue
+        help_text = told(CONSOLE[command.replace("-", "_")])
+        missing = [flag for flag in re.findall(r"--[a-z][\w-]*", rest) if not re.search(rf"{flag}\b(?!-)", help_text)]
+        assert not missing, f"{page.name}: nppsim {command} has no {', '.join(missing)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -461,6 +461,19 @@ def test_without_a_name_every_architecture_has_a_row(capsys):
     assert all(rows[name][-3] != "unknown" for name in ARCHITECTURES), "there is a figure for each"
 
 
+def test_networks_of_a_plugin_are_planned_for(capsys, monkeypatch, tmp_path):
+    monkeypatch.setitem(ARCHITECTURES, "planned", None)  # so that nothing of it is left afterwards
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from dataclasses import replace\nfrom rl.policy import architectures as a\n"
+        "a.register(replace(a.get_architecture('vision_free'), name='planned', fusion=(32,)))\n"
+    )
+    status, printed = run(capsys, "--plugin", str(plugin), "--architecture", "planned", "--memory-gb", "16")
+    assert status == 0 and "minibatch_size" in printed.out
+    status, printed = run(capsys, "--plugin", str(tmp_path / "none.py"))
+    assert status == 2 and "--plugin" in printed.err and "none.py: cannot be imported" in printed.err
+
+
 def test_small_machines_may_go_less_far_than_large_ones(capsys):
     found = {}
     for memory in ("4", "64"):

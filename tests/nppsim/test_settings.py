@@ -149,7 +149,9 @@ def test_a_flag_of_no_dataclass_has_its_default_in_the_arguments():
 def test_the_help_says_meaning_and_default(capsys):
     with pytest.raises(SystemExit):
         parser_of(Brewing).parse_args(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "--cups N, --mugs N how many (default: 2)" in text
+    text = " ".join(capsys.readouterr().out.split()).replace(
+        "--cups N, --mugs N", "--cups, --mugs N"
+    )  # before Python 3.13
+    assert "--cups, --mugs N how many (default: 2)" in text
     assert "--no-sugar leave the sugar out (default: off)" in text
     assert "--name NAME of the tea" in text

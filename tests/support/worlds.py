@@ -143,6 +143,11 @@ def mixed_level(seed, density=0.1, num_entities=40, kinds=MIXED, doors=3, exits=
     )
 
 
+def moving_level():
+    """Things that move and push, and none that kills: random play lives for some time."""
+    return mixed_level(1, kinds=KINDS[1])
+
+
 def states(sim, i=0):
     """(ninja, entities) of environment i, copied."""
     return sim.state.ninja[i].copy(), sim.state.entities[i].copy()

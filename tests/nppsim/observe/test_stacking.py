@@ -21,8 +21,6 @@ LEVELS = [corridor(door=40), corridor(entities=[(kinds.MINE, 24, FLOOR)])]
 KEYS = ("game_state", "reachability_features", "player_frame", "global_view")
 SETTINGS = [Stacking(visual=3, state=4), Stacking(visual=2, state=5, padding="repeat"), Stacking(state=12)]
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 class NaiveStacks:
     """A queue of frames for each environment."""

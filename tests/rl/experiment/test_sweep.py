@@ -15,6 +15,7 @@ from rl.experiment import sweep as sweeps
 from rl.experiment.space import read_space, toml_text
 from rl.experiment.sweep import Sweep, over, report, run_trials
 from rl.judge.results import ResultsError
+from rl.policy import architectures
 
 from programs import load_script
 
@@ -194,3 +195,19 @@ def test_the_command_line_parts_what_is_swept_from_the_flags_of_every_trial():
     assert (arguments.sweep, arguments.seeds) == (["a=1,2", "b=1..2", "c=1,2"], [1, 2])
     assert (arguments.common, arguments.trials, arguments.pruning) == (["--gamma", "0.9"], 20, True)
     assert re.fullmatch(r"experiments/sweep_\d{8}_\d{6}", str(arguments.out))
+
+
+def test_a_plugin_is_imported_by_the_sweep_and_by_every_trial(program, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(architectures.ARCHITECTURES, "swept", None)  # so that nothing of it is left afterwards
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from dataclasses import replace\nfrom rl.policy import architectures as a\n"
+        "a.register(replace(a.get_architecture('vision_free'), name='swept', fusion=(32,)))\n"
+    )
+    script = load_script("sweep")
+    monkeypatch.setattr(script, "SCRIPT", program())
+    own, trials = ["--plugin", str(plugin), "--trials", "1"], ["--", "--architectures", "swept", *COMMON[2:]]
+    asked = ["--sweep", "initial-lr=1e-5..1e-1:log", "--out", str(tmp_path / "out"), *own, *trials]
+    assert script.main(asked) == 0, capsys.readouterr().err
+    (flags,) = program.calls()
+    assert flags[:4] == ["--plugin", str(plugin), "--architectures", "swept"]

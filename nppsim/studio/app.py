@@ -1,0 +1,198 @@
+"""The studio as a web application: what is answered at which address.  The addresses are in docs/studio.md."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from nppsim.errors import UserError
+from nppsim.levels.text import to_text
+from nppsim.replays.replay import FORMATS
+from nppsim.studio import sessions, watching
+from nppsim.studio.errors import StudioError
+from nppsim.studio.library import Library
+from nppsim.studio.recordings import Demonstrations, Recordings
+from nppsim.studio.roster import Roster
+from nppsim.studio.security import Access, Guard
+
+STATIC = Path(__file__).parent / "static"
+LEVEL_FORMATS = {"map": ".map", "text": ".level"}
+
+
+class Studio:
+    """All that the handlers share: ``request.app.state.studio``.
+
+    library: levels and replays.
+    recordings, demonstrations: runs that were kept.
+    sessions: the games that are being played, one per open socket.
+    roster: agents, and the experiment that is followed.
+    watching: those who watch them.
+    """
+
+    def __init__(self, library: Library, demonstrations: str | Path = "demonstrations", roster: Roster | None = None):
+        self.library = library
+        self.recordings = Recordings()
+        self.demonstrations = Demonstrations(demonstrations, library.categories)
+        self.sessions: set[sessions.Session] = set()
+        self.roster = roster or Roster()
+        self.watching = watching.Watching()
+
+
+def create_app(studio: Studio, access: Access, rooms: list[BaseRoute] | None = None) -> Starlette:
+    """The application.  rooms: further routes, of parts of the studio that have modules of their own."""
+    guard = Middleware(Guard, access=access)
+    handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
+    app = Starlette(routes=[*routes, *(rooms or [])], middleware=[guard], exception_handlers=handlers)
+    app.state.studio = studio
+    return app
+
+
+async def answered(job: Callable[..., Any], *arguments: Any) -> JSONResponse:
+    """The JSON of what a function returns, which runs beside the event loop: play goes on meanwhile."""
+    return JSONResponse(await run_in_threadpool(job, *arguments))
+
+
+def _refused(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, error.status if isinstance(error, StudioError) else 400)
+
+
+def _failed(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OSError)
+    return JSONResponse({"error": f"{error.filename or 'the studio'}: {error.strerror or error}"}, 500)
+
+
+def _studio(request: Request) -> Studio:
+    return request.app.state.studio
+
+
+def _download(data: bytes, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+def _one_of(request: Request, name: str, known: tuple[str, ...]) -> str:
+    """A query parameter that must be one of a few; the first if it is not given."""
+    value = request.query_params.get(name, known[0])
+    if value not in known:
+        raise StudioError(f"{name} is {value!r}; give one of {', '.join(known)}")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Handlers
+
+
+def page(_: Request) -> FileResponse:
+    """The page itself."""
+    return FileResponse(STATIC / "index.html")
+
+
+async def state(request: Request) -> JSONResponse:
+    """How busy the studio is, and whether it follows a training; the page asks for it to see whether there is one."""
+    studio = _studio(request)
+    return JSONResponse({"sessions": len(studio.sessions), "follows": studio.roster.has_experiment})
+
+
+async def levels(request: Request) -> JSONResponse:
+    """The gallery."""
+    return await answered(_studio(request).library.levels)
+
+
+async def level(request: Request) -> JSONResponse:
+    """A level document."""
+    return await answered(_studio(request).library.document, request.path_params["id"])
+
+
+async def level_file(request: Request) -> Response:
+    """A level as a file that the game reads, or as text."""
+    format = _one_of(request, "format", tuple(LEVEL_FORMATS))
+    found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
+    data = found.to_bytes() if format == "map" else to_text(found).encode()
+    return _download(data, found.fingerprint[:8] + LEVEL_FORMATS[format])
+
+
+async def open_file(request: Request) -> JSONResponse:
+    """Open a file that was dropped onto the page: its bytes are the body."""
+    name = unquote(request.headers.get("x-file-name", ""))
+    return await answered(_studio(request).library.open, await request.body(), name)
+
+
+async def replays(request: Request) -> JSONResponse:
+    """The replays of the folders."""
+    return await answered(lambda: {"replays": _studio(request).library.replays()})
+
+
+async def replay_run(request: Request) -> JSONResponse:
+    """The run document of one of them."""
+
+    def run() -> Any:
+        library = _studio(request).library
+        replay, label = library.replay(request.path_params["number"])
+        return library.run(replay.level, replay.inputs, label)
+
+    return await answered(run)
+
+
+async def recordings(request: Request) -> JSONResponse:
+    """The runs that were kept, and the folder of demonstrations."""
+    studio = _studio(request)
+    return await answered(
+        lambda: {"recordings": studio.recordings.cards(), "demonstrations": studio.demonstrations.summary()}
+    )
+
+
+async def recording_run(request: Request) -> JSONResponse:
+    """The run document of a kept run."""
+    studio = _studio(request)
+    kept = studio.recordings.recording(request.path_params["number"])
+    studio.library.add(kept.level)
+    return await answered(studio.library.run, kept.level, kept.inputs, kept.label)
+
+
+async def recording_file(request: Request) -> Response:
+    """A kept run as a replay file."""
+    format = _one_of(request, "format", FORMATS)
+    name, data = _studio(request).recordings.recording(request.path_params["number"]).file(format)
+    return _download(data, name)
+
+
+async def remove_recording(request: Request) -> JSONResponse:
+    """Forget a kept run."""
+    _studio(request).recordings.remove(request.path_params["number"])
+    return JSONResponse({})
+
+
+async def add_demonstration(request: Request) -> JSONResponse:
+    """Check a kept run and write it to the folder of demonstrations."""
+    studio = _studio(request)
+    kept = studio.recordings.recording(request.path_params["number"])
+    studio.library.add(kept.level)
+    return await answered(lambda: studio.demonstrations.add(kept, studio.library.bank(kept.level.fingerprint)))
+
+
+routes: list[BaseRoute] = [
+    Route("/", page),
+    Mount("/static", StaticFiles(directory=STATIC)),
+    Route("/api/state", state),
+    Route("/api/levels", levels),
+    Route("/api/levels/{id}", level),
+    Route("/api/levels/{id}/file", level_file),
+    Route("/api/open", open_file, methods=["POST"]),
+    Route("/api/replays", replays),
+    Route("/api/replays/{number:int}/run", replay_run),
+    Route("/api/recordings", recordings),
+    Route("/api/recordings/{number:int}", remove_recording, methods=["DELETE"]),
+    Route("/api/recordings/{number:int}/run", recording_run),
+    Route("/api/recordings/{number:int}/file", recording_file),
+    Route("/api/recordings/{number:int}/demonstration", add_demonstration, methods=["POST"]),
+    WebSocketRoute("/ws/play", sessions.play),
+    *watching.routes,
+]

@@ -1,0 +1,130 @@
+"""``python -m nppsim studio`` and ``watch``: open the studio in the browser and serve it until it is stopped."""
+
+import argparse
+import os
+import socket
+import sys
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nppsim.errors import ConfigError, needed
+from nppsim.files import check_output_folder
+from nppsim.settings import Parser, Setting
+from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+PORT = 8765
+_PACKAGES = ("starlette", "uvicorn", "websockets")
+
+
+def flags(parser: Parser) -> None:
+    """Add the flags of ``studio``."""
+    _common_flags(parser)
+    parser.add_argument("--run", metavar="EXPERIMENT", help="a training to follow: its folder")
+    parser.set_defaults(level=None)
+
+
+def watch_flags(parser: Parser) -> None:
+    """Add the flags of ``watch``."""
+    parser.add_argument("level", metavar="LEVEL", help="a level file")
+    _common_flags(parser)
+    parser.set_defaults(run=None)
+
+
+def _common_flags(parser: Parser) -> None:
+    parser.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="level sets (default: nppsim's own)")
+    parser.add_argument("--replays", nargs="+", default=[], metavar="DIR", help="replays to watch, and as ghosts")
+    parser.add_argument(
+        "--demonstrations",
+        metavar="DIR",
+        default="demonstrations",
+        help="where recordings go that become demonstrations; --replay-data-dir of training takes it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--agent",
+        nargs="+",
+        default=[],
+        metavar="CHECKPOINT",
+        help="agents to watch (default: the one that is shipped)",
+    )
+    parser.add_flag(Setting("0 takes any that is free", flag="port", kind=int, default=PORT, low=0, high=65535))
+    parser.add_argument(
+        "--host", default=LOOPBACK, help="address to listen at; another than %(default)s lets other machines in"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve until Ctrl-C.  Raises UserError for folders and files that are none, and a port that is taken."""
+    for package in _PACKAGES:
+        needed(package, "studio")
+    from nppsim.env import STARTER_LEVELS
+    from nppsim.levels.level import Level
+    from nppsim.levels.level_set import LevelSet
+    from nppsim.studio.app import Studio, create_app
+    from nppsim.studio.game import Game
+    from nppsim.studio.library import Library
+    from nppsim.studio.roster import Roster
+
+    check_output_folder(arguments.demonstrations, "--demonstrations")
+    # Networks are small: threads that wait for each other cost them more than they gain, and play needs the cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    library = Library(arguments.levels, arguments.replays)
+    roster = Roster(arguments.agent, arguments.run)
+    roster.check()
+    view = ""
+    if arguments.level is not None:
+        level = Level.load(arguments.level)
+        view = f"#/watch/{library.add(level, Path(arguments.level).stem)}"
+    elif arguments.run is not None:
+        view = "#/run"
+    access = Access(arguments.host)
+    with listening(arguments.host, arguments.port) as listener:
+        Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))  # compiles the kernels, the first time
+        address = address_of(listener, access) + view
+        print(f"the studio is at {address} (Ctrl-C ends it)", flush=True)
+        if not is_local(arguments.host):
+            print(
+                "note: other machines can reach it; who has this address can use it, and nothing is encrypted",
+                file=sys.stderr,
+            )
+        if not arguments.no_browser:
+            webbrowser.open(address)
+        serve(create_app(Studio(library, arguments.demonstrations, roster), access), listener)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens.  ConfigError where that cannot be."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        advice = f"cannot listen at {host} ({error.strerror}); choose another port, or 0 for any that is free"
+        raise ConfigError(advice, "--port", port) from error
+
+
+def address_of(listener: socket.socket, access: Access) -> str:
+    """Where the page is, token included."""
+    name = f"[{access.host}]" if ":" in access.host else access.host
+    return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
+
+
+def serve(app: "Starlette", listener: socket.socket) -> None:
+    """Answer until Ctrl-C or a signal, which is how a studio ends well."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        ws_max_size=MAX_BODY,
+        ws_per_message_deflate=False,  # nothing to gain on the same machine
+        timeout_graceful_shutdown=2,  # s, for tabs that are open
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,276 @@
+"""Drafts: levels that are being edited, as the editor and the server exchange them, and what is wrong with them in words.
+
+A draft (JSON) need not be complete.  Places are in steps of 6 px from the outer corner of the border, as in level files:
+
+    {"title": at most 128 ASCII characters,
+     "tiles": 23 rows of 42 tile ids,
+     "spawn": [x, y] or null,
+     "entities": [{"kind": type, "x": x, "y": y, "orientation": 0..7, "mode": 0..3, "switch": [x, y]}, ...]}
+
+Exits, locked doors and trap doors stand with their switch in one entity; others have no ``switch``.  Entities are ordered by
+kind, as the game writes them; ``level_of`` puts them in that order.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.levels import kinds, tiles
+from nppsim.levels.level import (
+    BOTTOM_Y,
+    MIRROR_X,
+    MODE,
+    ORIENTATION,
+    POSITION_UNIT,
+    STEPS_PER_TILE,
+    TYPE,
+    Level,
+    LevelError,
+    X,
+    Y,
+)
+from nppsim.levels.stage import COLUMNS, ROWS, TILE
+from nppsim.reading import mismatch
+
+WITH_SWITCH = (kinds.EXIT, *kinds.SWITCH_OF_DOOR)  # kinds whose entity has its switch with it
+SWITCH_KINDS = (kinds.EXIT_SWITCH, *kinds.SWITCH_OF_DOOR.values())
+FAR_TILES = 22  # a switch that is farther from its door than half the stage is remarked upon
+_UNREAD = {kinds.EXIT: ("orientation", "mode"), kinds.LOCKED_DOOR: ("mode",), kinds.TRAP_DOOR: ("mode",)}
+_SHAPE = {
+    "title": str,
+    "tiles": [[int]],
+    "spawn": ([int], None),
+    "entities": [{"kind": int, "x": int, "y": int, "orientation": int, "mode": int}],
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a draft that its author should know.
+
+    severity: "error" (no level comes of it), "warning" (a level that cannot be meant so) or "note".
+    text: what it is, and what to do about it.
+    at: place in steps of 6 px, or None where it concerns the whole level.
+    """
+
+    severity: str
+    text: str
+    at: tuple[int, int] | None = None
+
+    def document(self) -> dict:
+        """As JSON."""
+        return asdict(self)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Drafts and levels
+
+
+def draft_of(level: Level) -> tuple[dict, list[str]]:
+    """The draft of a level, and what of the level it does not keep (of odd files only), in words."""
+    lost = []
+    records = level.records.tolist()
+    entities = []
+    for i, record in enumerate(records[1:], start=1):
+        kind = record[TYPE]
+        if kind == kinds.NINJA:
+            lost.append("a second spawn, which creates nothing, is left out")
+        if kind == kinds.NINJA or kind in SWITCH_KINDS:
+            continue
+        entity = {
+            "kind": kind,
+            "x": record[X],
+            "y": record[Y],
+            "orientation": record[ORIENTATION],
+            "mode": record[MODE],
+        }
+        entity |= dict.fromkeys(_UNREAD.get(kind, ()), 0)
+        if kind in WITH_SWITCH:
+            partner = i + (level.exit_count if kind == kinds.EXIT else 1)
+            if partner >= len(records):
+                lost.append(f"the {_name(kind)} at {_place(record[X], record[Y])} has no switch and is left out")
+                continue
+            entity["switch"] = [records[partner][X], records[partner][Y]]
+        entities.append(entity)
+    entities.sort(key=lambda entity: entity["kind"])
+    draft = {
+        "title": level.title,
+        "tiles": level.tiles.tolist(),
+        "spawn": [records[0][X], records[0][Y]],
+        "entities": entities,
+    }
+    if not lost and level_of(draft) != level:
+        lost.append("the file is an odd one: saved from here, its records are written anew, in the game's order")
+    return draft, lost
+
+
+def level_of(draft: Any, name: str = "draft") -> Level:
+    """The level that a draft describes.  Raises LevelError for what is no draft, or one that is not complete."""
+    check_shape(draft, name)
+    if draft["spawn"] is None:
+        raise LevelError(f"{name}: there is no spawn; place the ninja")
+    pairs: dict[int, list] = {kind: [] for kind in WITH_SWITCH}
+    entities = []
+    for entity in draft["entities"]:
+        kind, place = entity["kind"], (entity["x"], entity["y"])
+        if kind == kinds.EXIT:
+            pairs[kind].append((tuple(entity["switch"]), place))
+        elif kind in WITH_SWITCH:
+            pairs[kind].append((tuple(entity["switch"]), place, entity["orientation"]))
+        else:
+            entities.append((kind, *place, entity["orientation"], entity["mode"]))
+    return Level.build(
+        np.array(draft["tiles"]),
+        tuple(draft["spawn"]),
+        exits=pairs[kinds.EXIT],
+        locked_doors=pairs[kinds.LOCKED_DOOR],
+        trap_doors=pairs[kinds.TRAP_DOOR],
+        entities=entities,
+        title=draft["title"],
+        name=name,
+    )
+
+
+def check_shape(draft: Any, name: str = "draft") -> None:
+    """Raise LevelError for what is no draft."""
+    wrong = mismatch(draft, _SHAPE)
+    if not wrong and [len(row) for row in draft["tiles"]] != [COLUMNS] * ROWS:
+        wrong = f"tiles: needed are {ROWS} rows of {COLUMNS} tile ids"
+    if not wrong:
+        wrong = next(_wrong_numbers(draft), "")
+    if wrong:
+        raise LevelError(f"{name} is no level draft: {wrong} (docs/studio.md)")
+
+
+def _wrong_numbers(draft: dict) -> Iterator[str]:
+    if draft["spawn"] is not None and not _are_bytes(draft["spawn"], 2):
+        yield f"spawn is {draft['spawn']}; needed are two numbers 0..255, or null"
+    if not all(_are_bytes(row, COLUMNS) for row in draft["tiles"]):
+        yield "tiles: ids are numbers 0..255"
+    for i, entity in enumerate(draft["entities"]):
+        numbers = [entity[key] for key in ("kind", "x", "y", "orientation", "mode")]
+        if not _are_bytes(numbers, 5):
+            yield f"entities[{i}] is {entity}; its numbers must be 0..255"
+        if entity["kind"] == kinds.NINJA or entity["kind"] in SWITCH_KINDS:
+            yield f"entities[{i}] is a {_name(entity['kind'])}; spawn and switches stand with what they belong to"
+        if (entity["kind"] in WITH_SWITCH) != _are_bytes(entity.get("switch"), 2):
+            needed = "needs a switch [x, y]" if entity["kind"] in WITH_SWITCH else "has no switch"
+            yield f"entities[{i}] is {entity}; a {_name(entity['kind'])} {needed}"
+
+
+def _are_bytes(numbers: Any, count: int) -> bool:
+    return (
+        isinstance(numbers, list)
+        and len(numbers) == count
+        and all(type(number) is int and 0 <= number <= 255 for number in numbers)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is wrong
+
+
+def findings(draft: dict) -> list[Finding]:
+    """All that is to be said about a draft, the gravest first.  Raises LevelError for what is no draft."""
+    check_shape(draft)
+    found = list(_missing(draft))
+    if not any(finding.severity == "error" for finding in found):
+        try:
+            level = level_of(draft)
+        except LevelError as error:
+            found.append(Finding("error", str(error)))
+        else:
+            found += _misplaced(draft)
+            found += [Finding("warning", _without_offset(warning)) for warning in level.warnings]
+            if (
+                any(entity["kind"] == kinds.EXIT for entity in draft["entities"])
+                and not LevelBank([level]).reachable[0]
+            ):
+                found.append(
+                    Finding(
+                        "warning", "No way leads from the spawn over an exit switch to its exit: tiles or doors bar it."
+                    )
+                )
+            found += _remarks(draft)
+    return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
+
+
+def _missing(draft: dict) -> Iterator[Finding]:
+    if draft["spawn"] is None:
+        yield Finding("error", "There is no spawn: place the ninja.")
+    if not any(entity["kind"] == kinds.EXIT for entity in draft["entities"]):
+        yield Finding("warning", "There is no exit: nobody can finish the level. Place an exit and its switch.")
+
+
+def _misplaced(draft: dict) -> Iterator[Finding]:
+    """What stands outside the stage, and what has to be touched and is buried."""
+    solid = _solid_pixels(draft["tiles"])
+    for what, x, y, touched in _things(draft):
+        if x > MIRROR_X or y > BOTTOM_Y:
+            yield Finding("warning", f"The {what} stands outside the stage, at {_place(x, y)}.", (x, y))
+        elif touched and _buried(solid, x, y):
+            verb = "is" if what == "spawn" else "lies"
+            yield Finding("warning", f"The {what} at {_place(x, y)} {verb} inside solid tiles.", (x, y))
+
+
+def _remarks(draft: dict) -> Iterator[Finding]:
+    for (what, x, y), count in Counter(thing[:3] for thing in _things(draft)).items():
+        if count > 1:
+            yield Finding("note", f"{count} × {what} at the same place, {_place(x, y)}.", (x, y))
+    for entity in draft["entities"]:
+        if "switch" in entity:
+            dx, dy = entity["switch"][0] - entity["x"], entity["switch"][1] - entity["y"]
+            far = np.hypot(dx, dy) / STEPS_PER_TILE
+            if far > FAR_TILES:
+                yield Finding(
+                    "note",
+                    f"The switch of the {_name(entity['kind'])} at {_place(entity['x'], entity['y'])} is {far:.0f} tiles "
+                    f"away from it, at {_place(*entity['switch'])}.",
+                    tuple(entity["switch"]),
+                )
+    for kind in kinds.COMPLETIONS:
+        if any(entity["kind"] == kind for entity in draft["entities"]):
+            yield Finding("note", f"How a {_name(kind)} behaves is partly a guess here (docs/physics.md, section 8).")
+
+
+def _things(draft: dict) -> Iterator[tuple[str, int, int, bool]]:
+    """(what, x, y, whether it must be touched) of the spawn, each entity and each switch."""
+    if draft["spawn"] is not None:
+        yield "spawn", *draft["spawn"], True
+    for entity in draft["entities"]:
+        kind = entity["kind"]
+        yield _name(kind), entity["x"], entity["y"], kind in (kinds.GOLD, kinds.EXIT)
+        if "switch" in entity:
+            yield f"switch of the {_name(kind)}", *entity["switch"], True
+
+
+def _solid_pixels(rows: list[list[int]]) -> np.ndarray:
+    """bool[600, 1056], y first: what is solid on the stage, its border included."""
+    masks = {tile: tiles.solid_mask(tile, TILE) for row in rows for tile in row}
+    inner = np.block([[masks[tile] for tile in row] for row in rows])
+    return np.pad(inner, TILE, constant_values=True)
+
+
+def _buried(solid: np.ndarray, x: int, y: int) -> bool:
+    """Whether nothing is open within a step around a place."""
+    row, column = POSITION_UNIT * y, POSITION_UNIT * x
+    top, left = max(row - POSITION_UNIT, 0), max(column - POSITION_UNIT, 0)
+    return bool(solid[top : row + POSITION_UNIT, left : column + POSITION_UNIT].all())
+
+
+def _name(kind: int) -> str:
+    return kinds.ENTITY_NAMES[kind] if kind < len(kinds.ENTITY_NAMES) else f"entity of unknown type {kind}"
+
+
+def _place(x: int, y: int) -> str:
+    """A place as in level texts: in tiles from the stage's outer corner."""
+    return f"({x / STEPS_PER_TILE:g}, {y / STEPS_PER_TILE:g})"
+
+
+def _without_offset(warning: str) -> str:
+    """A warning of ``Level`` without the byte of a file that does not exist yet."""
+    return warning.partition(": ")[2] if warning.startswith("byte ") else warning

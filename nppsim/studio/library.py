@@ -1,0 +1,221 @@
+"""The levels and replays that one studio shows: those of the folders it was given, and what was opened in the page.
+
+The page names levels by fingerprint and replays by number, never by path: there is no path to confine.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.env import STARTER_LEVELS
+from nppsim.errors import ConfigError
+from nppsim.levels import kinds
+from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.levels.text import from_text
+from nppsim.levels.tiles import SOLID
+from nppsim.replays.playback import REPLAY_SET, find_files
+from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay_set import ReplaySet
+from nppsim.studio.documents import Document, level_document, run_document
+from nppsim.studio.errors import StudioError
+
+MAX_LEVELS = 20_000  # that a gallery shows; more make no good page
+MAX_REPLAYS = 20_000
+MAX_OPENED = 500  # levels opened or made in the page; the oldest are forgotten
+_BANKS = 32  # compiled levels that are kept
+_NOT_FOUND = 404
+_HDF5 = b"\x89HDF"  # begins a replay set
+
+
+@dataclass(frozen=True)
+class ShownLevel:
+    """A level of the gallery.  category, par: as in its level set; None where nobody has said."""
+
+    level: Level
+    name: str
+    category: str | None = None
+    par: int | None = None
+
+    def card(self) -> Document:
+        """What the gallery knows of it: without tiles and places."""
+        inside = np.argwhere(self.level.tiles != SOLID)
+        extent = np.ptp(inside, axis=0) + 1 if len(inside) else np.zeros(2, int)
+        types = Counter(t for t in self.level.records[1:, TYPE].tolist() if t < len(kinds.ENTITY_NAMES))
+        return {
+            "id": self.level.fingerprint,
+            "name": self.name,
+            "category": self.category,
+            "par": self.par,
+            "extent": extent[::-1].tolist(),
+            "entities": {kinds.ENTITY_NAMES[kind]: count for kind, count in sorted(types.items())},
+        }
+
+
+class Library:
+    """Levels and replays by the names that the page uses.
+
+    levels: folders of levels; those that come with nppsim if there are none.
+    replays: folders of replays and replay sets, or such files.
+    Raises LevelSetError and ReplayError for folders that are none, ConfigError for more than can be shown.
+    """
+
+    def __init__(self, levels: Sequence[str | Path] = (), replays: Sequence[str | Path] = ()):
+        self._sets = [LevelSet.open(path) for path in levels or [STARTER_LEVELS]]
+        if (count := sum(map(len, self._sets))) > MAX_LEVELS:
+            raise ConfigError(f"{count:,} levels; at most {MAX_LEVELS:,} are shown: give a folder of fewer", "--levels")
+        for path in replays:
+            if not Path(path).exists():
+                raise ConfigError(f"{path} does not exist; give replays, replay sets or folders of them", "--replays")
+        self._replay_files = find_files(replays) if replays else []
+        self._opened: OrderedDict[str, ShownLevel] = OrderedDict()
+        self._banks: OrderedDict[str, LevelBank] = OrderedDict()
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------------------------------------------------- levels
+    def levels(self) -> Document:
+        """The gallery: {"levels": cards of the folders' levels, then of opened ones, "problems": what cannot be read}."""
+        with self._lock:
+            cards, problems = self._cards
+            return {"levels": cards + [shown.card() for shown in self._opened.values()], "problems": problems}
+
+    @cached_property
+    def _cards(self) -> tuple[list[Document], list[str]]:
+        cards, problems = [], []
+        self._places: dict[str, tuple[LevelSet, int]] = {}
+        for levels in self._sets:
+            for i in range(len(levels)):
+                try:
+                    shown = _shown(levels, i)
+                except LevelSetError as error:
+                    problems.append(str(error))
+                    continue
+                if self._places.setdefault(shown.level.fingerprint, (levels, i)) == (levels, i):
+                    cards.append(shown.card())
+        return cards, problems
+
+    def level(self, id: str) -> ShownLevel:
+        """A level by its fingerprint.  Raises StudioError if there is none, LevelSetError if its file is gone."""
+        with self._lock:
+            if id in self._opened:
+                self._opened.move_to_end(id)
+                return self._opened[id]
+            self._cards  # noqa: B018  # finds the places
+            if id in self._places:
+                return _shown(*self._places[id])
+        raise StudioError("there is no such level here; open its file again", _NOT_FOUND)
+
+    def bank(self, id: str) -> LevelBank:
+        """The same, compiled; a bank of this level alone."""
+        with self._lock:
+            if id not in self._banks:
+                self._banks[id] = LevelBank([self.level(id).level])
+                while len(self._banks) > _BANKS:
+                    self._banks.popitem(last=False)
+            self._banks.move_to_end(id)
+            return self._banks[id]
+
+    def document(self, id: str) -> Document:
+        """The level document."""
+        shown = self.level(id)
+        return level_document(self.bank(id), name=shown.name, category=shown.category, par=shown.par)
+
+    def add(self, level: Level, name: str = "", category: str | None = None, par: int | None = None) -> str:
+        """Take a level that the page opened or made; returns its id.  One that is in the folders stays as it is there."""
+        id = level.fingerprint
+        with self._lock:
+            self._cards  # noqa: B018  # finds the places
+            if id not in self._places:
+                self._opened[id] = ShownLevel(level, name or level.title.strip() or "untitled", category, par)
+                self._opened.move_to_end(id)
+                while len(self._opened) > MAX_OPENED:
+                    self._opened.popitem(last=False)
+        return id
+
+    @property
+    def categories(self) -> list[str]:
+        """Categories of the folders' levels, in order of first appearance."""
+        return list(dict.fromkeys(category for levels in self._sets for category in levels.categories))
+
+    # ------------------------------------------------------------------------------------------------------ replays
+    def replays(self) -> list[Document]:
+        """What is known of each replay of the folders; its "number" names it."""
+        return [
+            {"number": number, "label": label, "level": level, "frames": frames, "success": success}
+            for number, (_, label, level, frames, success) in enumerate(self._replays)
+        ]
+
+    @cached_property
+    def _replays(self) -> list[tuple[str, str, str, int, bool | None]]:
+        """(place, label, level, frames, success) of each.  Raises ReplayError."""
+        found = []
+        for file in self._replay_files:
+            if file.suffix == REPLAY_SET:
+                with ReplaySet(file) as replays:
+                    entries = list(map(replays.entry, range(len(replays))))
+                for i, one in enumerate(entries):
+                    label = PurePath(one.name).with_suffix("").as_posix() if one.name else f"{file.stem} {i}"
+                    found.append((f"{file}#{i}", label, one.level_fingerprint, one.frames, one.success))
+            else:
+                replay = Replay.load(file)
+                found.append((str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success))
+            if len(found) > MAX_REPLAYS:
+                raise StudioError(f"more than {MAX_REPLAYS:,} replays; start the studio with a folder of fewer")
+        return found
+
+    def replay(self, number: int) -> tuple[Replay, str]:
+        """A replay by its number, and its label; its level can be asked for afterwards."""
+        if not 0 <= number < len(self._replays):
+            raise StudioError(f"there is no replay {number} here", _NOT_FOUND)
+        place, label, *_ = self._replays[number]
+        replay = Replay.load(place)
+        self.add(replay.level, label)
+        return replay, label
+
+    def run(self, level: Level, inputs: np.ndarray, label: str) -> Document:
+        """The run document of inputs on a level of the library."""
+        return run_document(self.bank(level.fingerprint), inputs, label)
+
+    # --------------------------------------------------------------------------------------------------- what is opened
+    def open(self, data: bytes, name: str) -> Document:
+        """Open the bytes of a file: {"level": id, "run": run document or null}.
+
+        A level in the map layout or as text, a replay in any format that nppsim reads.
+        name: the file's, for messages.  Raises LevelError, ReplayError, or StudioError for what is neither.
+        """
+        name = PurePath(name.replace("\\", "/")).name[:100] or "file"
+        stem = PurePath(name).stem
+        found = _read(data, name)
+        if isinstance(found, Replay):
+            self.add(found.level, stem)
+            return {"level": found.level.fingerprint, "run": self.run(found.level, found.inputs, stem)}
+        return {"level": self.add(found, found.title.strip() or stem), "run": None}
+
+
+def _shown(levels: LevelSet, i: int) -> ShownLevel:
+    entry, level = levels.entries[i], levels[i]
+    name = level.title.strip() or PurePath(entry.file).with_suffix("").as_posix()
+    return ShownLevel(level, name, entry.category, entry.par_frames)
+
+
+def _read(data: bytes, name: str) -> Level | Replay:
+    """The level or replay that the bytes of a file are; attract files and levels have no common ending of their names."""
+    if data.startswith(_HDF5):
+        raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
+    if data.startswith(TEXT_BEGINS):
+        return from_text(data.decode("utf-8", "replace"), name)
+    try:
+        return Replay.from_bytes(data, name)
+    except ReplayError as no_replay:
+        if PurePath(name).suffix.lower() == REPLAY_SUFFIX:
+            raise
+        try:
+            return Level.from_bytes(data, name)
+        except LevelError as no_level:
+            raise StudioError(f"{name} is neither a level ({no_level}) nor a replay ({no_replay})") from no_level

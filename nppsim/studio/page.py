@@ -1,0 +1,136 @@
+"""Runs as a web page: the studio's player and the runs in one file, which opens anywhere without Python or a network.
+
+    write_text("run.html", page(runs_of_replays(["a.replay", "b.replay"]), "Two runs"))
+
+A report has the same player: ``style()`` and ``script()`` once, ``player_data(runs)`` wherever one shall stand.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.bank import LevelBank
+from nppsim.levels.level import Level
+from nppsim.replays.replay import Replay
+from nppsim.studio.documents import level_document, run_document
+from nppsim.studio.errors import StudioError
+
+MAX_PAGE = 32 << 20  # bytes; more is no pleasure to open
+_STATIC = Path(__file__).parent / "static"
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+_KEYS = "Space plays, arrows step (with shift ten frames), + and − zoom, 1 to 9 follow a run."
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{players}
+<footer>{keys} Made with nppsim, on the exact physics of N++.</footer>
+</main>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class LevelRuns:
+    """Runs of one level.  runs: (label, inputs uint8[frames]) of each."""
+
+    level: Level
+    runs: Sequence[tuple[str, np.ndarray]]
+    name: str = ""
+
+
+def runs_of_replays(places: Sequence[str]) -> list[LevelRuns]:
+    """The runs of replay files, or of one of a set (``SET.h5#7``), by level in order of appearance.  Raises ReplayError."""
+    levels: dict[str, tuple[Level, list[tuple[str, np.ndarray]]]] = {}
+    names = [Path(place).name for place in places]
+    for place, name in zip(places, names, strict=True):
+        replay = Replay.load(place)
+        label = name if names.count(name) == 1 else place
+        levels.setdefault(replay.level.fingerprint, (replay.level, []))[1].append((label, replay.inputs))
+    return [LevelRuns(level, runs) for level, runs in levels.values()]
+
+
+def page(levels: Sequence[LevelRuns], title: str = "") -> str:
+    """The page: a player per level.  Raises StudioError for one that would be larger than MAX_PAGE."""
+    players = "\n".join(_section(one, i if len(levels) > 1 else None) for i, one in enumerate(levels, 1))
+    title = title or levels[0].level.title.strip() or levels[0].runs[0][0]
+    text = _PAGE.format(
+        policy=_POLICY.format(digest=_digest(script())),
+        title=html.escape(title),
+        style=style() + (_STATIC / "page.css").read_text(encoding="utf-8"),
+        players=players,
+        keys=_KEYS,
+        script=script(),
+    )
+    if (size := len(text.encode())) > MAX_PAGE:
+        raise StudioError(f"the page would have {size:,} bytes, more than {MAX_PAGE:,}: give fewer or shorter runs")
+    return text
+
+
+def _section(level: LevelRuns, number: int | None) -> str:
+    """A player, under a heading if it is not the only one."""
+    name = level.name or level.level.title.strip() or f"Level {number}"
+    return (f"<h2>{html.escape(name)}</h2>\n" if number else "") + player_data(level)
+
+
+def player_data(level: LevelRuns) -> str:
+    """The element that becomes a player where ``script()`` runs: the documents of a level and its runs."""
+    bank = LevelBank([level.level])
+    documents = {
+        "level": level_document(bank, name=level.name),
+        "runs": [run_document(bank, inputs, label) for label, inputs in level.runs],
+    }
+    data = json.dumps(documents, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
+    return f'<script type="application/json" class="runs">{data}</script>'
+
+
+@cache
+def style() -> str:
+    """The player's stylesheet."""
+    return (_STATIC / "scene.css").read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """The player's modules as one script; each is a function whose result has what it exports."""
+    modules: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in modules:
+            return
+        text = (_STATIC / "js" / f"{name}.js").read_text(encoding="utf-8")
+        for imported in _IMPORT.finditer(text):
+            add(imported[2])
+        exported = ", ".join(match[1] for match in _EXPORT.finditer(text))
+        body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{{found[1]}}} = ${found[2]};", text))
+        modules[name] = f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+    add("page")
+    return "".join(modules.values()).replace("</", "<\\/")
+
+
+def _digest(script: str) -> str:
+    """As a Content-Security-Policy names a script that may run."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

@@ -1,0 +1,190 @@
+"""Runs that were kept, and what becomes of them: files to download, demonstrations to learn from.
+
+Kept runs live as long as the studio does, in memory.  Only ``Demonstrations.add`` writes a file, in its own folder.
+"""
+
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, SELF_DESTRUCT
+from nppsim.bank import LevelBank
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import UNCATEGORISED
+from nppsim.planner.retime import retime
+from nppsim.replays.playback import REPLAY_SET, SUFFIXES
+from nppsim.replays.replay import Replay, on_grid
+from nppsim.replays.replay_set import ReplaySet
+from nppsim.simulate import simulate
+from nppsim.studio.documents import Document
+from nppsim.studio.errors import StudioError
+
+MAX_KEPT = 500
+DATA_SET = 20  # recordings that make a data set worth training on
+_NOT_FOUND = 404
+_NO_DEMONSTRATION = 409
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run that was kept.
+
+    number: its name on the page.
+    inputs: uint8[frames], what was pressed, up to the end of the run.
+    outcome: "running", "won" or "died".
+    category: of its level, or None.
+    """
+
+    number: int
+    label: str
+    level: Level
+    inputs: np.ndarray
+    outcome: str
+    category: str | None
+
+    def card(self) -> Document:
+        """What the page lists."""
+        return {
+            "number": self.number,
+            "label": self.label,
+            "level": self.level.fingerprint,
+            "category": self.category,
+            "frames": len(self.inputs),
+            "seconds": round(len(self.inputs) / FRAMES_PER_SECOND, 2),
+            "outcome": self.outcome,
+        }
+
+    def file(self, format: str) -> tuple[str, bytes]:
+        """(name, bytes) of a replay file; format: "compact" or "attract".  Raises ReplayError for what that cannot hold."""
+        won = self.outcome == "won"
+        replay = Replay(self.level, self.inputs, success=won if format == "compact" else None, name=self.label)
+        name = f"{self.level.fingerprint[:8]}_{self.number:03d}"
+        return name + (".replay" if format == "compact" else ".attract"), replay.to_bytes(format)
+
+
+class Recordings:
+    """The runs kept in this studio, by number."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Recording] = {}
+        self._lock = threading.Lock()
+        self._next = 1
+
+    def keep(self, level: Level, inputs: np.ndarray, outcome: str, label: str, category: str | None) -> Recording:
+        """Keep a run.  Raises StudioError for one without frames, or one too many."""
+        with self._lock:
+            if not len(inputs):
+                raise StudioError("nothing has been played yet, so there is nothing to keep")
+            if len(self._kept) >= MAX_KEPT:
+                raise StudioError(f"{MAX_KEPT} runs are kept; download what you need and remove some")
+            recording = Recording(self._next, label, level, inputs.copy(), outcome, category)
+            self._kept[recording.number] = recording
+            self._next += 1
+            return recording
+
+    def cards(self) -> list[Document]:
+        """All of them, oldest first."""
+        with self._lock:
+            return [recording.card() for recording in self._kept.values()]
+
+    def recording(self, number: int) -> Recording:
+        """One of them.  Raises StudioError if there is none of this number."""
+        with self._lock:
+            if number not in self._kept:
+                raise StudioError(
+                    f"there is no recording {number}; it was removed, or is of an earlier start", _NOT_FOUND
+                )
+            return self._kept[number]
+
+    def remove(self, number: int) -> None:
+        """Forget one; its demonstration, if it became one, stays."""
+        self.recording(number)
+        with self._lock:
+            self._kept.pop(number, None)
+
+
+class Demonstrations:
+    """A folder of replays that ``--replay-data-dir`` of the training takes.
+
+    folder: made with the first demonstration.  categories: of the levels that the studio shows.
+    """
+
+    def __init__(self, folder: str | Path, categories: list[str]):
+        self.folder = Path(folder)
+        self._categories = categories
+        self._lock = threading.Lock()
+
+    def add(self, recording: Recording, bank: LevelBank) -> Document:
+        """Check a recording as the training will, and write it to the folder: what was found, and a new ``summary``.
+
+        bank: of its level alone.  Raises StudioError, which says why, for a run that the training would leave out.
+        """
+        inputs, retimed, deviation_px = examined(recording.inputs, bank)
+        replay = Replay(bank.levels[0], inputs, success=True)
+        file = self.folder / _folder_name(recording.category) / f"{replay.fingerprint}.replay"
+        with self._lock:
+            if file.exists():
+                raise StudioError(f"this very run is among the demonstrations already: {file}", _NO_DEMONSTRATION)
+            replay.save(file)
+        added = {"file": str(file), "frames": len(inputs), "retimed": retimed, "deviation_px": round(deviation_px, 2)}
+        return {"added": added, "demonstrations": self.summary()}
+
+    def summary(self) -> Document:
+        """How many there are, of how many levels and which categories, and what a data set still lacks."""
+        found = self._found() if self.folder.is_dir() else []
+        categories = Counter(category for category, _ in found)
+        return {
+            "folder": str(self.folder),
+            "recordings": len(found),
+            "levels": len({level for _, level in found}),
+            "categories": dict(sorted(categories.items())),
+            "wanted": DATA_SET,
+            "missing": max(0, DATA_SET - len(found)),
+            "missing_categories": [name for name in self._categories if _folder_name(name) not in categories],
+        }
+
+    def _found(self) -> list[tuple[str, str]]:
+        """(category, fingerprint of the level) of each replay in the folder.  Raises ReplayError."""
+        found = []
+        for file in sorted(path for path in self.folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
+            category = file.parent.name if file.parent != self.folder else UNCATEGORISED
+            if file.suffix == REPLAY_SET:
+                with ReplaySet(file) as replays:
+                    entries = map(replays.entry, range(len(replays)))
+                    found += [(one.category or category, one.level_fingerprint) for one in entries]
+            else:
+                found.append((category, Replay.load(file).level.fingerprint))
+        return found
+
+
+def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:
+    """(inputs up to the exit, whether they must be re-timed, how far that strays in px) of a run on a bank's only level.
+
+    Raises StudioError for what does not finish, or cannot be played with one action per FRAME_SKIP frames.
+    """
+    if np.any(inputs & SELF_DESTRUCT):
+        raise StudioError("the run has the self-destruct, which is no action of an agent", _NO_DEMONSTRATION)
+    run = simulate(bank, inputs)
+    if not run.won:
+        how = "the ninja dies" if run.outcome == "died" else "it stops on the way"
+        raise StudioError(f"the run does not finish its level: {how} at frame {run.frames}", _NO_DEMONSTRATION)
+    inputs = inputs[: run.frames]
+    if on_grid(inputs, FRAME_SKIP):
+        return inputs, False, 0.0
+    moved = retime(Replay(bank.levels[0], inputs), FRAME_SKIP, bank=bank, recorded=run)
+    if moved is None or not moved.run.won:
+        raise StudioError(
+            f"the run cannot be re-timed: no actions held for {FRAME_SKIP} frames each follow it to the exit; "
+            "play with longer presses, or download it",
+            _NO_DEMONSTRATION,
+        )
+    return inputs, True, moved.deviation_px
+
+
+def _folder_name(category: str | None) -> str:
+    """The folder of a category: its name, as far as that is harmless in one."""
+    return re.sub(r"[^a-z0-9_-]+", "_", (category or UNCATEGORISED).lower()).strip("_") or UNCATEGORISED

@@ -1,0 +1,135 @@
+"""The agents that one studio shows, and the experiment in training that it follows.
+
+    roster = Roster(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
+    roster.agents()                  # cards, by id
+    roster.agent("0")                # loaded when it is first asked for
+    roster.agent("run 0")            # the newest weights of the experiment's first training, as they are now
+
+The page names agents by id, never by path.  Loading the first one imports what it needs, which takes seconds.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nppsim.errors import MissingPackageError
+from nppsim.studio.agents import Agent, AgentError, Plugin, find_plugin
+from nppsim.studio.errors import StudioError
+
+OF_RUN = "run "  # begins the id of an experiment's agents
+_KEPT = 8  # newest weights that stay loaded
+_NOT_FOUND = 404
+
+
+class Roster:
+    """agents: files; without any, and without an experiment, the one that comes with the package that plays them.
+
+    experiment: folder.  find: gives the plug-in.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[str | Path] = (),
+        experiment: str | Path | None = None,
+        find: Callable[[], Plugin | None] = find_plugin,
+    ):
+        self._given = [Path(path) for path in agents]
+        self._experiment = None if experiment is None else Path(experiment)
+        self._find = find
+        self._loaded: dict[tuple[Path, float], Agent] = {}
+        self._lock = threading.RLock()
+
+    def check(self) -> None:
+        """Load what was asked for by name, and read the experiment.  Raises a UserError for what cannot be shown."""
+        if self._given or self._experiment is not None:
+            self._plugin_needed()
+            for path in self._given:
+                self._load(path)
+            if self._experiment is not None:
+                self.experiment()
+
+    def agents(self) -> dict[str, Any]:
+        """{"agents": [{"id", "name", "facts"}], "why_none": why there are none, or null}."""
+        try:
+            cards = [self._card(str(number), self._load(path)) for number, path in enumerate(self._files)]
+        except MissingPackageError as error:
+            return {"agents": [], "why_none": str(error)}
+        if self._experiment is not None:
+            cards += [
+                {"id": f"{OF_RUN}{number}", "name": _title(run), "facts": {"checkpoint": run["checkpoint"]["name"]}}
+                for number, run in enumerate(self.experiment()["runs"])
+                if run["checkpoint"]
+            ]
+        why = None if cards else "no agent is here: start the studio with --agent CHECKPOINT"
+        return {"agents": cards, "why_none": why}
+
+    def agent(self, id: str) -> Agent:
+        """An agent by its id.  Raises StudioError where there is none, and a UserError for a file that is no good."""
+        kind, _, number = id.rpartition(" ")
+        if number.isdecimal() and kind == OF_RUN.strip() and self._experiment is not None:
+            runs = self._read()["runs"]
+            if int(number) < len(runs) and runs[int(number)]["checkpoint"]:
+                return self._load(Path(runs[int(number)]["checkpoint"]["path"]))
+        elif id.isdecimal() and int(id) < len(self._files):
+            return self._load(self._files[int(id)])
+        raise StudioError(f"there is no agent {id!r} here (yet)", _NOT_FOUND)
+
+    @property
+    def has_experiment(self) -> bool:
+        """Whether an experiment is followed."""
+        return self._experiment is not None
+
+    def experiment(self) -> dict[str, Any]:
+        """The experiment as its files tell it now (docs/studio.md), without paths.  StudioError where none is followed."""
+        told = self._read()
+        for number, run in enumerate(told["runs"]):
+            if run["checkpoint"]:
+                run["checkpoint"] = {key: value for key, value in run["checkpoint"].items() if key != "path"}
+                run["agent"] = f"{OF_RUN}{number}"
+        return told
+
+    def _read(self) -> dict[str, Any]:
+        if self._experiment is None:
+            raise StudioError("no experiment is followed: start the studio with --run EXPERIMENT", _NOT_FOUND)
+        with self._lock:
+            return dict(self._plugin_needed().read_experiment(self._experiment))
+
+    @cached_property
+    def _plugin(self) -> Plugin | None:
+        return self._find()
+
+    def _plugin_needed(self) -> Plugin:
+        with self._lock:
+            if self._plugin is None:
+                raise AgentError("nothing that plays agents is installed: install this project with its extra train")
+            return self._plugin
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        if self._given or self._experiment is not None:
+            return self._given
+        shipped = self._plugin.shipped_agent() if self._plugin is not None else None
+        return [] if shipped is None else [shipped]
+
+    def _load(self, path: Path) -> Agent:
+        """The agent of a file as it is now."""
+        key = (path, path.stat().st_mtime if path.is_file() else 0.0)
+        with self._lock:
+            if key not in self._loaded:
+                agent = self._plugin_needed().load_agent(path)
+                others = [one for one in self._loaded if one[0] not in self._given]
+                for old in others[: max(len(others) + 1 - _KEPT, 0)]:
+                    del self._loaded[old]
+                self._loaded[key] = agent
+            return self._loaded[key]
+
+    @staticmethod
+    def _card(id: str, agent: Agent) -> dict[str, Any]:
+        return {"id": id, "name": agent.name, "facts": dict(agent.facts)}
+
+
+def _title(run: Mapping[str, Any]) -> str:
+    """What an experiment's training is called."""
+    return run["label"] if run["seed"] is None else f"{run['label']}, seed {run['seed']}"

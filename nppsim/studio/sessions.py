@@ -1,0 +1,167 @@
+"""Live play: one game per socket, advanced by exactly the frames that the page asks for.
+
+The protocol is in docs/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames; to go
+back it restores the last one before and plays the inputs from there again, which takes microseconds.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nppsim.errors import UserError
+from nppsim.reading import mismatch, parse_json
+from nppsim.studio.documents import MAX_RUN_FRAMES, Document, FrameWriter
+from nppsim.studio.errors import StudioError
+from nppsim.studio.game import Game
+from nppsim.studio.library import Library
+from nppsim.studio.recordings import Recordings
+
+if TYPE_CHECKING:
+    from starlette.websockets import WebSocket
+
+SNAPSHOT_EVERY = 60  # frames
+MAX_STEP = 600  # frames of one message
+MAX_SESSIONS = 64
+MAX_LABEL = 100  # characters
+_TRY_LATER = 1013  # why a socket is closed
+_SHAPES: dict[str, Any] = {"step": [int], "rewind": int, "restart": bool, "keep": {"label": str}, "start": str}
+
+
+class Session:
+    """One game and how it came about.  library: where its level comes from.  recordings: where kept runs go."""
+
+    def __init__(self, library: Library, recordings: Recordings):
+        self._library, self._recordings = library, recordings
+        self._game: Game | None = None
+
+    def answer(self, message: Any) -> Document:
+        """Do what a message of the page asks for and return the answer.
+
+        Raises UserError for what cannot be done; the game is then as it was before.
+        """
+        verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
+        allowed = {*verbs, "inputs"} if verbs == ["start"] else {*verbs}
+        if len(verbs) != 1 or message.keys() - allowed:
+            raise StudioError(f"a message has one of {', '.join(_SHAPES)}; docs/studio.md has the protocol")
+        verb = verbs[0]
+        if wrong := mismatch(message, {verb: _SHAPES[verb]}):
+            raise StudioError(f"{wrong}; docs/studio.md has the protocol")
+        if verb == "start":
+            return self._start(message["start"], _bytes(message.get("inputs", "")))
+        if self._game is None:
+            raise StudioError("no level has been started on this socket")
+        verbs_of_a_game: dict[str, Callable[[Any], Document]] = {
+            "step": self._step,
+            "rewind": self._rewind,
+            "restart": lambda _: self._rewind(0),
+            "keep": lambda about: self._keep(about["label"]),
+        }
+        return verbs_of_a_game[verb](message[verb])
+
+    def _start(self, id: str, inputs: np.ndarray) -> Document:
+        bank = self._library.bank(id)
+        _check_length(len(inputs))
+        self._game, self._id = Game(bank), id
+        self._writer = FrameWriter(bank.compiled[0])
+        self._inputs = bytearray()
+        self._snapshots = [self._game.snapshot()]
+        self._play(inputs)
+        return {"level": id, "frame": self._frame(all=True)}
+
+    def _step(self, inputs: list[int]) -> Document:
+        assert self._game is not None
+        if len(inputs) > MAX_STEP or any(not 0 <= byte <= 15 for byte in inputs):
+            raise StudioError(f"step takes at most {MAX_STEP} input bytes, each 0 to 15")
+        _check_length(len(self._inputs) + len(inputs))
+        frames = []
+        for byte in inputs:
+            if not self._play(np.array([byte], np.uint8)):
+                break
+            frames.append(self._frame())
+        return {"frames": frames}
+
+    def _rewind(self, frame: int) -> Document:
+        assert self._game is not None
+        if not 0 <= frame <= len(self._inputs):
+            raise StudioError(f"rewind to frame {frame} of {len(self._inputs)}: give one that was played")
+        kept = frame // SNAPSHOT_EVERY
+        again = np.frombuffer(bytes(self._inputs[kept * SNAPSHOT_EVERY : frame]), np.uint8)
+        self._game.restore(self._snapshots[kept])
+        self._game.play(again)
+        del self._inputs[frame:], self._snapshots[kept + 1 :]
+        return {"frame": self._frame(all=True)}
+
+    def _keep(self, label: str) -> Document:
+        assert self._game is not None
+        if len(label) > MAX_LABEL:
+            raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are kept")
+        inputs = np.frombuffer(bytes(self._inputs), np.uint8)
+        level, category = self._game.level, self._library.level(self._id).category
+        return {"kept": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}
+
+    def _play(self, inputs: np.ndarray) -> int:
+        """Play inputs, and keep them and the snapshots on the way; returns the number of frames played."""
+        assert self._game is not None
+        played = 0
+        while played < len(inputs):
+            part = inputs[played : played + SNAPSHOT_EVERY - len(self._inputs) % SNAPSHOT_EVERY]
+            frames = self._game.play(np.ascontiguousarray(part))
+            self._inputs += part[:frames].tobytes()
+            played += frames
+            if frames and len(self._inputs) % SNAPSHOT_EVERY == 0:
+                self._snapshots.append(self._game.snapshot())
+            if frames < len(part):
+                break
+        return played
+
+    def _frame(self, all: bool = False) -> Document:
+        assert self._game is not None
+        if all:
+            self._writer.forget()
+        game, led_here = self._game, self._inputs[-1] if self._inputs else 0
+        return self._writer.frame(game.ninja, game.entities, game.movers, led_here)
+
+
+def _check_length(frames: int) -> None:
+    if frames > MAX_RUN_FRAMES:
+        raise StudioError(f"a run has at most {MAX_RUN_FRAMES:,} frames; keep it and start again")
+
+
+def _bytes(text: Any) -> np.ndarray:
+    """uint8[n] of base64."""
+    try:
+        inputs = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise StudioError(f"inputs are no base64 ({error})") from error
+    if inputs.max(initial=0) > 15:
+        raise StudioError("inputs has a byte above 15, which is no input")
+    return inputs
+
+
+async def play(socket: "WebSocket") -> None:
+    """The play socket: a session from its first message to its end."""
+    from starlette.concurrency import run_in_threadpool  # the extra ``studio``; see ``nppsim.studio.app``
+
+    studio = socket.app.state.studio
+    await socket.accept()
+    if len(studio.sessions) >= MAX_SESSIONS:
+        await socket.close(_TRY_LATER, f"{MAX_SESSIONS} games are being played; close some tabs")
+        return
+    session = Session(studio.library, studio.recordings)
+    studio.sessions.add(session)
+    try:
+        while (received := await socket.receive())["type"] == "websocket.receive":
+            try:
+                data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                message = parse_json(data, "the message", StudioError, "docs/studio.md has the protocol")
+                quick = isinstance(message, dict) and "step" in message
+                answer = session.answer(message) if quick else await run_in_threadpool(session.answer, message)
+            except UserError as error:
+                answer = {"error": str(error)}
+            await socket.send_text(json.dumps(answer))
+    finally:
+        studio.sessions.discard(session)

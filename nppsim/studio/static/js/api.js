@@ -1,0 +1,125 @@
+/* The server: requests and sockets with the token of this page's address.  The protocol is in docs/studio.md.
+ *
+ *     const level = await get("levels/" + id);
+ *     const answer = await post("recordings/3/demonstration");
+ *     const socket = new Socket("play");
+ *     const { frame } = await socket.ask({ start: id });
+ */
+
+const token = new URLSearchParams(location.search).get("token") ?? "";
+
+/** What the server refused or could not do.  status: of HTTP; 0 where there was no answer at all. */
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** The JSON at an address below /api/. */
+export function get(path) {
+  return request("GET", path);
+}
+
+/** Send JSON, or bytes, to an address below /api/; gives the JSON of the answer. */
+export function post(path, body = {}) {
+  return request("POST", path, JSON.stringify(body), { "Content-Type": "application/json" });
+}
+
+/** Remove what an address below /api/ names. */
+export function remove(path) {
+  return request("DELETE", path);
+}
+
+/** Open a file (of an input or a drop): {level: id, run: run document or null}. */
+export function openFile(file) {
+  return request("POST", "open", file, { "X-File-Name": encodeURIComponent(file.name) });
+}
+
+/** Save what an address below /api/ gives as a file of the name that the server says. */
+export async function download(path) {
+  const answer = await ask("GET", path);
+  const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1] ?? "file";
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the browser reads it after the click
+  return name;
+}
+
+async function request(method, path, body, headers) {
+  return (await ask(method, path, body, headers)).json();
+}
+
+async function ask(method, path, body, headers = {}) {
+  let answer;
+  try {
+    answer = await fetch("/api/" + path, { method, body, headers: { ...headers, "X-Studio-Token": token } });
+  } catch {
+    document.dispatchEvent(new Event("studiolost"));
+    throw new ApiError("the studio does not answer", 0);
+  }
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({})); // a crash of the server has no JSON
+  throw new ApiError(told.error ?? `the studio failed (${answer.status}); its terminal says why`, answer.status);
+}
+
+/** A socket below /ws/ whose messages are JSON.  onclose: called when it ends without having been closed here.
+ *  onmessage: gets what comes without having been asked for. */
+export class Socket {
+  constructor(path) {
+    this.waiting = []; // those who asked, in order
+    this.onclose = this.onmessage = () => {};
+    const query = new URLSearchParams({ token });
+    this.socket = new WebSocket(`ws://${location.host}/ws/${path}?${query}`);
+    this.opened = new Promise((resolve, reject) => {
+      this.socket.onopen = resolve;
+      this.refuse = reject;
+    });
+    this.opened.catch(() => {}); // told to those who ask, and by onclose
+    this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
+    this.socket.onclose = () => this.end();
+  }
+
+  get isOpen() {
+    return this.socket.readyState === WebSocket.OPEN;
+  }
+
+  /** Send a message and give its answer: the next one that comes.  Rejects with the server's error. */
+  async ask(message) {
+    await this.opened;
+    if (!this.isOpen) throw new ApiError("the connection to the studio has ended", 0);
+    const answer = new Promise((resolve, reject) => this.waiting.push({ resolve, reject }));
+    this.socket.send(JSON.stringify(message));
+    return answer;
+  }
+
+  /** Send a message that has no answer of its own. */
+  send(message) {
+    this.opened.then(() => this.isOpen && this.socket.send(JSON.stringify(message)), () => {}); // onclose tells
+  }
+
+  receive(message) {
+    const asker = this.waiting.shift();
+    if (!asker) this.onmessage(message);
+    else if ("error" in message) asker.reject(new ApiError(message.error, 400));
+    else asker.resolve(message);
+  }
+
+  /** End it; the server frees what it has for it. */
+  close() {
+    this.closed = true;
+    this.socket.close();
+  }
+
+  end() {
+    const error = new ApiError("the connection to the studio has ended", 0);
+    this.refuse(error);
+    for (const { reject } of this.waiting.splice(0)) reject(error);
+    if (!this.closed) {
+      document.dispatchEvent(new Event("studiolost"));
+      this.onclose();
+    }
+  }
+}

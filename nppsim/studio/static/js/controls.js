@@ -1,0 +1,144 @@
+/* What the player presses: keyboard (can be changed), gamepad, touch buttons.
+ *
+ *     const controls = new Controls((action) => ...);       // called once per press of anything but left, right, jump
+ *     controls.sample()                                     // the input byte of the next frame
+ *
+ * A press shorter than a frame counts for one frame: nothing that is pressed is lost.
+ */
+
+import { takesKeys } from "./elements.js";
+
+const STORE = "nppsim.keys";
+const BITS = { jump: 1, right: 2, left: 4 }; // of an input byte; left wins over right, in the simulator
+/** What can be bound: action -> [what it does, its keys at first (KeyboardEvent.code)]. */
+export const ACTIONS = {
+  left: ["run left", ["ArrowLeft", "KeyA"]],
+  right: ["run right", ["ArrowRight", "KeyD"]],
+  jump: ["jump", ["Space", "ArrowUp", "KeyW", "ShiftLeft", "ShiftRight", "KeyZ"]],
+  restart: ["restart at once", ["KeyR", "Enter"]],
+  pause: ["pause, go on", ["KeyP", "Escape"]],
+  slower: ["slow motion", ["KeyQ"]],
+  step: ["one frame on, with the keys held", ["Period"]],
+  back: ["one frame back", ["Comma"]],
+  rewind: ["rewind while held", ["Backspace"]],
+  mark: ["practise from here; again: from the spawn", ["KeyM"]],
+  keep: ["keep this run", ["KeyK"]],
+};
+const HELD = [...Object.keys(BITS), "rewind"]; // what counts while it is held
+// Standard gamepad: button -> action.
+const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 8: "keep", 9: "pause", 14: "left", 15: "right" };
+const STICK = 0.4; // of its way
+
+export class Controls {
+  constructor(act) {
+    this.act = act;
+    this.bindings = storedBindings();
+    this.down = new Map(); // action -> what holds it: codes, "touch", pad buttons
+    this.tapped = new Set(); // pressed since the last sample
+    this.padDown = new Set();
+    this.listeners = [
+      [window, "keydown", (event) => this.keyDown(event)],
+      [window, "keyup", (event) => this.release(event.code)],
+      [window, "blur", () => this.down.clear()],
+    ];
+    this.listeners.forEach(([target, name, listener]) => target.addEventListener(name, listener));
+  }
+
+  destroy() {
+    this.listeners.forEach(([target, name, listener]) => target.removeEventListener(name, listener));
+  }
+
+  /** Whether an action's key is held. */
+  holds(action) {
+    return (this.down.get(action)?.size ?? 0) > 0;
+  }
+
+  /** The input byte of the next frame. */
+  sample() {
+    this.readGamepads();
+    let byte = 0;
+    for (const [action, bit] of Object.entries(BITS)) if (this.holds(action) || this.tapped.has(action)) byte |= bit;
+    this.tapped.clear();
+    return byte;
+  }
+
+  /** Whether left, right or jump is held or was pressed since the last sample. */
+  get pressing() {
+    return Object.keys(BITS).some((action) => this.holds(action) || this.tapped.has(action));
+  }
+
+  keyDown(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || takesKeys(event.target)) return;
+    if (event.target instanceof HTMLButtonElement && ["Space", "Enter"].includes(event.code)) return; // presses that button
+    const action = this.actionOf(event.code);
+    if (!action) return;
+    event.preventDefault();
+    if (!event.repeat || action === "step" || action === "back") this.press(action, event.code);
+  }
+
+  /** Something (a key's code, "touch", a pad's button) presses an action. */
+  press(action, by) {
+    if (HELD.includes(action)) {
+      if (!this.down.has(action)) this.down.set(action, new Set());
+      this.down.get(action).add(by);
+      this.tapped.add(action);
+    }
+    if (!(action in BITS)) this.act(action);
+  }
+
+  /** It lets go of all that it pressed. */
+  release(by) {
+    for (const holders of this.down.values()) holders.delete(by);
+  }
+
+  actionOf(code) {
+    return Object.keys(ACTIONS).find((action) => this.bindings[action].includes(code));
+  }
+
+  readGamepads() {
+    const now = new Set();
+    for (const pad of navigator.getGamepads().filter((one) => one?.mapping === "standard")) {
+      for (const [button, action] of Object.entries(PAD)) if (pad.buttons[button]?.pressed) now.add(action);
+      if (pad.axes[0] < -STICK) now.add("left");
+      if (pad.axes[0] > STICK) now.add("right");
+    }
+    for (const action of now) if (!this.padDown.has(action)) this.press(action, `pad ${action}`);
+    for (const action of this.padDown) if (!now.has(action)) this.release(`pad ${action}`);
+    this.padDown = now;
+  }
+
+  /** Let a key do an action from now on, and nothing else; kept in the browser. */
+  bind(action, code) {
+    for (const codes of Object.values(this.bindings)) if (codes.includes(code)) codes.splice(codes.indexOf(code), 1);
+    this.bindings[action].push(code);
+    this.store();
+  }
+
+  /** Let a key do nothing. */
+  unbind(action, code) {
+    this.bindings[action] = this.bindings[action].filter((one) => one !== code);
+    this.store();
+  }
+
+  /** All keys as they were at first. */
+  resetBindings() {
+    localStorage.removeItem(STORE);
+    this.bindings = storedBindings();
+  }
+
+  store() {
+    localStorage.setItem(STORE, JSON.stringify(this.bindings));
+  }
+}
+
+function storedBindings() {
+  const bindings = Object.fromEntries(Object.entries(ACTIONS).map(([action, [, codes]]) => [action, [...codes]]));
+  const stored = localStorage.getItem(STORE);
+  return stored ? { ...bindings, ...JSON.parse(stored) } : bindings;
+}
+
+/** A key's name for people. */
+export function keyName(code) {
+  const names = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", ShiftLeft: "left shift", ShiftRight: "right shift", Period: ".", Comma: ",", Backspace: "⌫", Enter: "↵", Escape: "esc" };
+  return names[code] ?? code.replace(/^(Key|Digit)/, "").toLowerCase();
+}

@@ -1,0 +1,354 @@
+// The editor's hand: which tool it holds, what is selected, where the cursor is, and what pressing, moving and letting go do.
+// Mouse, touch and keyboard all end here, so that each can do what the others can.  Nothing here knows of the page.
+
+import {
+  COLUMNS, KINDS, NINJA, NUM_TILES, ROWS, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, changeEntity, clampPlace, clear,
+  copy, describe, drawLine, fillRegion, flood, isInside, mirrorClip, mirrorLevel, mirrorRegion, movePart, nameOf, partAt, partsOf, paste,
+  place, placeOf, regionBetween, removePart, tileAt,
+} from "./level_model.js";
+
+const REACH = 2; // steps from a part within which it is taken hold of
+export const TOOLS = ["select", "tile", "fill", "entity", "erase", "pick"];
+const BY_TILES = new Set(["tile", "fill", "erase", "pick"]); // tools whose cursor goes from tile to tile
+
+export const tileOf = ([x, y]) => [Math.floor(x / STEPS_PER_TILE) - 1, Math.floor(y / STEPS_PER_TILE) - 1];
+const middleOf = ([column, row]) => [STEPS_PER_TILE * (column + 1) + 2, STEPS_PER_TILE * (row + 1) + 2];
+
+export class Desk extends EventTarget {
+  constructor(history) {
+    super();
+    this.history = history;
+    this.tool = "tile";
+    this.tile = 1;
+    this.entity = { kind: NINJA, orientation: 0, mode: 0 };
+    this.clip = null; // what was copied last
+    this.cursor = middleOf([1, 1]);
+    this.rest();
+    history.addEventListener("change", () => this.#settle());
+  }
+
+  // Nothing selected, nothing under way.
+  rest() {
+    this.part = null; // the part that is selected
+    this.region = null; // or the region
+    this.pending = null; // an entity that has been placed, but for its switch
+    this.held = null; // what is under way: {from, part?, before?, erasing?}
+  }
+
+  get state() { return this.history.state; }
+
+  // What was selected may be gone after an undo.
+  #settle() {
+    const { part, state } = this;
+    const gone = part && (part.part === "spawn" ? !state.spawn : !state.entities[part.index] || (part.part === "switch" && !state.entities[part.index].switch));
+    if (gone) this.part = null;
+    this.#tell();
+  }
+
+  #tell() { this.dispatchEvent(new Event("change")); }
+
+  // Words for who cannot see the canvas.
+  #say(text) { this.dispatchEvent(new CustomEvent("say", { detail: text })); }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The hand
+
+  choose(tool) {
+    this.cancel();
+    this.tool = tool;
+    if (tool !== "select") [this.part, this.region] = [null, null];
+    if (BY_TILES.has(tool)) this.cursor = this.#inStage(middleOf(tileOf(this.cursor)));
+    this.#say(`${tool} tool`);
+    this.#tell();
+  }
+
+  chooseTile(tile) {
+    this.tile = (tile + NUM_TILES) % NUM_TILES;
+    if (this.tool !== "fill") this.choose("tile");
+    this.#say(`tile ${this.tile}: ${TILE_NAMES[this.tile]}`);
+    this.#tell();
+  }
+
+  chooseEntity(kind) {
+    const turns = KINDS.get(kind).turns ?? [0];
+    const orientation = turns.includes(this.entity.orientation) ? this.entity.orientation : turns[0];
+    this.entity = { kind, orientation, mode: Math.min(this.entity.mode, (KINDS.get(kind).modes ?? [0]).length - 1) };
+    this.choose("entity");
+    this.#say(this.#inWords(this.entity));
+  }
+
+  // The next orientation (by 1 or -1) or mode of what is selected, else of what will be placed.
+  turn(by) { this.#next("orientation", (kind) => kind.turns, by); }
+  change(by) { this.#next("mode", (kind) => kind.modes?.map((_, i) => i), by); }
+
+  #next(what, choices, by) {
+    const chosen = this.part?.index >= 0 ? this.state.entities[this.part.index] : this.entity;
+    const values = choices(KINDS.get(chosen.kind) ?? {});
+    if (!values) return this.#say(`a ${nameOf(chosen.kind)} has no ${what}`);
+    const next = values[(values.indexOf(chosen[what]) + by + values.length) % values.length];
+    if (chosen === this.entity) {
+      this.entity = { ...this.entity, [what]: next };
+      if (this.pending) this.pending[what] = next;
+      this.#tell();
+    } else {
+      this.history.apply(changeEntity(this.state, this.part.index, { [what]: next }));
+    }
+    this.#say(this.#inWords({ ...chosen, [what]: next }));
+  }
+
+  #inWords({ kind, orientation, mode }) {
+    const { name, turns, modes } = KINDS.get(kind);
+    return [name, turns && `pointing ${TURN_NAMES[orientation]}`, modes?.[mode]].filter(Boolean).join(", ");
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Press, move, let go.  Places are in steps, not rounded.
+
+  press(at, { erasing = this.tool === "erase" } = {}) {
+    this.#goTo(at);
+    this.history.begin();
+    this.held = { from: this.cursor, last: tileOf(this.cursor), erasing };
+    const tile = tileOf(this.cursor);
+    if (erasing) this.#erase();
+    else if (this.tool === "tile") this.#draw(tile, this.tile);
+    else if (this.tool === "fill") this.#fill(tile);
+    else if (this.tool === "pick") this.pick(at);
+    else if (this.tool === "entity") this.#place();
+    else this.#take(at);
+    this.#tell();
+  }
+
+  move(at) {
+    this.#goTo(at);
+    const { held } = this;
+    const tile = tileOf(this.cursor);
+    if (held?.erasing) this.#draw(tile, 0);
+    else if (held && this.tool === "tile") this.#draw(tile, this.tile);
+    else if (held?.part) this.history.apply(movePart(this.state, held.part, this.cursor));
+    else if (held && this.tool === "select" && (held.dragging || tile.join() !== held.last.join())) {
+      held.dragging = true;
+      this.region = regionBetween(held.last, tile);
+    }
+    this.#tell();
+  }
+
+  letGo() {
+    if (!this.held) return;
+    const { held } = this;
+    this.held = null;
+    this.history.end();
+    if (held.dragging) this.#say(`region of ${this.region.width} by ${this.region.height} tiles`);
+    else if (held.part) this.#say(`${describe(this.state, held.part)} at ${this.inTiles(placeOf(this.state, held.part))}`);
+    this.#tell();
+  }
+
+  // Give up what is under way; else what is selected.
+  cancel() {
+    if (this.held) {
+      const { part, from } = this.held;
+      if (part) this.history.apply(movePart(this.state, part, from));
+      this.letGo();
+    } else if (this.pending) {
+      this.pending = null;
+      this.#say("not placed");
+    } else {
+      [this.part, this.region] = [null, null];
+    }
+    this.#tell();
+  }
+
+  #goTo(at) {
+    const place = BY_TILES.has(this.tool) ? middleOf(tileOf(at)) : at;
+    this.cursor = this.#inStage(place);
+  }
+
+  #inStage([x, y]) {
+    if (!BY_TILES.has(this.tool)) return clampPlace([x, y]);
+    const [column, row] = tileOf([x, y]);
+    return middleOf([Math.min(Math.max(column, 0), COLUMNS - 1), Math.min(Math.max(row, 0), ROWS - 1)]);
+  }
+
+  #draw(tile, id) {
+    const from = this.held.last;
+    this.held.last = tile;
+    this.history.apply(drawLine(this.state, from, tile, id));
+  }
+
+  #fill([column, row]) {
+    this.history.apply(flood(this.state, column, row, this.tile));
+  }
+
+  // What stands here, else the tile.
+  #erase() {
+    const part = partAt(this.state, this.cursor, REACH);
+    if (part) {
+      this.#say(`${describe(this.state, part)} removed`);
+      this.history.apply(removePart(this.state, part));
+      this.held = null;
+      this.history.end();
+    } else {
+      this.#draw(tileOf(this.cursor), 0);
+    }
+  }
+
+  #place() {
+    const [x, y] = this.cursor;
+    const { kind } = this.entity;
+    const needsSwitch = KINDS.get(kind).switch !== undefined;
+    if (needsSwitch && !this.pending) {
+      this.pending = { ...this.entity, x, y };
+      this.#say(`${nameOf(kind)} at ${this.inTiles([x, y])}; now place its switch`);
+      return;
+    }
+    const there = this.state.entities.findIndex((one) => one.kind === kind && one.x === x && one.y === y);
+    if (!needsSwitch && there >= 0) return; // it is there already
+    this.history.apply(place(this.state, needsSwitch ? { ...this.pending, switch: [x, y] } : { ...this.entity, x, y }));
+    this.#say(`${needsSwitch ? "switch of " : ""}${nameOf(kind)} placed at ${this.inTiles([x, y])}`);
+    this.pending = null;
+  }
+
+  // Take hold of what stands here; else begin a region.
+  #take(at) {
+    const part = partAt(this.state, at, REACH) ?? partAt(this.state, this.cursor, REACH);
+    [this.part, this.region] = [part, null];
+    if (!part) return;
+    this.held.part = part;
+    this.cursor = this.held.from = placeOf(this.state, part);
+    this.#say(`${describe(this.state, part)} selected`);
+  }
+
+  // The tool for what is here: an entity like this one, or this tile.
+  pick(at) {
+    const part = partAt(this.state, at, REACH);
+    if (part) {
+      this.entity = part.index < 0 ? { kind: NINJA, orientation: 0, mode: 0 } : { ...this.state.entities[part.index] };
+      const { kind, orientation, mode } = this.entity;
+      this.entity = { kind, orientation, mode };
+      if (KINDS.has(kind)) this.chooseEntity(kind);
+    } else {
+      const [column, row] = tileOf(at);
+      if (isInside(column, row)) this.chooseTile(tileAt(this.state, column, row));
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The cursor
+
+  // By tiles or steps, whichever the tool goes by; far: by tiles anyway.  What is held comes along.
+  step(dx, dy, far) {
+    const by = far || BY_TILES.has(this.tool) ? STEPS_PER_TILE : 1;
+    this.move([this.cursor[0] + by * dx, this.cursor[1] + by * dy]);
+    if (!this.held) this.#say(this.whatIsHere());
+  }
+
+  // Put the cursor on a place.
+  goTo(at) {
+    this.#goTo(at);
+    this.#tell();
+  }
+
+  whatIsHere() {
+    const part = partAt(this.state, this.cursor, REACH);
+    const [column, row] = tileOf(this.cursor);
+    const tile = isInside(column, row) ? TILE_NAMES[tileAt(this.state, column, row)] ?? "tile without geometry" : "border";
+    return `${this.inTiles(this.cursor)}: ${part ? `${describe(this.state, part)}, ` : ""}${tile}`;
+  }
+
+  // A place as in level texts.
+  inTiles([x, y]) { return `${x / STEPS_PER_TILE}, ${y / STEPS_PER_TILE}`; }
+
+  // Select the next part (by 1 or -1).
+  next(by) {
+    const parts = partsOf(this.state);
+    if (!parts.length) return this.#say("there is nothing to select");
+    const now = parts.findIndex((one) => one.index === this.part?.index && one.part === this.part?.part);
+    if (this.tool !== "select") this.choose("select");
+    const part = parts[now < 0 ? (by > 0 ? 0 : parts.length - 1) : (now + by + parts.length) % parts.length];
+    [this.part, this.region] = [part, null];
+    this.cursor = placeOf(this.state, part);
+    this.#say(`${describe(this.state, part)} at ${this.inTiles(this.cursor)} selected`);
+    this.#tell();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Commands
+
+  undo() { this.cancel(); this.history.undo(); this.#say("undone"); }
+  redo() { this.cancel(); this.history.redo(); this.#say("done again"); }
+
+  selectAll() {
+    this.choose("select");
+    [this.part, this.region] = [null, { column: 0, row: 0, width: COLUMNS, height: ROWS }];
+    this.#tell();
+  }
+
+  // What is selected; the tile or part under the cursor if nothing is.
+  remove() {
+    if (this.region) this.history.apply(clear(this.state, this.region));
+    else {
+      const part = this.part ?? partAt(this.state, this.cursor, REACH);
+      if (part) this.history.apply(removePart(this.state, part));
+      else this.#drawHere(0);
+      this.part = null;
+    }
+    this.#say("removed");
+    this.#tell();
+  }
+
+  #drawHere(tile) {
+    const here = tileOf(this.cursor);
+    this.history.apply(drawLine(this.state, here, here, tile));
+  }
+
+  copy() {
+    if (!this.region) return this.#say("select a region first: with the select tool, press, move and let go");
+    this.clip = copy(this.state, this.region);
+    this.#say(`copied ${this.region.width} by ${this.region.height} tiles`);
+    this.#tell();
+  }
+
+  cut() {
+    this.copy();
+    if (this.region) this.remove();
+  }
+
+  // With its corner at the region's, else at the cursor's tile.
+  paste() {
+    if (!this.clip) return this.#say("nothing has been copied");
+    const [column, row] = this.region ? [this.region.column, this.region.row] : tileOf(this.cursor);
+    this.history.apply(paste(this.state, this.clip, column, row));
+    this.choose("select");
+    this.region = regionBetween([column, row], [column + this.clip.width - 1, row + this.clip.height - 1]);
+    this.#say("pasted");
+    this.#tell();
+  }
+
+  mirror() {
+    if (this.pending) this.cancel();
+    this.history.apply(this.region ? mirrorRegion(this.state, this.region) : mirrorLevel(this.state));
+    if (this.part) this.cursor = placeOf(this.state, this.part);
+    this.#say(this.region ? "region mirrored" : "level mirrored");
+  }
+
+  mirrorClip() {
+    if (this.clip) this.clip = mirrorClip(this.clip);
+  }
+
+  // The region with the present tile; without one, all that is connected with the cursor's.
+  fill() {
+    if (this.region) this.history.apply(fillRegion(this.state, this.region, this.tile));
+    else this.#fill(tileOf(this.cursor));
+    this.#say(`filled with ${TILE_NAMES[this.tile]}`);
+  }
+
+  // Values of the selected part: x, y in steps, orientation, mode.
+  set(values) {
+    const { x, y, ...others } = values;
+    const now = placeOf(this.state, this.part);
+    let next = movePart(this.state, this.part, [x ?? now[0], y ?? now[1]]);
+    if (Object.keys(others).length) next = changeEntity(next, this.part.index, others);
+    this.history.apply(next);
+  }
+}
+
+export const isOnStage = ([x, y]) => x >= 0 && x <= STEPS_X && y >= 0 && y <= STEPS_Y;

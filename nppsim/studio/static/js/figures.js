@@ -1,0 +1,223 @@
+/* How each entity looks; the twin of nppsim/pictures/figures.py.
+ *
+ * Flat and clear, after the game.  What matters for play is drawn at its true size: doors, the squares and discs that block
+ * or kill.  An entity is one of a level document, a look is how it is now: {x, y, active, closed, state, end}; state is its
+ * own number, signed; end, of laser turrets, is where the beam ends: [x, y] or null.
+ */
+
+import { turned } from "./pen.js";
+
+const [ARMED, DORMANT] = [0, 1]; // of mines
+const UP = 6; // orientations are steps of 45 degrees, clockwise from right
+
+function mine(pen, entity, look) {
+  const at = [entity.x, entity.y];
+  const { red, amber, pale } = pen.colours;
+  if (look.state === DORMANT) {
+    pen.ring(at, 4, 1.2, red);
+    pen.disc(at, 1.2, red);
+  } else if (look.state === ARMED) {
+    pen.polygon(star(at, 16, 6, 3.9), red);
+    pen.disc(at, 1.5, pale);
+  } else {
+    pen.disc(at, 4.5, amber);
+    pen.ring(at, 4.5, 1.3, red);
+  }
+}
+
+function star([x, y], points, outer, inner) {
+  return Array.from({ length: points }, (_, i) => {
+    const [angle, radius] = [(2 * Math.PI * i) / points, i % 2 ? inner : outer];
+    return [x + radius * Math.cos(angle), y + radius * Math.sin(angle)];
+  });
+}
+
+function gold(pen, entity, look) {
+  if (!look.active) return;
+  pen.box([entity.x, entity.y], 4.6, pen.colours.gold, pen.colours["gold-edge"], 1.2);
+  pen.box([entity.x - 0.6, entity.y - 0.6], 1.6, "rgb(255 246 190)");
+}
+
+/** A doorway: barred until its switch is taken, then open and lit. */
+function exit(pen, entity, look) {
+  const at = [entity.x, entity.y];
+  const { steel, ink, muted, pale, blue } = pen.colours;
+  pen.box(at, 12, steel, ink, 1.5, 3);
+  if (look.closed) {
+    pen.box(at, 8.5, muted, ink, 1, 1.5);
+    for (const dy of [-4.2, 0, 4.2]) pen.line([[entity.x - 6.5, entity.y + dy], [entity.x + 6.5, entity.y + dy]], steel, 1.2);
+  } else {
+    pen.box(at, 8.5, pale, blue, 1.8, 1.5);
+    pen.box(at, 3.5, blue, null, 0, 1);
+  }
+}
+
+function exitSwitch(pen, entity, look) {
+  const at = [entity.x, entity.y];
+  const { pale, ink, blue, muted } = pen.colours;
+  if (look.active) {
+    pen.box(at, 7, pale, ink, 1.4, 2);
+    pen.box(at, 3.6, blue, null, 0, 1);
+  } else {
+    pen.box(at, 7, null, muted, 1.2, 2);
+  }
+}
+
+/** A door along its line; open ones leave two short posts.  Returns the point at a distance from its middle. */
+function bar(pen, [x1, y1, x2, y2], closed, colour) {
+  const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
+  const along = x1 === x2 ? (t) => [x, y + t] : (t) => [x + t, y];
+  if (closed) {
+    pen.line([along(-10.2), along(10.2)], colour, 3.6);
+  } else {
+    pen.line([along(-10.5), along(-8.5)], colour, 3);
+    pen.line([along(8.5), along(10.5)], colour, 3);
+  }
+  return along;
+}
+
+function regularDoor(pen, entity, look) {
+  const along = bar(pen, entity.door, look.closed, pen.colours.ink);
+  if (look.closed) pen.line([along(-8), along(8)], pen.colours.steel, 1.2);
+}
+
+/** A door with a lock, and its switch in the same colour. */
+const switchedDoor = (name) => (pen, entity, look) => {
+  const { pale, muted, [name]: colour } = pen.colours;
+  const along = bar(pen, entity.door, look.closed, colour);
+  if (look.closed) pen.box(along(0), 3.4, pale, colour, 1.3, 1);
+  const at = [entity.x, entity.y];
+  if (look.active) {
+    pen.box(at, 5, pale, colour, 1.4, 1.5);
+    pen.disc(at, 2, colour);
+  } else {
+    pen.box(at, 5, null, muted, 1.1, 1.5);
+  }
+};
+
+function launchPad(pen, entity) {
+  const angle = (entity.orientation * Math.PI) / 4;
+  const at = [entity.x, entity.y];
+  pen.polygon(turned([[-3, -8], [0, -8], [3, -5], [3, 5], [0, 8], [-3, 8]], angle, at), pen.colours.steel);
+  pen.polygon(turned([[1.4, -6.4], [3.2, -5], [3.2, 5], [1.4, 6.4]], angle, at), pen.colours.amber);
+}
+
+function oneWay(pen, entity) {
+  const angle = (entity.orientation * Math.PI) / 4;
+  const at = [entity.x, entity.y];
+  for (const t of [-8, 0, 8]) pen.polygon(turned([[-5, t - 3], [-1, t], [-5, t + 3]], angle, at), pen.colours.steel);
+  pen.polygon(turned([[-2.4, -12], [0, -12], [0, 12], [-2.4, 12]], angle, at), pen.colours.ink);
+}
+
+const drone = (radius, eye) => (pen, entity, look) => {
+  const at = [look.x, look.y];
+  pen.disc(at, radius, pen.colours.ink);
+  pen.disc(at, radius - 1.3, pen.colours.cyan);
+  pen.disc(at, radius * 0.36, pen.colours[eye]);
+};
+
+/** A dome whose eye looks where it runs (state -1, 0, 1). */
+function floorGuard(pen, entity, look) {
+  const c = pen.context;
+  const radius = 6;
+  c.beginPath();
+  c.arc(look.x, look.y, radius, Math.PI, 2 * Math.PI);
+  c.lineTo(look.x + radius, look.y + radius);
+  c.lineTo(look.x - radius, look.y + radius);
+  c.closePath();
+  c.fillStyle = pen.colours.ink;
+  c.fill();
+  pen.box([look.x + 2 * look.state, look.y - 0.5], 1.8, look.state ? pen.colours.red : pen.colours.cyan, null, 0, 0.5);
+}
+
+function bounceBlock(pen, entity, look) {
+  const { pale, ink, muted } = pen.colours;
+  pen.box([look.x, look.y], 9, pale, ink, 1.4, 2);
+  pen.box([look.x, look.y], 5, null, muted, 1, 1.5);
+}
+
+/** A block with one lethal face, which shines. */
+function thwump(pen, entity, look) {
+  const { steel, ink, cyan } = pen.colours;
+  const at = [look.x, look.y];
+  const angle = ([0, 2, 4].includes(entity.orientation) ? entity.orientation : UP) * (Math.PI / 4);
+  pen.box(at, 9, steel, ink, 1.4, 1);
+  pen.polygon(turned([[6, -7.5], [9, -7.5], [9, 7.5], [6, 7.5]], angle, at), cyan);
+  pen.box(at, 2.2, ink, null, 0, 0.8);
+}
+
+/** A block with a lethal core; while it moves (states 2 and 3) nothing but the core can be touched. */
+function shoveThwump(pen, entity, look) {
+  const { pale, cyan, ink, red } = pen.colours;
+  const at = [look.x, look.y];
+  const moving = look.state >= 2;
+  pen.box(at, 12, moving ? null : pale, cyan, 2, 1);
+  pen.disc(at, 8, ink);
+  pen.disc(at, 6.4, moving ? red : cyan);
+}
+
+function boostPad(pen, entity) {
+  const { x, y } = entity;
+  pen.ring([x, y], 6, 1.4, pen.colours.ink);
+  for (const t of [-2.2, 1]) pen.line([[x + t - 1, y - 2.4], [x + t + 1.2, y], [x + t - 1, y + 2.4]], pen.colours.green, 1.3);
+}
+
+function deathBall(pen, entity, look) {
+  const { ink, cyan, pale } = pen.colours;
+  const at = [look.x, look.y];
+  pen.ring(at, 8, 0.9, cyan);
+  pen.disc(at, 5, ink);
+  pen.disc(at, 3.9, cyan);
+  pen.disc(at, 1.6, pale);
+}
+
+function laser(pen, entity, look) {
+  const at = [look.x, look.y];
+  if (look.end) {
+    pen.context.globalAlpha *= 0.35;
+    pen.line([at, look.end], pen.colours.red, 3);
+    pen.context.globalAlpha /= 0.35;
+    pen.line([at, look.end], pen.colours.red, 1);
+  }
+  pen.disc(at, 5.9, pen.colours.ink);
+  pen.disc(at, 2.4, pen.colours.red);
+}
+
+const FIGURES = {
+  "exit door": exit,
+  "one-way platform": oneWay,
+  "launch pad": launchPad,
+  "boost pad": boostPad,
+  "regular door": regularDoor,
+  "locked door": switchedDoor("gold-edge"),
+  "trap door": switchedDoor("red"),
+  "exit switch": exitSwitch,
+  gold,
+  mine,
+  "toggle mine": mine,
+  "bounce block": bounceBlock,
+  thwump,
+  "shove thwump": shoveThwump,
+  "zap drone": drone(7.5, "ink"),
+  "chaser drone": drone(7.5, "red"),
+  "mini drone": drone(4, "ink"),
+  "floor guard": floorGuard,
+  "death ball": deathBall,
+  "laser turret": laser,
+};
+const ORDER = Object.keys(FIGURES); // from the back to the front
+export const MOVING = new Set([
+  "bounce block", "thwump", "shove thwump", "zap drone", "chaser drone", "mini drone", "floor guard", "death ball",
+  "laser turret",
+]); // change their place, or shine
+
+/** Indices of a level's entities that are drawn, from the back to the front. */
+export function drawingOrder(entities) {
+  const drawn = entities.map((_, index) => index).filter((index) => entities[index].kind in FIGURES);
+  return drawn.sort((a, b) => ORDER.indexOf(entities[a].kind) - ORDER.indexOf(entities[b].kind) || a - b);
+}
+
+/** Draw one entity as it looks now. */
+export function drawEntity(pen, entity, look) {
+  FIGURES[entity.kind](pen, entity, look);
+}

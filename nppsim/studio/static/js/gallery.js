@@ -1,0 +1,199 @@
+/* The gallery: all levels with their pictures; search, filters, order.  The pictures are drawn when they come into view. */
+
+import { get } from "./api.js";
+import { element, seconds, takesKeys } from "./elements.js";
+import { Scene } from "./scene.js";
+
+const PAGE = 120; // cards that are made at once
+const ORDERS = {
+  "as in the folder": () => 0,
+  "par time": (a, b) => (a.par ?? Infinity) - (b.par ?? Infinity),
+  size: (a, b) => a.extent[0] * a.extent[1] - b.extent[0] * b.extent[1],
+  name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
+};
+const SIZES = { any: () => true, small: (area) => area < 60, middling: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
+const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300, "5 to 15 s": (par) => par >= 300 && par < 900,
+  "over 15 s": (par) => par >= 900, unknown: (par) => par === null };
+
+const kept = { search: "", category: "", entity: "", size: "any", par: "any", order: "as in the folder", top: 0 }; // while other views are shown
+
+/** The view; see app.js. */
+export async function show(root, studio) {
+  const { levels, problems } = await get("levels");
+  const gallery = new Gallery(root, studio, levels, problems);
+  return () => gallery.destroy();
+}
+
+class Gallery {
+  constructor(root, studio, levels, problems) {
+    [this.studio, this.levels] = [studio, levels];
+    this.shown = [];
+    this.painter = new Painter();
+    this.cards = element("ul", { class: "cards" });
+    this.more = element("div", { class: "more" }); // when it comes into view, more cards are made
+    this.count = element("p", { class: "muted small", role: "status" });
+    this.observer = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && this.add());
+    root.append(element("div", { class: "page" }, this.bar(), problems.map((text) => element("p", { class: "warn small", text })),
+      this.count, this.cards, this.more));
+    this.observer.observe(this.more);
+    this.keys = (event) => this.key(event);
+    document.addEventListener("keydown", this.keys);
+    this.filter();
+    const top = kept.top;
+    while (this.more.getBoundingClientRect().top + scrollY < top + innerHeight && this.add());
+    scrollTo(0, top);
+    this.scrolled = () => (kept.top = scrollY);
+    addEventListener("scroll", this.scrolled, { passive: true });
+  }
+
+  destroy() {
+    removeEventListener("scroll", this.scrolled);
+    document.removeEventListener("keydown", this.keys);
+    this.observer.disconnect();
+    this.painter.destroy();
+  }
+
+  bar() {
+    const categories = [...new Set(this.levels.map(({ category }) => category ?? ""))];
+    const kinds = [...new Set(this.levels.flatMap(({ entities }) => Object.keys(entities)))].sort();
+    const file = element("input", { type: "file", multiple: true, hidden: true, onchange: () => this.studio.openFiles(file.files) });
+    this.search = element("input", { type: "search", placeholder: "Search levels  ( / )", "aria-label": "Search levels", value: kept.search,
+      oninput: () => this.choose("search", this.search.value) });
+    return element("div", { class: "bar" }, this.search,
+      this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one || "opened here"])]),
+      this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
+      this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
+      this.chooser("par", "Par time", Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`])),
+      this.chooser("order", "Order", Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`])),
+      element("span", { class: "spacer" }), file,
+      element("button", { type: "button", onclick: () => file.click(), text: "Open files …", title: "levels, replays, attract files; or drop them" }));
+  }
+
+  chooser(name, label, choices) {
+    const options = choices.map(([value, text]) => element("option", { value, text, selected: value === kept[name] }));
+    const made = element("select", { "aria-label": label, onchange: () => this.choose(name, made.value) }, options);
+    return made;
+  }
+
+  choose(name, value) {
+    kept[name] = value;
+    this.filter();
+  }
+
+  filter() {
+    const words = kept.search.toLowerCase().split(/\s+/).filter(Boolean);
+    this.shown = this.levels.filter((card) => {
+      const text = `${card.name} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
+      return words.every((word) => text.includes(word)) && (!kept.category || (card.category ?? "") === kept.category)
+        && (!kept.entity || card.entities[kept.entity]) && SIZES[kept.size](card.extent[0] * card.extent[1]) && PARS[kept.par](card.par);
+    });
+    this.shown.sort(ORDERS[kept.order]);
+    this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level is like that: widen the filters.";
+    this.cards.replaceChildren();
+    this.made = 0;
+    this.add();
+  }
+
+  /** Make the next cards; whether there were any. */
+  add() {
+    const next = this.shown.slice(this.made, this.made + PAGE);
+    this.made += next.length;
+    this.cards.append(...next.map((card) => this.card(card)));
+    return next.length > 0;
+  }
+
+  card(card) {
+    const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
+    this.painter.watch(picture, card.id);
+    const category = card.category ?? "opened here";
+    const text = [card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
+      card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
+    return element("li", {}, element("a", { class: "card", href: `#/play/${card.id}`, "data-level": card.id }, picture,
+      element("h3", { text: card.name }), element("p", { text })));
+  }
+
+  /** / searches; arrows go from card to card. */
+  key(event) {
+    if (takesKeys(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      this.search.focus();
+      return;
+    }
+    const cards = [...this.cards.querySelectorAll("a")];
+    const at = cards.indexOf(document.activeElement);
+    const columns = Math.max(1, cards.findIndex((card) => card.offsetTop !== cards[0].offsetTop));
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    if (!step || !cards.length) return;
+    event.preventDefault();
+    cards[Math.min(Math.max(at < 0 ? 0 : at + step, 0), cards.length - 1)].focus();
+  }
+}
+
+/* Draws the pictures of cards that are seen, one after another, with one scene. */
+class Painter {
+  constructor() {
+    this.canvas = element("canvas", { class: "painter" });
+    document.body.append(this.canvas);
+    this.scene = new Scene(this.canvas);
+    this.documents = new Map();
+    this.waiting = new Set();
+    this.ids = new WeakMap();
+    this.observer = new IntersectionObserver((entries) => this.see(entries), { rootMargin: "200px" });
+    this.again = () => {
+      for (const picture of document.querySelectorAll(".cards canvas[data-drawn]")) this.draw(picture, this.documents.get(this.ids.get(picture)));
+    };
+    document.addEventListener("themechange", this.again);
+    this.darkness = matchMedia("(prefers-color-scheme: dark)");
+    this.darkness.addEventListener("change", this.again);
+  }
+
+  destroy() {
+    this.ended = true;
+    this.observer.disconnect();
+    document.removeEventListener("themechange", this.again);
+    this.darkness.removeEventListener("change", this.again);
+    this.scene.destroy();
+    this.canvas.remove();
+  }
+
+  watch(picture, id) {
+    this.ids.set(picture, id);
+    this.observer.observe(picture);
+  }
+
+  see(entries) {
+    for (const { target, isIntersecting } of entries) {
+      if (target.dataset.drawn) continue;
+      if (isIntersecting) this.waiting.add(target);
+      else this.waiting.delete(target);
+    }
+    this.work();
+  }
+
+  async work() {
+    if (this.working) return;
+    this.working = true;
+    while (this.waiting.size && !this.ended) {
+      const [picture] = this.waiting;
+      this.waiting.delete(picture);
+      const id = this.ids.get(picture);
+      try {
+        if (!this.documents.has(id)) this.documents.set(id, await get(`levels/${id}`));
+      } catch (error) {
+        picture.title = error.message;
+        continue; // its card stays without a picture
+      }
+      if (!this.ended) this.draw(picture, this.documents.get(id));
+    }
+    this.working = false;
+  }
+
+  draw(picture, level) {
+    picture.dataset.drawn = "true";
+    this.scene.resize(null);
+    this.scene.setLevel(level);
+    [picture.width, picture.height] = [this.canvas.width, this.canvas.height];
+    picture.getContext("2d").drawImage(this.canvas, 0, 0);
+  }
+}

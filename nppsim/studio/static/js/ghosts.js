@@ -1,0 +1,121 @@
+/* Ghosts to play against: one's own best run, kept recordings and replays of the level. */
+
+import { get } from "./api.js";
+import { element, seconds } from "./elements.js";
+import { RUN_COLOURS } from "./player.js";
+import { Recording } from "./recording.js";
+
+const STORE = "nppsim.best";
+const bests = new Map(); // level id -> history of the best run in this tab
+const MOST = 12; // runs offered
+
+/** Frames of the best run of a level so far, in this browser; null if there is none. */
+export function bestTime(id) {
+  return JSON.parse(localStorage.getItem(STORE) ?? "{}")[id] ?? null;
+}
+
+/** Take in a run that finished; whether it is the best so far. */
+export function takeBest(id, history) {
+  const frames = history.length - 1;
+  if (!bests.has(id) || frames < bests.get(id).length - 1) bests.set(id, [...history]);
+  const times = JSON.parse(localStorage.getItem(STORE) ?? "{}");
+  if (times[id] <= frames) return false;
+  localStorage.setItem(STORE, JSON.stringify({ ...times, [id]: frames }));
+  return true;
+}
+
+/** The list of ghosts beside the stage. */
+export class Ghosts {
+  /** on: {changed(), takeOver(history), preview(recording or null, frame)}. */
+  constructor(root, level, studio, on) {
+    [this.root, this.level, this.studio, this.on] = [root, level, studio, on];
+    this.sources = []; // of {key, label, fetch, recording, shown}
+    this.wantsBest = true;
+  }
+
+  /** Looks at a frame of those that are shown. */
+  at(frame) {
+    const shown = this.sources.filter(({ recording, shown: on }) => on && recording);
+    const ghosts = shown.map(({ recording, colour, label }) => ({ look: recording.look(frame), colour, label }));
+    const best = this.wantsBest ? bests.get(this.level.id) : null;
+    if (best) ghosts.push({ look: best[Math.min(frame, best.length - 1)].look, colour: RUN_COLOURS[0], label: "best" });
+    return ghosts;
+  }
+
+  showBest() {
+    this.fill();
+  }
+
+  /** Ask the server which runs of the level there are. */
+  async load() {
+    const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
+    const of = (list, path) => list.filter(({ level }) => level === this.level.id).map((one) => ({
+      key: `${path}/${one.number}`, label: one.label, frames: one.frames, fetch: () => get(`${path}/${one.number}/run`),
+    }));
+    const found = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
+    this.sources = found.map((one, i) => ({ colour: RUN_COLOURS[(i + 1) % RUN_COLOURS.length], ...one, ...this.sources.find(({ key }) => key === one.key) }));
+    this.fill();
+  }
+
+  fill() {
+    const rows = this.sources.map((source) => this.row(source));
+    if (bests.has(this.level.id)) {
+      const box = element("input", { type: "checkbox", checked: this.wantsBest, onchange: () => { this.wantsBest = box.checked; this.on.changed(); } });
+      rows.unshift(element("label", { class: "ghost" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
+    }
+    this.slider = element("div");
+    this.root.replaceChildren(...rows, this.slider);
+    if (!rows.length) this.root.append(element("p", { class: "small muted", text: "None yet: finish the level, keep a run, or start the studio with --replays." }));
+  }
+
+  row(source) {
+    const box = element("input", { type: "checkbox", checked: source.shown ?? false, onchange: () => this.toggle(source, box.checked) });
+    return element("div", { class: "ghost" },
+      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: seconds(source.frames) })),
+      element("button", { type: "button", class: "quiet small", text: "practise", title: "go on from a frame of this run", onclick: () => this.choose(source) }));
+  }
+
+  async toggle(source, shown) {
+    source.shown = shown;
+    if (shown) await this.fetch(source);
+    this.on.changed();
+  }
+
+  async fetch(source) {
+    try {
+      source.recording ??= new Recording({ ...(await source.fetch()), colour: source.colour }, this.level);
+    } catch (error) {
+      this.studio.failed(error);
+    }
+    return source.recording;
+  }
+
+  /** Let the player choose the frame of a run from which to go on. */
+  async choose(source) {
+    const recording = await this.fetch(source);
+    if (!recording) return;
+    const frame = element("input", { type: "range", min: 0, max: recording.frames - 1, value: 0, "aria-label": "Frame to go on from",
+      oninput: () => this.on.preview(recording, Number(frame.value)) });
+    const go = async () => {
+      const history = Array.from({ length: Number(frame.value) + 1 }, (_, f) => ({ look: recording.look(f), input: recording.input(f) }));
+      this.endPreview();
+      await this.on.takeOver(history);
+    };
+    this.slider.replaceChildren(element("div", { class: "bar" }, frame,
+      element("button", { type: "button", class: "primary", text: "Go on from here", onclick: () => go().catch(this.studio.failed) }),
+      element("button", { type: "button", text: "Cancel", onclick: () => this.endPreview() })));
+    this.on.preview(recording, 0);
+    frame.focus();
+  }
+
+  endPreview() {
+    this.slider?.replaceChildren();
+    this.on.preview(null, 0);
+  }
+}
+
+function dot(colour) {
+  const made = element("i", { class: "dot" });
+  made.style.background = colour;
+  return made;
+}

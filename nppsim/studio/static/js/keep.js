@@ -1,0 +1,63 @@
+/* Keeping a run: name it, then download it or add it to the demonstrations. */
+
+import { download, post } from "./api.js";
+import { element, seconds } from "./elements.js";
+
+/** Ask for a name, keep the run of a LiveGame, and offer what can be done with it.  Resolves when the dialog is closed. */
+export function keepDialog(game, level, studio) {
+  const { o, f } = game.frame;
+  const field = element("input", { type: "text", maxlength: 100, value: `my run, ${seconds(f)}`, "aria-label": "Name", autocomplete: "off" });
+  const told = element("p", { class: "small", role: "status" });
+  const close = element("button", { type: "button", text: "Close", onclick: () => dialog.close() });
+  const dialog = element("dialog", { class: "keep", "aria-label": "Keep this run" });
+  const ending = { won: "finishes the level", died: "ends in death", running: "stops on the way" }[o];
+
+  const keep = async () => {
+    let kept;
+    try {
+      kept = await game.keep(field.value.trim() || "my run");
+    } catch (error) {
+      told.textContent = error.message;
+      told.className = "small bad";
+      return;
+    }
+    const act = (text, job, attributes = {}) => element("button", { type: "button", text, ...attributes, onclick: async (event) => {
+      try {
+        await job(event.currentTarget);
+      } catch (error) {
+        told.textContent = error.message;
+        told.className = "small bad";
+      }
+    } });
+    const demonstrate = async (button) => {
+      const { added, demonstrations: d } = await post(`recordings/${kept.number}/demonstration`);
+      button.disabled = true;
+      told.className = "small good";
+      const how = added.retimed ? `re-timed to one action per decision (${added.deviation_px} px off on average), still finishes` : "as played";
+      const missing = d.missing ? `${d.missing} more make a data set` : "enough for a data set";
+      told.textContent = `Added ${how}: ${added.file}. ${d.recordings} of ${d.wanted} recordings; ${missing}.`;
+    };
+    const main = act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" });
+    dialog.replaceChildren(
+      element("h2", { text: kept.label }), element("p", { class: "muted", text: `Kept: ${seconds(kept.frames)}, ${ending}.` }),
+      element("div", { class: "bar" }, main,
+        act("Compact replay", () => download(`recordings/${kept.number}/file?format=compact`)),
+        act("Attract file", () => download(`recordings/${kept.number}/file?format=attract`), { title: "to watch in the real game" })),
+      told, element("div", { class: "bar" }, element("span", { class: "spacer" }), close));
+    main.focus();
+  };
+
+  const form = element("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); keep(); } },
+    element("h2", { text: "Keep this run" }), element("p", { class: "muted", text: `${seconds(f)}, ${ending}.` }),
+    element("label", {}, "Name ", field), told,
+    element("div", { class: "bar" }, element("button", { type: "submit", class: "primary", text: "Keep" }),
+      element("button", { type: "button", text: "Cancel", onclick: () => dialog.close() })));
+  dialog.append(form);
+  document.body.append(dialog);
+  dialog.showModal();
+  field.select();
+  return new Promise((resolve) => dialog.addEventListener("close", () => {
+    dialog.remove();
+    resolve();
+  }));
+}

@@ -1,0 +1,33 @@
+/* The list of keys, and changing them. */
+
+import { ACTIONS, keyName } from "./controls.js";
+import { element } from "./elements.js";
+
+/** A table of actions and their keys, with a button to change each.  controls: gives the Controls that are in use. */
+export function keysPanel(controls) {
+  const rows = element("dl", { class: "facts" });
+  const fill = () => rows.replaceChildren(...Object.entries(ACTIONS).flatMap(([action, [what]]) => [
+    element("dt", { text: what }),
+    element("dd", {}, controls().bindings[action].map((code) => key(action, code)), adder(action)),
+  ]));
+  const key = (action, code) => element("button", { type: "button", class: "quiet key", title: "remove this key", "aria-label": `${keyName(code)}: remove`,
+    onclick: () => { controls().unbind(action, code); fill(); } }, element("kbd", { text: keyName(code) }));
+  const adder = (action) => element("button", { type: "button", class: "quiet key", title: "add a key", "aria-label": `${ACTIONS[action][0]}: add a key`,
+    text: "+", onclick: (event) => listen(event.currentTarget, action) });
+  const listen = (button, action) => {
+    button.textContent = "press a key";
+    const take = (event) => {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      removeEventListener("keydown", take, true);
+      controls().bind(action, event.code);
+      fill();
+    };
+    addEventListener("keydown", take, true);
+    button.addEventListener("blur", () => { removeEventListener("keydown", take, true); button.textContent = "+"; }, { once: true });
+  };
+  const reset = element("button", { type: "button", class: "quiet", text: "As at first", onclick: () => { controls().resetBindings(); fill(); } });
+  const details = element("details", { ontoggle: () => details.open && fill() }, element("summary", { text: "Show and change" }), rows, reset);
+  return element("div", {},
+    element("p", { class: "small muted", text: "Arrows or A and D run; space, shift, ↑ or W jump; R restarts. A gamepad works too." }), details);
+}

@@ -1,0 +1,53 @@
+// The level document (nppsim/studio/documents.py) of a level that is being edited, for the Scene to draw: as the game starts.
+
+import { EXIT, KINDS, LOCKED_DOOR, REGULAR_DOOR, STEP, TRAP_DOOR, draftOf, nameOf } from "./level_model.js";
+
+const [ACTIVE, CLOSED] = [1, 16]; // bits of an entity's state
+const [ARMED, DORMANT] = [0, 1]; // mines, from bit 1 on
+const MINE = 1, TOGGLE_MINE = 21, DOOR_HALF = 12; // px
+const MIDDLE = [528, 300];
+
+// A pair becomes what the simulator makes of it: an exit and its switch are two entities, other doors stand where their
+// switch is and have a line.
+export function documentOf(state) {
+  const entities = [], looks = {};
+  const add = (entity, bits) => {
+    looks[entities.length] = [bits, entity.x, entity.y];
+    return entities.push(entity) - 1;
+  };
+  for (const one of state.entities) {
+    if (!KINDS.has(one.kind)) continue; // creates nothing
+    const entity = drawn(one);
+    if (one.kind === EXIT) {
+      const exit = add(entity, ACTIVE | CLOSED);
+      const [x, y] = pixels(one.switch);
+      entity.switch = add({ kind: "exit switch", type: KINDS.get(EXIT).switch, x, y, orientation: 0, mode: 0, exit }, ACTIVE);
+    } else {
+      add(entity, bitsOf(one.kind));
+    }
+  }
+  const spawn = state.spawn ? pixels(state.spawn) : MIDDLE;
+  const start = { f: 0, n: [...spawn, 0, 0, 0, 0, -1, 0], i: 0, o: "running", g: 0, c: looks, all: true };
+  return { id: "", name: state.title, title: state.title, tiles: draftOf(state).tiles, entities, spawn, start, size: [1056, 600] };
+}
+
+export const pixels = ([x, y]) => [STEP * x, STEP * y];
+
+function drawn({ kind, x, y, orientation, mode, switch: its }) {
+  const entity = { kind: nameOf(kind), type: kind, x: STEP * x, y: STEP * y, orientation, mode };
+  if ([REGULAR_DOOR, LOCKED_DOOR, TRAP_DOOR].includes(kind)) {
+    entity.door = doorLine(entity);
+    if (its) [entity.x, entity.y] = pixels(its);
+  }
+  return entity;
+}
+
+function doorLine({ x, y, orientation }) {
+  return orientation % 4 === 0 ? [x, y - DOOR_HALF, x, y + DOOR_HALF] : [x - DOOR_HALF, y, x + DOOR_HALF, y];
+}
+
+function bitsOf(kind) {
+  if (kind === MINE) return ACTIVE | (ARMED << 1);
+  if (kind === TOGGLE_MINE) return ACTIVE | (DORMANT << 1);
+  return kind === REGULAR_DOOR || kind === LOCKED_DOOR ? ACTIVE | CLOSED : ACTIVE;
+}

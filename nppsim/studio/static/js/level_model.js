@@ -1,0 +1,378 @@
+// The level that is being edited: what it is (a draft, see nppsim/studio/drafts.py), what can be done to it, and undo.
+//
+// A state is a value: {title, tiles: Uint8Array(23 * 42), spawn: [x, y] | null, entities: [{kind, x, y, orientation, mode,
+// switch?}]}.  Operations take a state and return a new one, or the same one where nothing changes.  Nothing here knows of
+// the page.  Places of entities are in steps of 6 px from the outer corner of the border, tiles are (column, row) without it.
+
+export const COLUMNS = 42;
+export const ROWS = 23;
+export const NUM_TILES = 38;
+export const STEP = 6; // px
+export const STEPS_PER_TILE = 4;
+export const STEPS_X = STEPS_PER_TILE * (COLUMNS + 2); // steps of the stage's right edge
+export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
+const UNDO_DEPTH = 500;
+
+export const NINJA = 0, GOLD = 2, EXIT = 3, REGULAR_DOOR = 5, LOCKED_DOOR = 6, TRAP_DOOR = 8;
+const ALL_TURNS = [0, 1, 2, 3, 4, 5, 6, 7];
+const STRAIGHT = [0, 2, 4, 6];
+const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];
+
+// Of each kind that the simulator creates: its name as everywhere, the orientations that differ, the modes, the file's type of its switch.
+export const KINDS = new Map([
+  [NINJA, { name: "ninja" }],
+  [EXIT, { name: "exit door", switch: 4 }],
+  [GOLD, { name: "gold" }],
+  [1, { name: "mine" }],
+  [21, { name: "toggle mine" }],
+  [REGULAR_DOOR, { name: "regular door", turns: STRAIGHT }],
+  [LOCKED_DOOR, { name: "locked door", turns: STRAIGHT, switch: 7 }],
+  [TRAP_DOOR, { name: "trap door", turns: STRAIGHT, switch: 9 }],
+  [10, { name: "launch pad", turns: ALL_TURNS }],
+  [11, { name: "one-way platform", turns: ALL_TURNS }],
+  [17, { name: "bounce block" }],
+  [20, { name: "thwump", turns: STRAIGHT }],
+  [28, { name: "shove thwump" }],
+  [14, { name: "zap drone", turns: STRAIGHT, modes: DRONE_MODES }],
+  [15, { name: "chaser drone", turns: STRAIGHT, modes: DRONE_MODES }],
+  [26, { name: "mini drone", turns: STRAIGHT, modes: DRONE_MODES }],
+  [16, { name: "floor guard" }],
+  [25, { name: "death ball" }],
+  [23, { name: "laser turret", turns: ALL_TURNS, modes: ["clockwise", "counter-clockwise"] }],
+  [24, { name: "boost pad" }],
+]);
+
+export const TURN_NAMES = ["right", "down-right", "down", "down-left", "left", "up-left", "up", "up-right"];
+const CORNERS = ["top left", "top right", "bottom right", "bottom left"];
+const SIDES = ["upper", "right", "lower", "left"];
+export const TILE_NAMES = [
+  "open", "solid",
+  ...SIDES.map((side) => `${side} half`),
+  ...CORNERS.map((corner) => `slope, solid ${corner}`),
+  ...CORNERS.map((corner) => `quarter disc, solid ${corner}`),
+  ...CORNERS.map((corner) => `hollow, solid ${corner}`),
+  ...CORNERS.map((corner) => `gentle wedge, ${corner}`),
+  ...CORNERS.map((corner) => `gentle slope, solid ${corner}`),
+  ...CORNERS.map((corner) => `steep wedge, ${corner}`),
+  ...CORNERS.map((corner) => `steep slope, solid ${corner}`),
+  ...["top", "right", "bottom", "left"].map((side) => `single face, ${side}`),
+];
+
+export const nameOf = (kind) => KINDS.get(kind)?.name ?? `entity of type ${kind}`;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// States
+
+export function emptyState() {
+  return { title: "", tiles: new Uint8Array(ROWS * COLUMNS), spawn: null, entities: [] };
+}
+
+export function stateOf(draft) {
+  return {
+    title: draft.title,
+    tiles: Uint8Array.from(draft.tiles.flat()),
+    spawn: draft.spawn && [...draft.spawn],
+    entities: draft.entities.map((entity) => ({ ...entity })),
+  };
+}
+
+export function draftOf(state) {
+  const tiles = Array.from({ length: ROWS }, (_, row) => Array.from(state.tiles.subarray(row * COLUMNS, (row + 1) * COLUMNS)));
+  return { title: state.title, tiles, spawn: state.spawn, entities: state.entities };
+}
+
+export function same(a, b) {
+  return a === b || JSON.stringify(draftOf(a)) === JSON.stringify(draftOf(b));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Tiles
+
+export const isInside = (column, row) => column >= 0 && column < COLUMNS && row >= 0 && row < ROWS;
+export const tileAt = (state, column, row) => (isInside(column, row) ? state.tiles[row * COLUMNS + column] : 1);
+
+function withTiles(state, change) {
+  const tiles = state.tiles.slice();
+  change(tiles);
+  return tiles.every((tile, i) => tile === state.tiles[i]) ? state : { ...state, tiles };
+}
+
+export function setTile(state, column, row, tile) {
+  return isInside(column, row) ? withTiles(state, (tiles) => { tiles[row * COLUMNS + column] = tile; }) : state;
+}
+
+// Tiles along the line between two places, so that a fast stroke has no gaps.
+export function drawLine(state, from, to, tile) {
+  const steps = Math.max(Math.abs(to[0] - from[0]), Math.abs(to[1] - from[1]), 1);
+  return withTiles(state, (tiles) => {
+    for (let i = 0; i <= steps; i++) {
+      const column = Math.round(from[0] + ((to[0] - from[0]) * i) / steps);
+      const row = Math.round(from[1] + ((to[1] - from[1]) * i) / steps);
+      if (isInside(column, row)) tiles[row * COLUMNS + column] = tile;
+    }
+  });
+}
+
+export function fillRegion(state, region, tile) {
+  return withTiles(state, (tiles) => {
+    for (const [column, row] of cellsOf(region)) tiles[row * COLUMNS + column] = tile;
+  });
+}
+
+// All tiles that are connected with this one, by sides, and equal to it.
+export function flood(state, column, row, tile) {
+  if (!isInside(column, row)) return state;
+  const before = tileAt(state, column, row);
+  if (before === tile) return state;
+  return withTiles(state, (tiles) => {
+    const open = [[column, row]];
+    while (open.length) {
+      const [c, r] = open.pop();
+      if (!isInside(c, r) || tiles[r * COLUMNS + c] !== before) continue;
+      tiles[r * COLUMNS + c] = tile;
+      open.push([c - 1, r], [c + 1, r], [c, r - 1], [c, r + 1]);
+    }
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Entities.  A part is what can be taken hold of: {index, part: "body" | "switch"}, and {index: -1, part: "spawn"}.
+
+export function clampPlace([x, y]) {
+  return [Math.min(Math.max(Math.round(x), 0), STEPS_X), Math.min(Math.max(Math.round(y), 0), STEPS_Y)];
+}
+
+// A new entity; the spawn moves.  Kinds with a switch need its place.  Returns the state; the entity stands where indexOf finds it.
+export function place(state, entity) {
+  if (entity.kind === NINJA) return { ...state, spawn: clampPlace([entity.x, entity.y]) };
+  const [x, y] = clampPlace([entity.x, entity.y]);
+  const made = { kind: entity.kind, x, y, orientation: entity.orientation ?? 0, mode: entity.mode ?? 0 };
+  if (KINDS.get(entity.kind)?.switch) made.switch = clampPlace(entity.switch);
+  return { ...state, entities: inOrder([...state.entities, made]) };
+}
+
+// The game's order is by kind; within a kind what was placed first stays first.
+function inOrder(entities) {
+  return [...entities].sort((a, b) => a.kind - b.kind);
+}
+
+export function placeOf(state, { index, part }) {
+  if (part === "spawn") return state.spawn;
+  const entity = state.entities[index];
+  return part === "switch" ? entity.switch : [entity.x, entity.y];
+}
+
+export function movePart(state, { index, part }, to) {
+  const [x, y] = clampPlace(to);
+  const now = placeOf(state, { index, part });
+  if (now[0] === x && now[1] === y) return state;
+  if (part === "spawn") return { ...state, spawn: [x, y] };
+  return changeEntity(state, index, part === "switch" ? { switch: [x, y] } : { x, y });
+}
+
+export function changeEntity(state, index, values) {
+  const entities = state.entities.slice();
+  entities[index] = { ...entities[index], ...values };
+  return { ...state, entities };
+}
+
+// A switch goes with its door.
+export function removePart(state, { index, part }) {
+  if (part === "spawn") return { ...state, spawn: null };
+  return { ...state, entities: state.entities.filter((_, i) => i !== index) };
+}
+
+export function partsOf(state) {
+  const parts = state.spawn ? [{ index: -1, part: "spawn" }] : [];
+  state.entities.forEach((entity, index) => {
+    parts.push({ index, part: "body" });
+    if (entity.switch) parts.push({ index, part: "switch" });
+  });
+  return parts;
+}
+
+// The nearest part within `reach` steps of a place, the one on top where several are as near; null if there is none.
+export function partAt(state, [x, y], reach) {
+  let best = null, least = reach;
+  for (const part of partsOf(state)) {
+    const [px, py] = placeOf(state, part);
+    const distance = Math.hypot(px - x, py - y);
+    if (distance <= least) [best, least] = [part, distance];
+  }
+  return best;
+}
+
+export function describe(state, part) {
+  if (part.part === "spawn") return "spawn";
+  const name = nameOf(state.entities[part.index].kind);
+  return part.part === "switch" ? `switch of ${name}` : name;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Regions of tiles: {column, row, width, height}, and clips, what was copied of one
+
+export function regionBetween(a, b) {
+  const column = Math.max(Math.min(a[0], b[0]), 0), row = Math.max(Math.min(a[1], b[1]), 0);
+  return {
+    column, row,
+    width: Math.min(Math.max(a[0], b[0]), COLUMNS - 1) - column + 1,
+    height: Math.min(Math.max(a[1], b[1]), ROWS - 1) - row + 1,
+  };
+}
+
+function* cellsOf({ column, row, width, height }) {
+  for (let r = row; r < row + height; r++) {
+    for (let c = column; c < column + width; c++) if (isInside(c, r)) yield [c, r];
+  }
+}
+
+// In steps: [left, top, right, bottom) of a region.
+function stepsOf({ column, row, width, height }) {
+  const [left, top] = [STEPS_PER_TILE * (column + 1), STEPS_PER_TILE * (row + 1)];
+  return [left, top, left + STEPS_PER_TILE * width, top + STEPS_PER_TILE * height];
+}
+
+function isIn(region, x, y) {
+  const [left, top, right, bottom] = stepsOf(region);
+  return x >= left && x < right && y >= top && y < bottom;
+}
+
+// Entities whose door or body is inside come with their switch, wherever it is; places are relative to the region's corner.
+export function copy(state, region) {
+  const [left, top] = stepsOf(region);
+  const entities = state.entities.filter((entity) => isIn(region, entity.x, entity.y)).map((entity) => moved(entity, -left, -top));
+  return { width: region.width, height: region.height, tiles: [...cellsOf(region)].map(([c, r]) => tileAt(state, c, r)), entities };
+}
+
+function moved(entity, dx, dy) {
+  const there = { ...entity, x: entity.x + dx, y: entity.y + dy };
+  if (entity.switch) there.switch = [entity.switch[0] + dx, entity.switch[1] + dy];
+  return there;
+}
+
+// Open tiles, and no entities.
+export function clear(state, region) {
+  const entities = state.entities.filter((entity) => !isIn(region, entity.x, entity.y));
+  const next = fillRegion(state, region, 0);
+  return entities.length === state.entities.length ? next : { ...next, entities };
+}
+
+// The clip replaces what is below it; what lies beyond the stage is cut off.
+export function paste(state, clip, column, row) {
+  const region = { column, row, width: clip.width, height: clip.height };
+  const [left, top] = stepsOf(region);
+  const next = withTiles(state, (tiles) => {
+    clip.tiles.forEach((tile, i) => {
+      const c = column + (i % clip.width), r = row + Math.floor(i / clip.width);
+      if (isInside(c, r)) tiles[r * COLUMNS + c] = tile;
+    });
+  });
+  const arriving = clip.entities.map((entity) => moved(entity, left, top));
+  const fitting = arriving.filter(({ x, y }) => x >= 0 && x <= STEPS_X && y >= 0 && y <= STEPS_Y);
+  for (const entity of fitting) if (entity.switch) entity.switch = clampPlace(entity.switch);
+  const staying = next.entities.filter((entity) => !isIn(region, entity.x, entity.y));
+  return { ...next, entities: inOrder([...staying, ...fitting]) };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Mirror images, left and right exchanged: as nppsim.levels.level.mirror does it
+
+export function mirroredTile(tile) {
+  if (tile >= 6 && tile < 34) return tile ^ 1;
+  return { 3: 5, 5: 3, 35: 37, 37: 35 }[tile] ?? tile;
+}
+
+function mirroredEntity(entity, width) {
+  const kind = KINDS.get(entity.kind);
+  const there = { ...entity, x: width - entity.x };
+  if (kind?.turns) there.orientation = (4 - entity.orientation + 8) % 8;
+  if (kind?.modes === DRONE_MODES) there.mode = entity.mode ^ 1;
+  if (entity.switch) there.switch = [width - entity.switch[0], entity.switch[1]];
+  return there;
+}
+
+export function mirrorLevel(state) {
+  return {
+    ...state,
+    tiles: mirroredTiles(state.tiles, COLUMNS),
+    spawn: state.spawn && [STEPS_X - state.spawn[0], state.spawn[1]],
+    entities: state.entities.map((entity) => mirroredEntity(entity, STEPS_X)),
+  };
+}
+
+export function mirrorClip(clip) {
+  const width = STEPS_PER_TILE * clip.width;
+  return { ...clip, tiles: mirroredTiles(clip.tiles, clip.width), entities: clip.entities.map((entity) => mirroredEntity(entity, width)) };
+}
+
+function mirroredTiles(tiles, width) {
+  return tiles.map((_, i) => mirroredTile(tiles[i - (i % width) + width - 1 - (i % width)]));
+}
+
+export function mirrorRegion(state, region) {
+  return paste(clear(state, region), mirrorClip(copy(state, region)), region.column, region.row);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Undo: the states one after the other.  A stroke (begin ... end) is one of them, however many changes it made.
+
+export class History extends EventTarget {
+  #past = [];
+  #future = [];
+  #stroke = null; // the state that the present stroke began with
+
+  constructor(state) {
+    super();
+    this.state = state;
+    this.saved = state; // as it was loaded or saved last
+  }
+
+  get isSaved() { return same(this.saved, this.state); }
+  get canUndo() { return this.#past.length > 0; }
+  get canRedo() { return this.#future.length > 0; }
+
+  begin() { this.#stroke ??= this.state; }
+
+  end() {
+    const before = this.#stroke;
+    this.#stroke = null;
+    if (before !== null && before !== this.state) this.#keep(before);
+  }
+
+  // Go to a state; outside a stroke this is a step that can be undone.
+  apply(next) {
+    if (next === this.state) return;
+    const before = this.state;
+    this.state = next;
+    if (this.#stroke === null) this.#keep(before);
+    else this.#tell();
+  }
+
+  #keep(before) {
+    this.#past.push(before);
+    if (this.#past.length > UNDO_DEPTH) this.#past.shift();
+    this.#future = [];
+    this.#tell();
+  }
+
+  undo() { this.end(); this.#step(this.#past, this.#future); }
+  redo() { this.end(); this.#step(this.#future, this.#past); }
+
+  #step(from, to) {
+    if (!from.length) return;
+    to.push(this.state);
+    this.state = from.pop();
+    this.#tell();
+  }
+
+  // Another level: nothing of the former one can be undone.
+  load(state) {
+    [this.#past, this.#future, this.#stroke] = [[], [], null];
+    this.state = this.saved = state;
+    this.#tell();
+  }
+
+  markSaved() { this.saved = this.state; this.#tell(); }
+
+  #tell() { this.dispatchEvent(new Event("change")); }
+}

@@ -1,0 +1,174 @@
+/* What an agent thinks at the frame shown: probabilities of the actions, value, entropy, rewards, numbers that it reads. */
+
+import { Chart } from "./chart.js";
+import { element } from "./elements.js";
+import { OVERLAYS, showPicture } from "./overlays.js";
+
+const ACTIONS = [["·", "nothing"], ["←", "left"], ["→", "right"], ["↑", "jump"], ["↖", "jump and left"], ["↗", "jump and right"]];
+const PICTURES = { player_frame: "What is around it", global_view: "The whole level" };
+
+/** element: the panels; thoughts are given with ``set`` and shown with ``seek``. */
+export class Mind {
+  /** seek: called with a frame that somebody points at.  changed: called when another overlay is wanted. */
+  constructor({ seek, changed }) {
+    this.chosen = new Set(["foresight"]);
+    this.changed = changed;
+    this.bars = ACTIONS.map(([sign, name]) => {
+      const [fill, share] = [element("i"), element("span", { class: "share" })];
+      const row = element("div", { class: "action", title: name }, element("kbd", { text: sign, "aria-label": name }), element("div", { class: "meter" }, fill), share);
+      return { row, fill, share };
+    });
+    this.note = element("p", { class: "small muted", hidden: true });
+    const figure = (text) => [element("dt", { text }), element("dd", { text: "–" })];
+    const [value, entropy, sum] = [figure("value"), figure("entropy, nats"), figure("rewards so far")];
+    this.figures = { value: value[1], entropy: entropy[1], sum: sum[1] };
+    const chart = (label) => element("canvas", { class: "chart small", role: "img", "aria-label": label });
+    const canvases = { value: chart("Value over time"), entropy: chart("Entropy over time") };
+    this.charts = Object.fromEntries(Object.entries(canvases).map(([name, canvas]) => [name, new Chart(canvas, { pick: seek, axis: false })]));
+    this.terms = element("tbody");
+    this.thinks = element("section", { class: "panel thinks" },
+      element("h2", { text: "What it thinks" }), element("div", { class: "actions" }, this.bars.map(({ row }) => row)), this.note,
+      element("dl", { class: "facts" }, value), canvases.value, element("dl", { class: "facts" }, entropy), canvases.entropy);
+    this.rewards = element("section", { class: "panel" }, element("h2", { text: "Rewards" }),
+      element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ["term", "now", "so far"].map((text) => element("th", { text })))), this.terms),
+      element("dl", { class: "facts" }, sum));
+    this.boxes = element("div", { class: "overlays" });
+    this.pictures = element("div", { class: "pictures" });
+    this.numbers = element("details", { ontoggle: () => this.showNumbers() }, element("summary", { text: "Numbers" }));
+    this.table = element("div", { class: "wide numbers" });
+    this.numbers.append(this.table);
+    this.sees = element("section", { class: "panel" }, element("h2", { text: "What it sees" }), this.boxes, this.pictures, this.numbers);
+    this.panels = [this.thinks, this.rewards, this.sees];
+    this.set(null);
+  }
+
+  destroy() {
+    for (const chart of Object.values(this.charts)) chart.destroy();
+  }
+
+  /** Show another run's thoughts; null: of somebody who tells none. */
+  set(thoughts) {
+    this.thoughts = thoughts;
+    for (const panel of this.panels) panel.hidden = !thoughts;
+    if (!thoughts) return;
+    const { layout } = thoughts;
+    this.boxes.replaceChildren(...OVERLAYS.filter(({ key }) => key === null || key in layout).map(({ name, title }) =>
+      element("label", {}, element("input", { type: "checkbox", checked: this.chosen.has(name), onchange: (event) => this.choose(name, event.target.checked) }), title)));
+    this.shown = Object.keys(layout).filter((key) => key in PICTURES).map((key) => {
+      const canvas = element("canvas", { role: "img", "aria-label": PICTURES[key] });
+      return { key, canvas, figure: element("figure", {}, canvas, element("figcaption", { class: "small muted", text: PICTURES[key] })) };
+    });
+    this.pictures.replaceChildren(...this.shown.map(({ figure }) => figure));
+    this.grown();
+  }
+
+  choose(name, wanted) {
+    if (wanted) this.chosen.add(name);
+    else this.chosen.delete(name);
+    this.changed();
+  }
+
+  /** More decisions are there. */
+  grown() {
+    const { decisions } = this.thoughts;
+    const x = decisions.map(({ f }) => f);
+    this.charts.value.show({ lines: [{ x, y: decisions.map(({ v }) => v) }] });
+    this.charts.entropy.show({ lines: [{ x, y: decisions.map(({ h }) => h) }], range: [0, 1] });
+  }
+
+  /** Show the decision in force at a frame. */
+  seek(frame) {
+    if (!this.thoughts) return;
+    const decision = this.thoughts.at(frame);
+    for (const chart of Object.values(this.charts)) chart.seek(frame);
+    if (!decision || decision === this.decision) return;
+    this.decision = decision;
+    this.bars.forEach(({ row, fill, share }, action) => {
+      fill.style.width = `${100 * decision.p[action]}%`;
+      share.textContent = percent(decision.p[action]);
+      row.classList.toggle("chosen", action === decision.a);
+    });
+    this.note.hidden = !decision.note;
+    this.note.textContent = decision.note ? `subtask: ${decision.note}` : "";
+    this.figures.value.textContent = decision.v.toFixed(3);
+    this.figures.entropy.textContent = decision.h.toFixed(3);
+    this.showRewards(decision);
+    for (const { key, canvas } of this.shown) showPicture(canvas, decision.s[key], key, this.thoughts.layout[key].shape);
+    this.showNumbers();
+  }
+
+  showRewards(decision) {
+    const sums = this.thoughts.sums(decision);
+    this.terms.replaceChildren(...Object.entries(sums).map(([name, sum]) => {
+      const now = decision.r[name] ?? 0;
+      const colour = now > 0.0005 ? "good" : now < -0.0005 ? "bad" : "muted";
+      return element("tr", {}, element("td", { text: name }), element("td", { class: colour, text: signed(now) }), element("td", { text: signed(sum) }));
+    }));
+    this.figures.sum.textContent = signed(Object.values(sums).reduce((a, b) => a + b, 0));
+  }
+
+  showNumbers() {
+    if (!this.numbers.open || !this.decision) return;
+    const { layout } = this.thoughts;
+    const { s } = this.decision;
+    const rows = Object.entries(layout).filter(([key, { picture, components }]) => !picture && components.length && s[key].length === components.length);
+    this.table.replaceChildren(element("table", {}, element("tbody", {}, rows.flatMap(([key, { components }]) => [
+      element("tr", {}, element("th", { colspan: 2, text: key.replaceAll("_", " ") })),
+      ...components.map((name, i) => element("tr", {}, element("td", { text: name.replaceAll("_", " ") }), element("td", { text: s[key][i] }))),
+    ]))));
+  }
+}
+
+/** The decisions of one run, by frame. */
+export class Thoughts {
+  constructor(layout) {
+    this.layout = layout;
+    this.decisions = [];
+    this.ways = []; // of {f, way text}
+    this.running = []; // sums of rewards after each decision
+  }
+
+  add(decision, way) {
+    const sums = { ...this.running[this.running.length - 1] };
+    for (const [name, reward] of Object.entries(decision.r)) sums[name] = (sums[name] ?? 0) + reward;
+    this.running.push(sums);
+    decision.index = this.decisions.length;
+    this.decisions.push(decision);
+    if (way) this.ways.push({ f: decision.f, text: way });
+  }
+
+  /** The decision in force at a frame: the last one made until then. */
+  at(frame) {
+    return last(this.decisions, frame);
+  }
+
+  /** The way that held then: {f, text}. */
+  wayAt(frame) {
+    return last(this.ways, frame);
+  }
+
+  /** Rewards until a decision, by term. */
+  sums(decision) {
+    return this.running[decision.index];
+  }
+}
+
+/** The last item whose f is at most a frame. */
+function last(items, frame) {
+  let [low, high] = [0, items.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (items[middle].f <= frame) low = middle + 1;
+    else high = middle;
+  }
+  return items[low - 1] ?? null;
+}
+
+function percent(share) {
+  return share > 0.995 && share < 1 ? "99+ %" : `${Math.round(100 * share)} %`;
+}
+
+function signed(value) {
+  const text = Math.abs(value) < 0.0005 ? "0" : value.toFixed(3);
+  return value > 0.0005 ? `+${text}` : text.replace("-", "−");
+}

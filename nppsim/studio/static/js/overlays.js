@@ -1,0 +1,173 @@
+/* What an agent sees, over the level: surroundings, hazards, the ways to the objective, what each action leads to; pictures. */
+
+import { bytes } from "./recording.js";
+
+const CELL = 12; // px, of surroundings and of the lattice
+const LATTICE = [89, 51]; // points, x first
+const [WALL, STEP_PX] = [65534, 1.2]; // of a way
+const PLANES = ["steel", "red", "blue"]; // colours of solid, deadly, one-way
+const SPEED_FRAMES = 8; // that a hazard's arrow shows
+const HOLD = 0; // the first continuation: the same keys
+
+/** Names of what can be shown, and the key of the observation that each needs ("way" is computed from the level). */
+export const OVERLAYS = [
+  { name: "surroundings", title: "Surroundings", key: "surroundings" },
+  { name: "hazards", title: "Hazards", key: "hazards" },
+  { name: "foresight", title: "What each action leads to", key: "foresight" },
+  { name: "way", title: "Ways to the objective", key: null },
+];
+
+/** Draw with a Pen around a point of the level.  seen: s of a decision document. */
+export const draw = {
+  surroundings(pen, [x, y], seen) {
+    const values = bytes(seen.surroundings);
+    const side = Math.round(Math.sqrt(values.length / PLANES.length));
+    const [left, top] = [x - (side * CELL) / 2, y - (side * CELL) / 2];
+    const c = pen.context;
+    PLANES.forEach((name, plane) => {
+      c.fillStyle = pen.colours[name];
+      for (let row = 0; row < side; row++) {
+        for (let column = 0; column < side; column++) {
+          const share = values[(plane * side + row) * side + column];
+          if (!share) continue;
+          c.globalAlpha = (share / 255) * 0.62;
+          c.fillRect(left + column * CELL + 0.6, top + row * CELL + 0.6, CELL - 1.2, CELL - 1.2);
+        }
+      }
+    });
+    c.globalAlpha = 0.7;
+    c.strokeStyle = pen.colours.ink;
+    c.lineWidth = 0.8;
+    c.strokeRect(left, top, side * CELL, side * CELL);
+    c.globalAlpha = 1;
+  },
+
+  hazards(pen, [x, y], seen, layout) {
+    const width = layout.hazards.components.length;
+    for (let i = 0; i < seen.hazards.length; i += width) {
+      const [dx, dy, vx, vy, radius] = seen.hazards.slice(i, i + width);
+      if (!radius) continue;
+      const at = [x + dx, y + dy];
+      pen.context.globalAlpha = 0.35;
+      pen.line([[x, y], at], pen.colours.red, 0.7);
+      pen.context.globalAlpha = 1;
+      pen.ring(at, radius + 4, 1.4, pen.colours.red);
+      if (vx || vy) pen.line([at, [at[0] + SPEED_FRAMES * vx, at[1] + SPEED_FRAMES * vy]], pen.colours.red, 1.4);
+    }
+  },
+
+  foresight(pen, [x, y], seen, layout, decision) {
+    const [actions, continuations, width] = layout.foresight.shape;
+    const place = Object.fromEntries(layout.foresight.components.map((name, i) => [name, i]));
+    for (let action = 0; action < actions; action++) {
+      for (let onward = 0; onward < continuations; onward++) {
+        const row = seen.foresight.slice((action * continuations + onward) * width, (action * continuations + onward + 1) * width);
+        const end = [x + row[place.dx], y + row[place.dy]];
+        const [dead, won] = [row[place.death] > 0, row[place.win] > 0];
+        const colour = dead ? pen.colours.red : won ? pen.colours.green : pen.colours.blue;
+        const taken = action === decision.a;
+        pen.context.globalAlpha = onward === HOLD ? 0.35 + 0.6 * decision.p[action] : 0.16;
+        pen.line([[x, y], end], colour, onward === HOLD ? 0.8 + 2.2 * decision.p[action] : 0.6);
+        if (dead) cross(pen, end, colour);
+        else pen.disc(end, taken && onward === HOLD ? 3 : 1.8, colour);
+      }
+    }
+    pen.context.globalAlpha = 1;
+  },
+
+  way(pen, [x, y], way) {
+    const c = pen.context;
+    c.globalAlpha = 0.55;
+    c.imageSmoothingEnabled = true;
+    c.drawImage(way.picture, -CELL / 2, -CELL / 2, LATTICE[0] * CELL, LATTICE[1] * CELL);
+    c.globalAlpha = 0.9;
+    c.setLineDash([5, 4]);
+    pen.line([[x, y], ...steepest(way.field, x, y)], pen.colours.blue, 2);
+    c.setLineDash([]);
+    c.globalAlpha = 1;
+  },
+};
+
+/** A field of ways, ready to be drawn.  text: way of a run part. */
+export function wayOf(text) {
+  const data = bytes(text);
+  const field = new Uint16Array(data.buffer);
+  let longest = 1;
+  for (const value of field) if (value < WALL) longest = Math.max(longest, value);
+  const picture = gridPicture(...LATTICE, (column, row) => {
+    const value = field[column * LATTICE[1] + row];
+    if (value >= WALL) return null;
+    return [...hue(value / longest), 255];
+  });
+  return { field, picture };
+}
+
+/** Length of the way from a point, px; null where there is none. */
+export function wayLength(way, [x, y]) {
+  const value = way.field[Math.round(x / CELL) * LATTICE[1] + Math.round(y / CELL)];
+  return value === undefined || value >= WALL ? null : value * STEP_PX;
+}
+
+/** A picture of a few pixels, to be drawn large.  colour: (column, row) -> [r, g, b, a] or null. */
+export function gridPicture(columns, rows, colour) {
+  const picture = document.createElement("canvas");
+  [picture.width, picture.height] = [columns, rows];
+  const context = picture.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const values = colour(column, row);
+      if (values) image.data.set(values, 4 * (row * columns + column));
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return picture;
+}
+
+/** Show a picture that the agent gets, uint8, grey, as large as its canvas is. */
+export function showPicture(canvas, text, key, shape) {
+  const values = bytes(text);
+  const xFirst = key === "global_view";
+  const [columns, rows] = xFirst ? shape : [shape[1], shape[0]];
+  const picture = gridPicture(columns, rows, (column, row) => {
+    const grey = values[xFirst ? column * rows + row : row * columns + column];
+    return [grey, grey, grey, 255];
+  });
+  [canvas.width, canvas.height] = [columns, rows];
+  canvas.getContext("2d").drawImage(picture, 0, 0);
+}
+
+/** The way that leads down a field from a point: [[x, y], ...]. */
+function steepest(field, x, y) {
+  let best = null;
+  const lowest = (i, j, reach) => {
+    for (let a = Math.max(i - reach, 0); a <= Math.min(i + reach, LATTICE[0] - 1); a++) {
+      for (let b = Math.max(j - reach, 0); b <= Math.min(j + reach, LATTICE[1] - 1); b++) {
+        const value = field[a * LATTICE[1] + b];
+        if (value < WALL && (best === null || value < best.value)) best = { a, b, value };
+      }
+    }
+  };
+  lowest(Math.round(x / CELL), Math.round(y / CELL), 1);
+  const points = [];
+  while (best) {
+    points.push([best.a * CELL, best.b * CELL]);
+    const { a, b, value } = best;
+    lowest(a, b, 1);
+    if (best.value === value) break;
+  }
+  return points;
+}
+
+function cross(pen, [x, y], colour) {
+  pen.line([[x - 2.5, y - 2.5], [x + 2.5, y + 2.5]], colour, 1.2);
+  pen.line([[x - 2.5, y + 2.5], [x + 2.5, y - 2.5]], colour, 1.2);
+}
+
+/** From near (green) over yellow to far (violet). */
+function hue(share) {
+  const stops = [[46, 174, 116], [214, 190, 60], [222, 116, 66], [120, 74, 160]];
+  const at = Math.min(share, 0.9999) * (stops.length - 1);
+  const [i, t] = [Math.floor(at), at % 1];
+  return stops[i].map((value, k) => Math.round(value + t * (stops[i + 1][k] - value)));
+}

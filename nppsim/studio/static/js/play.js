@@ -1,0 +1,326 @@
+/* Play a level: 60 frames a second, each with the true inputs, on the server's exact physics.
+ *
+ * What is played is what the server has stepped, so that the recording is what was pressed.  Phases: "ready" (waits for the
+ * first key), "running", "paused", "rewinding", "over".
+ */
+
+import { Socket, get } from "./api.js";
+import { Clock, FRAME_MS, Pacing } from "./clock.js";
+import { ACTIONS, Controls, keyName } from "./controls.js";
+import { element, seconds } from "./elements.js";
+import { Ghosts, bestTime, takeBest } from "./ghosts.js";
+import { keepDialog } from "./keep.js";
+import { LiveGame } from "./live.js";
+import { keysPanel } from "./keys.js";
+import { Scene } from "./scene.js";
+
+const RATES = [1, 0.5, 0.25, 0.1]; // of real time
+const REWIND_FRAMES = 2; // per display tick
+const TRAIL = 240; // frames
+const FALL_MS = 700; // that the pieces of a dead ninja fly
+const REST_MS = 350; // after the end, until a jump starts again
+const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
+
+/** The view; see app.js. */
+export async function show(root, studio, id) {
+  if (!id) {
+    studio.go("#/levels");
+    return undefined;
+  }
+  const level = await get(`levels/${id}`);
+  const play = new Play(root, studio, level);
+  await play.open();
+  return () => play.destroy();
+}
+
+class Play {
+  constructor(root, studio, level) {
+    [this.studio, this.level] = [studio, level];
+    [this.phase, this.mark, this.attempts] = ["ready", 0, 1];
+    this.assisted = false; // rewound, slowed down or taken over: no best time
+    this.armed = true; // a key that is held starts the run
+    this.clock = new Clock();
+    this.pacing = new Pacing();
+    this.build(root);
+    this.scene = new Scene(this.canvas);
+    this.scene.setLevel(level);
+    this.controls = new Controls((action) => this.act(action));
+    this.ghosts = new Ghosts(this.ghostList, level, studio, {
+      changed: () => this.draw(),
+      takeOver: (history) => this.takeOver(history),
+      preview: (recording, frame) => this.preview(recording, frame),
+    });
+    this.hide = () => document.hidden && this.pause();
+    this.back = () => this.open();
+    document.addEventListener("visibilitychange", this.hide);
+    document.addEventListener("studioback", this.back);
+    this.canvas.focus();
+  }
+
+  /** Connect and start; again after the connection was lost. */
+  async open() {
+    this.game?.close();
+    this.game = new LiveGame(new Socket("play"), this.level, (ms) => this.pacing.answered(ms));
+    await this.game.start();
+    [this.mark, this.assisted] = [0, false];
+    this.enter("ready");
+    this.ghosts.load().catch(this.studio.failed);
+    cancelAnimationFrame(this.request);
+    this.request = requestAnimationFrame((now) => this.tick(now));
+  }
+
+  destroy() {
+    cancelAnimationFrame(this.request);
+    document.removeEventListener("visibilitychange", this.hide);
+    document.removeEventListener("studioback", this.back);
+    this.controls.destroy();
+    this.scene.destroy();
+    this.game?.close();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The loop
+
+  tick(now) {
+    this.request = requestAnimationFrame((next) => this.tick(next));
+    this.controls.readGamepads();
+    const { controls, game } = this;
+    if (!controls.pressing) this.armed = true;
+    if (controls.holds("rewind")) this.rewindOn();
+    else if (this.phase === "rewinding") this.enter("ready");
+    if (this.phase === "ready" && this.armed && controls.pressing && game.settled) this.enter("running");
+    if (this.phase === "running" && game.ready) this.advance(this.clock.due(now));
+    if (this.phase === "over" && now - this.ended > REST_MS && controls.tapped.has("jump")) this.restart(false);
+    if (game.fresh) {
+      game.fresh = false;
+      if (this.phase === "running") this.pacing.drawn(now);
+      this.draw();
+      if (game.over && this.phase === "running") this.end(now);
+    } else if (this.phase === "over" && game.frame.o === "died" && now - this.ended < FALL_MS) {
+      this.draw();
+    }
+  }
+
+  advance(frames) {
+    if (!frames) return;
+    const inputs = Array.from({ length: frames }, () => this.controls.sample());
+    this.game.step(inputs).catch(this.studio.failed);
+  }
+
+  rewindOn() {
+    if (this.phase !== "rewinding") this.enter("rewinding");
+    this.assisted = true;
+    const to = this.game.frame.f - REWIND_FRAMES;
+    if (this.game.settled && this.game.frame.f > 0) this.game.rewind(Math.max(to, 0)).catch(this.studio.failed);
+  }
+
+  end(now) {
+    this.ended = now;
+    this.enter("over");
+    const { game } = this;
+    if (game.frame.o !== "won" || this.assisted) return;
+    if (takeBest(this.level.id, game.history)) {
+      this.record = true;
+      this.ghosts.showBest();
+      this.drawPhase();
+    }
+  }
+
+  enter(phase) {
+    this.phase = phase;
+    this.clock.reset();
+    this.pacing.rest();
+    if (phase !== "running") this.controls.tapped.clear();
+    if (phase === "ready" || phase === "running") this.record = false;
+    this.drawPhase();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // What keys and buttons do
+
+  act(action) {
+    const actions = {
+      restart: () => this.restart(true),
+      pause: () => (this.phase === "paused" ? this.enter("running") : this.pause()),
+      slower: () => this.setRate(RATES[(RATES.indexOf(this.clock.rate) + 1) % RATES.length]),
+      step: () => this.stepOnce(),
+      back: () => this.stepBack(),
+      mark: () => this.setMark(),
+      keep: () => this.keep(),
+    };
+    actions[action]?.();
+  }
+
+  /** Back to the spawn, or to the mark of practice.  armed: keys that are held now count. */
+  async restart(armed) {
+    this.ghosts.endPreview();
+    this.armed = armed;
+    this.enter("ready");
+    this.attempts += 1;
+    this.assisted = this.mark > 0 || this.clock.rate !== 1;
+    await this.game.rewind(this.mark).catch(this.studio.failed);
+    this.drawPhase();
+  }
+
+  pause() {
+    if (this.phase === "running") this.enter("paused");
+  }
+
+  setRate(rate) {
+    this.clock.rate = rate;
+    this.assisted ||= rate !== 1;
+    this.rates.value = rate;
+    this.drawPhase();
+  }
+
+  /** One frame on with the keys that are held now. */
+  async stepOnce() {
+    if (this.phase === "over" || !this.game.settled) return;
+    this.assisted = true;
+    this.enter("paused");
+    await this.game.step([this.controls.sample()]).catch(this.studio.failed);
+    if (this.game.over) this.end(performance.now());
+  }
+
+  async stepBack() {
+    if (this.game.frame.f === 0 || !this.game.settled) return;
+    this.assisted = true;
+    this.enter("paused");
+    await this.game.rewind(this.game.frame.f - 1).catch(this.studio.failed);
+  }
+
+  setMark() {
+    this.mark = this.mark ? 0 : this.game.frame.f;
+    this.drawPhase();
+  }
+
+  /** Go on from a frame of another run. */
+  async takeOver(history) {
+    await this.game.start(history);
+    [this.mark, this.assisted] = [this.game.frame.f, true];
+    this.enter("ready");
+    this.canvas.focus();
+  }
+
+  async keep() {
+    if (this.game.frame.f === 0) {
+      this.studio.toast("Play first: there is nothing to keep yet.");
+      return;
+    }
+    this.pause();
+    await keepDialog(this.game, this.level, this.studio);
+    this.ghosts.load().catch(this.studio.failed);
+    this.canvas.focus();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The page
+
+  draw() {
+    if (!this.game || this.previewing) return;
+    const { game } = this;
+    const { f, g, i, n } = game.frame;
+    const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
+    const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
+    this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
+    this.time.textContent = seconds(f);
+    this.numbers.textContent = `frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
+    this.caps.forEach((cap, k) => cap.classList.toggle("held", (i & CAPS[k][0]) !== 0));
+  }
+
+  /** Show a frame of another run instead; null: the game again. */
+  preview(recording, frame) {
+    this.previewing = recording !== null;
+    if (!recording) {
+      this.draw();
+      return;
+    }
+    this.pause();
+    this.scene.draw({ world: recording.seek(frame), trails: [{ points: recording.points.slice(0, frame + 1), colour: recording.colour }] });
+    this.time.textContent = seconds(frame);
+  }
+
+  drawPhase() {
+    if (!this.game) return;
+    const best = bestTime(this.level.id);
+    const [restart, jump] = ["restart", "jump"].map((action) => keyName(this.controls.bindings[action][0] ?? "?"));
+    const { o, f } = this.game.frame;
+    const words = {
+      ready: f ? ["Ready", "goes on with the next key"] : ["Ready", "starts with your first key"],
+      paused: ["Paused", `${keyName(this.controls.bindings.pause[0] ?? "?")} goes on`],
+      rewinding: ["Rewind", ""],
+      over: o === "won"
+        ? [this.record ? `${seconds(f)} · your best` : seconds(f), `${this.assisted ? "with help, so no best time · " : ""}${jump} or ${restart} plays again`]
+        : ["Dead", `${jump} or ${restart} tries again`],
+    }[this.phase];
+    this.verdict.hidden = !words;
+    if (words) this.verdict.replaceChildren(element("b", { text: words[0] }), element("span", { text: words[1] }));
+    this.verdict.className = `verdict ${this.phase === "over" ? (o === "won" ? "good" : "bad") : ""}`;
+    this.bests.textContent = [best ? `best ${seconds(best)}` : null, this.level.par ? `par ${seconds(this.level.par)}` : null]
+      .filter(Boolean).join(" · ");
+    this.bests.hidden = !this.bests.textContent;
+    this.attempt.textContent = String(this.attempts);
+    this.pauseButton.textContent = this.phase === "paused" ? "Go on" : "Pause";
+    this.markButton.setAttribute("aria-pressed", this.mark > 0);
+    this.markButton.textContent = this.mark ? `Practising from ${seconds(this.mark)}` : "Practise from here";
+    const pacing = this.pacing.summary();
+    this.pace.textContent = pacing
+      ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms (worst ${pacing.worst.toFixed(1)} ms); `
+        + `from input to state ${pacing.median.toFixed(1)} ms, 99 % within ${pacing.late.toFixed(1)} ms`
+      : "nothing played yet";
+  }
+
+  build(root) {
+    const button = (text, action, attributes = {}) => element("button", {
+      type: "button", text, title: ACTIONS[action][0], ...attributes,
+      onclick: (event) => {
+        this.act(action);
+        if (event.detail) this.canvas.focus(); // pressed by a pointer: keys belong to the game again
+      },
+    });
+    this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": `The level ${this.level.name}` });
+    this.time = element("span", { class: "chip clock", id: "time" });
+    this.numbers = element("span", { class: "chip numbers" });
+    this.bests = element("span", { class: "chip" });
+    this.verdict = element("div", { class: "verdict", role: "status" });
+    this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
+    this.attempt = element("dd");
+    this.pauseButton = button("Pause", "pause");
+    this.markButton = button("Practise from here", "mark");
+    this.rates = element("select", { "aria-label": "Speed", onchange: () => { this.setRate(Number(this.rates.value)); this.canvas.focus(); } },
+      RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })));
+    this.ghostList = element("div");
+    this.pace = element("p", { class: "small muted", id: "pacing" });
+    const panel = (title, ...content) => element("section", { class: "panel" }, title ? element("h2", { text: title }) : null, ...content);
+    const facts = [["category", this.level.category ?? "none"], ["par", this.level.par ? seconds(this.level.par) : "unknown"]];
+    root.replaceChildren(element("div", { class: "split play" },
+      element("div", { class: "stage" }, this.canvas,
+        element("div", { class: "hud" }, this.time, this.bests, this.numbers), this.verdict,
+        element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps), this.touchButtons()),
+      element("div", { class: "panels" },
+        panel(null, element("h1", { text: this.level.name }),
+          element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
+            element("dt", { text: "attempt" }), this.attempt),
+          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"))),
+        panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
+        panel("Ghosts", this.ghostList),
+        panel("Keys", keysPanel(() => this.controls)),
+        element("details", { class: "panel" }, element("summary", { text: "Pacing" }), this.pace))));
+  }
+
+  /** For screens that are touched: where the thumbs are. */
+  touchButtons() {
+    const pad = (action, text) => {
+      const made = element("button", { type: "button", tabindex: -1, "aria-label": ACTIONS[action][0], text });
+      made.addEventListener("pointerdown", (event) => {
+        event.preventDefault();
+        made.setPointerCapture(event.pointerId);
+        this.controls.press(action, `touch ${action}`);
+      });
+      for (const name of ["pointerup", "pointercancel"]) made.addEventListener(name, () => this.controls.release(`touch ${action}`));
+      made.addEventListener("contextmenu", (event) => event.preventDefault());
+      return made;
+    };
+    return element("div", { class: "touch" }, pad("left", "◀"), pad("right", "▶"), element("span", { class: "spacer" }), pad("restart", "↺"), pad("jump", "▲"));
+  }
+}

@@ -1,0 +1,225 @@
+/* A player for finished runs: scrub, speed, several runs as ghosts, inputs shown, a mark where runs part.
+ *
+ *     const player = new Player(root, { level, runs });    // a level document, run documents of that level
+ *     player.add(run);  player.seek(120);  player.play();  player.destroy();
+ *     player.extend(0, parts);                         // of a run that is still being played: run parts
+ *
+ * overlay: (frame) -> what else Scene.draw takes, such as under and over;  growing: more frames may come, so that playing
+ * waits at the end for them.
+ *
+ * Used by the studio, by pages that `nppsim page` writes, and in reports.  Keys, while it has the focus: space, arrows (with
+ * shift: ten frames), home, end, + - 0 for the view, 1 to 9 to follow a run.
+ */
+
+import { element, seconds, takesKeys } from "./elements.js";
+import { Recording, partingFrame } from "./recording.js";
+import { Scene } from "./scene.js";
+import { Timeline } from "./timeline.js";
+
+const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
+export const RUN_COLOURS = ["#2f6fd0", "#d9730d", "#20935c", "#b83fa0", "#8a6d1a", "#0f8f9c", "#c03a48", "#6a58c9"];
+const KEYS = [[4, "←"], [1, "jump"], [2, "→"]]; // bits of an input byte
+
+export class Player {
+  /** root: an element, whose content is replaced. */
+  constructor(root, { level, runs = [] }) {
+    this.level = level;
+    this.runs = []; // of {recording, colour, hidden, chip}
+    [this.frame, this.rate, this.playing, this.main] = [0, 1, false, 0];
+    [this.overlay, this.growing] = [() => ({}), false];
+    this.build(root);
+    this.scene = new Scene(this.canvas);
+    this.scene.setLevel(level);
+    this.timeline.show([], [], 0);
+    runs.forEach((run) => this.add(run));
+    this.seek(0);
+  }
+
+  get last() {
+    return Math.max(0, ...this.runs.map(({ recording }) => recording.frames));
+  }
+
+  /** Show one more run of the same level. */
+  add(run) {
+    const recording = new Recording(run, this.level);
+    const colour = run.colour ?? RUN_COLOURS[this.runs.length % RUN_COLOURS.length];
+    const index = this.runs.length;
+    const mark = element("i");
+    mark.style.background = colour;
+    const end = element("span");
+    const chip = element("button", { type: "button", class: "run", title: "follow this run", onclick: () => this.follow(index) },
+      mark, element("span", { text: recording.label || `run ${index + 1}` }), end);
+    this.runs.push({ recording, colour, chip, end });
+    this.list.append(chip);
+    this.tellEnd(index);
+    this.follow(this.main);
+  }
+
+  /** Put run parts behind what is there of a run. */
+  extend(index, parts) {
+    for (const part of parts) this.runs[index].recording.append(part);
+    this.tellEnd(index);
+    this.follow(this.main);
+  }
+
+  tellEnd(index) {
+    const { recording, end } = this.runs[index];
+    end.className = { won: "good", running: "muted" }[recording.outcome] ?? "bad";
+    end.textContent = `${recording.outcome} ${seconds(recording.frames)}`;
+  }
+
+  /** Draw a run's own world: its doors, gold and drones; the other runs are ghosts in it. */
+  follow(index) {
+    this.main = index;
+    this.runs.forEach(({ chip }, i) => chip.setAttribute("aria-pressed", i === index));
+    this.parted = this.runs.map(({ recording }, i) => (i === index ? null : partingFrame(this.runs[index].recording, recording)));
+    this.timeline.show(this.runs, this.parted, index);
+    this.slider.max = this.last;
+    this.seek(this.frame);
+  }
+
+  /** Go to a frame. */
+  seek(frame) {
+    this.frame = Math.min(Math.max(frame, 0), this.last);
+    const f = Math.floor(this.frame);
+    this.slider.value = f;
+    this.slider.setAttribute("aria-valuetext", `frame ${f}, ${seconds(f)}`);
+    this.timeline.seek(f);
+    if (this.runs.length) this.draw(f);
+  }
+
+  draw(f) {
+    const { recording } = this.runs[this.main];
+    const others = this.runs.filter((_, i) => i !== this.main);
+    const trail = ({ recording: r, colour }) => ({ points: r.points.slice(Math.max(0, f - 240), f + 1), colour, width: 1.4 });
+    this.scene.draw({
+      world: recording.seek(f),
+      age: Math.max(0, f - recording.frames),
+      trails: this.runs.map(trail),
+      ghosts: others.map(({ recording: r, colour }) => ({ look: r.look(f), colour, label: r.label })),
+      ...this.overlay(f),
+    });
+    this.clock.textContent = `${seconds(f)} · frame ${f}`;
+    const over = f >= recording.frames && recording.outcome !== "running" ? ` · ${recording.outcome}` : "";
+    this.state.textContent = `${recording.speed(f).toFixed(2)} px/frame · gold ${recording.gold(f)}${over}`;
+    const held = f <= recording.frames ? recording.input(f) : 0;
+    this.caps.forEach((cap, i) => cap.classList.toggle("held", (held & KEYS[i][0]) !== 0));
+  }
+
+  /** Play from here, or from the start if the end is reached. */
+  play() {
+    if (this.frame >= this.last && !this.growing) this.seek(0);
+    this.setPlaying(true);
+    let before = null;
+    const tick = (now) => {
+      if (!this.playing) return;
+      this.seek(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate));
+      before = now;
+      if (this.frame >= this.last && !this.growing) this.pause();
+      else this.request = requestAnimationFrame(tick);
+    };
+    this.request = requestAnimationFrame(tick);
+  }
+
+  /** Stop where it is. */
+  pause() {
+    cancelAnimationFrame(this.request);
+    this.setPlaying(false);
+    this.frame = Math.floor(this.frame);
+  }
+
+  /** To be called when the player leaves the page. */
+  destroy() {
+    this.pause();
+    this.scene.destroy();
+    this.timeline.destroy();
+  }
+
+  setPlaying(playing) {
+    this.playing = playing;
+    this.button.textContent = playing ? "❚❚" : "▶";
+    this.button.setAttribute("aria-label", playing ? "pause" : "play");
+  }
+
+  step(frames) {
+    this.pause();
+    this.seek(Math.floor(this.frame) + frames);
+  }
+
+  build(root) {
+    const button = (text, label, onclick) => element("button", { type: "button", class: "icon", "aria-label": label, title: label, text, onclick });
+    this.canvas = element("canvas", { role: "img", "aria-label": `Level ${this.level.name}, a run of it` });
+    this.clock = element("span", { class: "chip clock" });
+    this.state = element("span", { class: "chip" });
+    this.caps = KEYS.map(([, text]) => element("kbd", { text }));
+    this.list = element("div", { class: "runs", role: "group", "aria-label": "Runs" });
+    this.button = button("▶", "play", () => (this.playing ? this.pause() : this.play()));
+    this.slider = element("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Frame", oninput: () => {
+      this.pause();
+      this.seek(Number(this.slider.value));
+    } });
+    this.rates = element("select", { "aria-label": "Speed", onchange: () => { this.rate = Number(this.rates.value); } },
+      SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })));
+    const lanes = element("canvas", { class: "lanes", "aria-hidden": "true" });
+    root.classList.add("player");
+    root.replaceChildren(
+      element("div", { class: "stage" }, this.canvas,
+        element("div", { class: "hud" }, this.clock, this.state),
+        element("div", { class: "keys", "aria-label": "Keys held" }, this.caps)),
+      element("div", { class: "transport" },
+        element("div", { class: "bar" },
+          button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,
+          button("›", "one frame on", () => this.step(1)), this.slider, this.rates,
+          button("⤢", "show all of the level", () => { this.scene.fit(); this.scene.redraw(); })),
+        lanes, this.list));
+    this.timeline = new Timeline(lanes, (frame) => { this.pause(); this.seek(frame); });
+    root.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && document.activeElement !== this.canvas) return; // the page scrolls
+      event.preventDefault();
+      this.scene.zoom(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
+    }, { passive: false });
+    this.canvas.tabIndex = 0;
+    this.drag();
+  }
+
+  /** Dragging moves the view; a click plays or pauses. */
+  drag() {
+    let from = null;
+    let moved = 0;
+    this.canvas.addEventListener("pointerdown", (event) => {
+      [from, moved] = [[event.clientX, event.clientY], 0];
+      this.canvas.setPointerCapture(event.pointerId);
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      const [dx, dy] = [event.clientX - from[0], event.clientY - from[1]];
+      moved += Math.abs(dx) + Math.abs(dy);
+      if (moved > 4) this.scene.pan(dx / this.scene.view.scale, dy / this.scene.view.scale);
+      from = [event.clientX, event.clientY];
+    });
+    this.canvas.addEventListener("pointerup", () => {
+      if (from && moved <= 4) this.playing ? this.pause() : this.play();
+      from = null;
+    });
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || takesKeys(event.target)) return;
+    const step = event.shiftKey ? 10 : 1;
+    const actions = {
+      ArrowLeft: () => this.step(-step),
+      ArrowRight: () => this.step(step),
+      Home: () => this.step(-Infinity),
+      End: () => this.step(Infinity),
+      "+": () => this.scene.zoom(1.25),
+      "-": () => this.scene.zoom(0.8),
+      0: () => { this.scene.fit(); this.scene.redraw(); },
+    };
+    if (event.key === " " && !(event.target instanceof HTMLButtonElement)) actions[" "] = () => (this.playing ? this.pause() : this.play());
+    if (event.key >= "1" && event.key <= "9" && this.runs[event.key - 1]) actions[event.key] = () => this.follow(event.key - 1);
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+}

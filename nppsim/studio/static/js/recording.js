@@ -1,0 +1,129 @@
+/* A run document, drawn at any of its frames without the simulator. */
+
+import { Gait } from "./ninja.js";
+import { World } from "./world.js";
+
+const COLUMNS = 8; // of a track
+const [POSITION_STEPS, SPEED_STEPS, NORMAL_STEPS, AIRBORNE] = [16, 256, 16384, 16];
+const KEY_FRAMES = 240; // frames between two of which all entities are kept
+const APART_PX = 1; // positions farther from each other than this have parted, as in nppsim/replays/diff.py
+
+/** label, colour, outcome, frames: of the document; inputs: Uint8Array[frames]; points: [x, y] at frame 0, 1, ...;
+ *  world: the entities at the frame last sought. */
+export class Recording {
+  constructor(run, level) {
+    this.label = run.label;
+    this.colour = run.colour;
+    this.outcome = run.outcome;
+    this.frames = run.frames;
+    this.changes = [...run.changes];
+    this.inputs = bytes(run.inputs);
+    this.track = new Int16Array(bytes(run.track).buffer);
+    this.start = run.start;
+    this.world = new World({ ...level, start: run.start });
+    this.kept = new Map([[0, [[...this.world.looks], 0]]]); // frame -> looks, changes taken in
+    [this.at, this.taken] = [0, 0];
+    this.gait = new Gait();
+    [this.looks, this.points] = [[], []];
+    this.lookOn();
+  }
+
+  /** Put a run part behind what is there. */
+  append(part) {
+    this.outcome = part.outcome;
+    this.frames = part.frames;
+    this.changes.push(...part.changes);
+    this.inputs = joined(Uint8Array, this.inputs, bytes(part.inputs));
+    this.track = joined(Int16Array, this.track, new Int16Array(bytes(part.track).buffer));
+    this.lookOn();
+  }
+
+  lookOn() {
+    for (let f = this.looks.length; f <= this.frames; f++) this.looks.push(this.gait.after(this.ninja(f), this.input(f)));
+    for (let f = this.points.length; f <= this.frames; f++) this.points.push(this.looks[f].at);
+  }
+
+  /** The input byte that led to a frame. */
+  input(frame) {
+    return frame > 0 ? this.inputs[Math.min(frame, this.frames) - 1] : 0;
+  }
+
+  /** The ninja after a frame, as n of a frame document. */
+  ninja(frame) {
+    if (frame <= 0) return this.start.n;
+    const [x, y, vx, vy, state, nx, ny] = this.row(frame);
+    return [
+      x / POSITION_STEPS, y / POSITION_STEPS, vx / SPEED_STEPS, vy / SPEED_STEPS, state % AIRBORNE,
+      nx / NORMAL_STEPS, ny / NORMAL_STEPS, state >= AIRBORNE ? 1 : 0,
+    ];
+  }
+
+  /** Gold taken until a frame. */
+  gold(frame) {
+    return frame > 0 ? this.row(frame)[COLUMNS - 1] : 0;
+  }
+
+  /** Length of the velocity after a frame, px per frame. */
+  speed(frame) {
+    return Math.hypot(this.ninja(frame)[2], this.ninja(frame)[3]);
+  }
+
+  /** How the ninja looks after a frame; after the last one it stays. */
+  look(frame) {
+    return this.looks[Math.min(Math.max(frame, 0), this.frames)];
+  }
+
+  /** The world after a frame. */
+  seek(frame) {
+    const wanted = Math.min(Math.max(frame, 0), this.frames);
+    if (wanted < this.at || wanted > this.at + KEY_FRAMES) this.jump(wanted);
+    while (this.at < wanted) this.advance();
+    this.world.ninja = this.look(wanted);
+    return this.world;
+  }
+
+  jump(wanted) {
+    let key = wanted - (wanted % KEY_FRAMES);
+    while (!this.kept.has(key)) key -= KEY_FRAMES;
+    if (wanted > this.at && key < this.at) return;
+    const [looks, taken] = this.kept.get(key);
+    [this.at, this.taken, this.world.looks] = [key, taken, [...looks]];
+    this.world.version += 1;
+  }
+
+  advance() {
+    this.at += 1;
+    for (; this.taken < this.changes.length && this.changes[this.taken][0] <= this.at; this.taken++) {
+      const [, index, ...values] = this.changes[this.taken];
+      this.world.change(index, values);
+    }
+    if (this.at % KEY_FRAMES === 0) this.kept.set(this.at, [[...this.world.looks], this.taken]);
+  }
+
+  row(frame) {
+    const begin = (Math.min(frame, this.frames) - 1) * COLUMNS;
+    return this.track.subarray(begin, begin + COLUMNS);
+  }
+}
+
+/** The first frame after which two recordings are apart; null if they never are, as far as both go. */
+export function partingFrame(a, b) {
+  const common = Math.min(a.frames, b.frames);
+  for (let f = 1; f <= common; f++) {
+    const [[x, y], [u, v]] = [a.points[f], b.points[f]];
+    if (Math.hypot(x - u, y - v) > APART_PX) return f;
+  }
+  return null;
+}
+
+function joined(Kind, a, b) {
+  const whole = new Kind(a.length + b.length);
+  whole.set(a);
+  whole.set(b, a.length);
+  return whole;
+}
+
+/** The bytes that a base64 text stands for. */
+export function bytes(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}

@@ -1,0 +1,119 @@
+/* Runs: those kept in this studio, and the replays of its folders; each is watched beside others of its level. */
+
+import { download, get, post, remove } from "./api.js";
+import { element, seconds } from "./elements.js";
+import { Player } from "./player.js";
+
+const MOST_ROWS = 200; // that are listed at once; the search finds the others
+const MOST_OTHERS = 8; // runs of the same level that are offered beside one
+
+/** The view; see app.js.  #/replays lists; #/replays/recordings/3, #/replays/replays/7 and #/replays/opened show one run. */
+export async function show(root, studio, kind, number) {
+  if (!kind) return list(root, studio);
+  const run = kind === "opened" ? studio.opened : await get(`${kind}/${number}/run`);
+  if (!run) {
+    studio.go("#/replays"); // the page was loaded anew: nothing is open
+    return undefined;
+  }
+  return watch(root, studio, run, `${kind}/${number}`);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// One run
+
+async function watch(root, studio, run, path) {
+  const level = await get(`levels/${run.level}`);
+  const place = element("div");
+  const others = element("div", { class: "bar others" });
+  root.append(element("div", { class: "page" },
+    element("div", { class: "bar" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
+      element("span", { class: "spacer" }), element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
+    place, others));
+  const player = new Player(place, { level, runs: [run] });
+  const offers = (await known()).filter((one) => one.level === level.id && one.path !== path).slice(0, MOST_OTHERS);
+  if (offers.length) others.append(element("span", { class: "muted", text: "Beside it:" }));
+  for (const one of offers) {
+    const button = element("button", { type: "button", text: `${one.label}, ${seconds(one.frames)}`, onclick: async () => {
+      button.disabled = true;
+      try {
+        player.add(await get(`${one.path}/run`));
+      } catch (error) {
+        button.disabled = false;
+        studio.failed(error);
+      }
+    } });
+    others.append(button);
+  }
+  return () => player.destroy();
+}
+
+/** Kept runs, newest first, then replays; each with the path of its address. */
+async function known() {
+  const [{ recordings }, { replays }] = await Promise.all([get("recordings"), get("replays")]);
+  const pathed = (kind) => (one) => ({ ...one, kind, path: `${kind}/${one.number}` });
+  return [...recordings.reverse().map(pathed("recordings")), ...replays.map(pathed("replays"))];
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// All of them
+
+async function list(root, studio) {
+  const [runs, { levels }, { demonstrations }] = await Promise.all([known(), get("levels"), get("recordings")]);
+  const names = new Map(levels.map(({ id, name }) => [id, name]));
+  const folder = element("section", { class: "panel", "aria-label": "My demonstrations" });
+  showFolder(folder, demonstrations);
+  const search = element("input", { type: "search", placeholder: "Search runs", "aria-label": "Search runs", oninput: () => fill() });
+  const count = element("span", { class: "muted small", role: "status" });
+  const rows = element("tbody");
+  const fill = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = ({ label, level }) => `${label} ${names.get(level) ?? ""}`.toLowerCase();
+    const found = runs.filter((run) => words.every((word) => text(run).includes(word)));
+    count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} runs`;
+    rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
+  };
+  const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
+  root.append(element("div", { class: "page" }, folder, element("div", { class: "bar above" }, search, count),
+    runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
+      : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
+  fill();
+  return undefined;
+}
+
+function row(run, names, studio, folder) {
+  const act = (text, job) => element("button", { type: "button", class: "quiet", text, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
+  const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
+  const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
+    element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) ?? run.level.slice(0, 8) })),
+    element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
+  if (run.kind !== "recordings") {
+    line.append(element("td"));
+    return line;
+  }
+  const demonstrate = async (button) => {
+    const { added, demonstrations } = await post(`${run.path}/demonstration`);
+    button.disabled = true;
+    showFolder(folder, demonstrations);
+    studio.toast(`Added: ${added.file}${added.retimed ? `, re-timed (${added.deviation_px} px off on average)` : ""}`, "good");
+  };
+  const forget = async () => {
+    await remove(run.path);
+    line.remove();
+  };
+  line.append(element("td", {}, element("div", { class: "bar" }, act("Add to my demonstrations", demonstrate),
+    act("Compact replay", () => download(`${run.path}/file?format=compact`)),
+    act("Attract file", () => download(`${run.path}/file?format=attract`)), act("Remove", forget))));
+  return line;
+}
+
+/** How far the folder of demonstrations is. */
+function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking }) {
+  const share = element("i");
+  share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;
+  const counts = Object.entries(categories).map(([name, number]) => `${name} ${number}`).join(", ");
+  panel.replaceChildren(element("h2", { text: "My demonstrations" }),
+    element("p", {}, `${recordings} of ${wanted} recordings, of ${levels} levels. `,
+      missing ? `${missing} more make a data set.` : "Enough for a data set.", lacking.length ? ` None yet of: ${lacking.join(", ")}.` : ""),
+    element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
+    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })));
+}

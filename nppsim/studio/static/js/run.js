@@ -1,0 +1,175 @@
+/* An experiment in training: how far each of its trainings is, learning curves, the newest weights at play; refreshed by itself. */
+
+import { Socket, get } from "./api.js";
+import { Chart } from "./chart.js";
+import { element } from "./elements.js";
+import { Mind } from "./mind.js";
+import { RUN_COLOURS } from "./player.js";
+import { Watching } from "./watching.js";
+
+const REFRESH_MS = 5000;
+const NEXT_MS = 1500; // between the end of an episode and the next
+const STYLES = [1, 0.55]; // opacity of the first line of a chart and of further ones
+
+/** The view; see app.js. */
+export async function show(root, studio) {
+  const [experiment, { levels }] = await Promise.all([get("experiment"), get("levels")]);
+  if (experiment === null) {
+    root.replaceChildren(element("div", { class: "notice" }, element("h1", { text: "No training is followed" }),
+      element("p", { text: "Start the studio with --run and the folder of an experiment, or train with --visualize-training." })));
+    return undefined;
+  }
+  const view = new Run(root, studio, levels);
+  view.tell(experiment);
+  return () => view.destroy();
+}
+
+class Run {
+  constructor(root, studio, levels) {
+    [this.studio, this.levels, this.charts, this.episodes] = [studio, levels, new Map(), 0];
+    this.head = element("div", { class: "bar" });
+    this.trainings = element("div", { class: "panels trainings" });
+    this.curves = element("div", { class: "curves" });
+    this.log = element("pre", { class: "log" });
+    this.stage = element("div");
+    this.playing = element("p", { class: "small muted" });
+    this.mind = new Mind({ seek: (frame) => this.watching?.player.seek(Math.round(frame)), changed: () => {} });
+    this.live = element("section", { class: "panel live", hidden: true }, element("h2", { text: "The newest weights at play" }), this.playing, this.stage);
+    root.replaceChildren(element("div", { class: "page training" }, this.head,
+      element("div", { class: "columns" },
+        element("div", {}, this.trainings, this.curves, element("section", { class: "panel" }, element("h2", { text: "Log" }), this.log)),
+        element("div", {}, this.live, this.mind.thinks))));
+    this.socket = new Socket("watch");
+    this.socket.onmessage = (message) => this.watching?.receive(message) || (message.error && studio.failed(new Error(message.error)));
+    this.back = () => studio.go(location.hash);
+    document.addEventListener("studioback", this.back);
+    this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);
+  }
+
+  destroy() {
+    clearTimeout(this.refresher);
+    clearTimeout(this.next);
+    this.ended = true;
+    document.removeEventListener("studioback", this.back);
+    this.socket.close();
+    this.watching?.destroy();
+    this.mind.destroy();
+    for (const { chart } of this.charts.values()) chart.destroy();
+  }
+
+  async refresh() {
+    try {
+      const told = await get("experiment");
+      if (!this.ended) this.tell(told);
+    } catch (error) {
+      this.studio.failed(error);
+    }
+    if (!this.ended) this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);
+  }
+
+  /** Show an experiment document. */
+  tell(experiment) {
+    this.experiment = experiment;
+    const age = experiment.written ? Date.now() / 1000 - experiment.written : null;
+    const state = experiment.finished ? "finished" : age === null ? "begins" : `written ${ago(age)}`;
+    this.head.replaceChildren(element("h1", { text: experiment.name }),
+      element("span", { class: `chip ${!experiment.finished && age !== null && age < 120 ? "good" : "muted"}`, text: state }));
+    this.trainings.replaceChildren(...(experiment.runs.length ? experiment.runs.map((run, i) => this.training(run, i))
+      : [element("section", { class: "panel" }, element("p", { class: "muted", text: "No training has begun yet." }))]));
+    this.drawCurves(experiment.runs);
+    this.writeLog(experiment.log);
+    if (!this.watching) this.play();
+  }
+
+  training(run, index) {
+    const fill = element("i");
+    const share = run.finished ? 1 : run.total ? Math.min(run.decisions / run.total, 1) : 0;
+    fill.style.width = `${100 * share}%`;
+    const dot = element("i");
+    dot.style.background = colourOf(index);
+    const facts = [
+      ["decisions", run.total ? `${run.decisions.toLocaleString("en")} of ${run.total.toLocaleString("en")}` : run.decisions.toLocaleString("en")],
+      run.stage && ["stage", run.stage],
+      ["newest weights", run.checkpoint ? `${run.checkpoint.name}, ${ago(Date.now() / 1000 - run.checkpoint.written)}` : "none yet"],
+    ].filter(Boolean);
+    return element("section", { class: "panel" }, element("div", { class: "bar" }, element("span", { class: "chip" }, dot, titleOf(run)), element("span", { class: "spacer" }),
+      element("span", { class: "small muted", text: run.finished ? "finished" : "" })), element("div", { class: "meter" }, fill),
+      element("dl", { class: "facts" }, facts.flatMap(([term, text]) => [element("dt", { text: term }), element("dd", { text })])));
+  }
+
+  drawCurves(runs) {
+    const titles = new Map(); // title -> lines of all trainings
+    runs.forEach((run, index) => {
+      for (const { title, unit, levels, lines } of run.charts) {
+        const known = titles.get(title) ?? { unit, levels, lines: [] };
+        titles.set(title, known);
+        lines.forEach((line, k) => {
+          const colour = faded(colourOf(index), STYLES[Math.min(k, STYLES.length - 1)]);
+          if (line.mean) known.lines.push({ x: line.steps, y: line.values, colour, faint: true });
+          known.lines.push({ x: line.steps, y: line.mean ?? line.values, colour, steps: levels !== null });
+        });
+        if (runs.length === 1 && !levels) known.marks = run.stages.slice(1).map(({ begin, name }) => ({ x: begin, text: name }));
+      }
+    });
+    for (const [title, shown] of titles) {
+      if (!this.charts.has(title)) {
+        const canvas = element("canvas", { class: "chart", role: "img", "aria-label": title });
+        const unit = shown.unit ? `, ${shown.unit}` : "";
+        this.curves.append(element("section", { class: "panel" }, element("h2", { text: `${title}${unit}` }), canvas));
+        this.charts.set(title, { chart: new Chart(canvas) });
+      }
+      this.charts.get(title).chart.show({ ...shown, levels: shown.levels ?? undefined });
+    }
+  }
+
+  writeLog(lines) {
+    const atEnd = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - 8;
+    this.log.textContent = lines.join("\n") || "–";
+    if (atEnd) this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  /** Let the newest weights play the next level; the trainings take turns. */
+  async play() {
+    const ready = this.experiment.runs.filter(({ checkpoint }) => checkpoint);
+    if (!ready.length || !this.levels.length) return;
+    const run = ready[this.episodes % ready.length];
+    const { id } = this.levels[(7 * this.episodes) % this.levels.length]; // from all over the gallery
+    this.episodes += 1;
+    const level = await get(`levels/${id}`);
+    if (this.ended) return;
+    this.watching?.destroy();
+    this.live.hidden = false;
+    this.playing.textContent = `${titleOf(run)}: ${run.checkpoint.name}, on ${level.name}`;
+    this.watching = new Watching(this.stage, level, { socket: this.socket, failed: this.studio.failed, mind: this.mind, changed: () => this.settled() });
+    this.watching.show([{ agent: run.agent, seed: this.episodes, deterministic: false }]);
+  }
+
+  /** When an episode has been shown to its end, the next begins; not while somebody looks at it. */
+  settled() {
+    clearTimeout(this.next);
+    if (!this.watching?.runs || !this.watching.done) return;
+    const { player } = this.watching;
+    this.next = setTimeout(() => {
+      if (player.frame >= player.last) this.play().catch(this.studio.failed);
+      else this.settled();
+    }, NEXT_MS);
+  }
+}
+
+function titleOf({ label, seed }) {
+  return seed === null ? label : `${label}, seed ${seed}`;
+}
+
+function colourOf(index) {
+  return RUN_COLOURS[index % RUN_COLOURS.length];
+}
+
+function faded(colour, opacity) {
+  return opacity === 1 ? colour : `color-mix(in srgb, ${colour} ${100 * opacity}%, transparent)`;
+}
+
+function ago(age) {
+  if (age < 90) return `${Math.max(Math.round(age), 0)} s ago`;
+  if (age < 5400) return `${Math.round(age / 60)} min ago`;
+  return age < 130_000 ? `${Math.round(age / 3600)} h ago` : `${Math.round(age / 86_400)} days ago`;
+}

@@ -1,0 +1,250 @@
+/* Draws a level and what happens in it onto a canvas, crisp at any zoom and device pixel ratio.
+ *
+ *     const scene = new Scene(canvas);
+ *     scene.setLevel(level);                              // a level document
+ *     const world = new World(level);                     // world.js: takes in frame documents
+ *     world.apply(frame);
+ *     scene.draw({ world, ghosts: [{ look, colour, label }], trails: [{ points, colour }] });
+ *
+ * The last picture is drawn again by itself when the canvas changes its size or the page its theme.  Tiles are drawn once
+ * per view, entities that do not move when one of them changes; what moves is drawn in each frame.
+ */
+
+import { MOVING, drawEntity, drawingOrder } from "./figures.js";
+import { drawNinja } from "./ninja.js";
+import { Pen, coloursOf } from "./pen.js";
+import { STAGE, TILE, levelOutline } from "./tiles.js";
+import { World } from "./world.js";
+
+const RIM = 1.1; // px, darker edge of the tiles
+const MARGIN = TILE; // px around what a fitted view must show
+const LEAST_VIEW = [18 * TILE, 10 * TILE]; // px: a fitted view shows no less
+const MOST_SCALE = 16; // screen px per level px
+const GHOST_OPACITY = 0.6;
+
+export class Scene {
+  /** view: {x, y} the level's point in the middle of the canvas, scale: screen px (CSS) per level px. */
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { alpha: false });
+    this.level = null;
+    this.view = { x: STAGE.width / 2, y: STAGE.height / 2, scale: 1 };
+    this.fitted = "level"; // "level", "stage" or null: chosen by hand
+    this.last = {};
+    this.tiles = document.createElement("canvas"); // as they look in the present view
+    this.still = document.createElement("canvas"); // with the entities that do not move
+    this.changeTheme = () => {
+      this.colours = coloursOf(canvas);
+      this.redraw();
+    };
+    this.observer = new ResizeObserver((entries) => this.resize(entries[entries.length - 1]));
+    const exact = "devicePixelContentBoxSize" in ResizeObserverEntry.prototype;
+    this.observer.observe(canvas, exact ? { box: "device-pixel-content-box" } : {});
+    this.darkness = matchMedia("(prefers-color-scheme: dark)");
+    this.darkness.addEventListener("change", this.changeTheme);
+    document.addEventListener("themechange", this.changeTheme);
+    this.colours = coloursOf(canvas);
+    this.resize(null);
+  }
+
+  /** To be called when the canvas leaves the page. */
+  destroy() {
+    this.observer.disconnect();
+    this.darkness.removeEventListener("change", this.changeTheme);
+    document.removeEventListener("themechange", this.changeTheme);
+  }
+
+  /** Show another level, or the same after its tiles or entities have changed.  keepView: do not fit it. */
+  setLevel(level, { keepView = false } = {}) {
+    this.level = level;
+    this.start = new World(level);
+    this.outline = levelOutline(level.tiles);
+    const order = drawingOrder(level.entities);
+    this.stillOnes = order.filter((index) => !MOVING.has(level.entities[index].kind));
+    this.movingOnes = order.filter((index) => MOVING.has(level.entities[index].kind));
+    if (!keepView) this.fit();
+    this.redraw();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // The view
+
+  /** Show all of it: the open part of the level, or the whole stage ("stage"). */
+  fit(what = "level") {
+    this.fitted = what;
+    const [left, top, right, bottom] = what === "stage" || !this.level ? [0, 0, STAGE.width, STAGE.height] : openPart(this.level);
+    const [width, height] = [this.canvas.clientWidth || 1, this.canvas.clientHeight || 1];
+    this.view = {
+      x: (left + right) / 2,
+      y: (top + bottom) / 2,
+      scale: Math.min(width / (right - left), height / (bottom - top)),
+    };
+    this.forget();
+  }
+
+  /** Zoom by a factor around a point of the canvas (CSS px from its corner; default: its middle). */
+  zoom(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+    const before = this.toLevel(x, y);
+    const least = Math.min(this.canvas.clientWidth / STAGE.width, this.canvas.clientHeight / STAGE.height) / 2;
+    this.view.scale = Math.min(Math.max(this.view.scale * factor, least), MOST_SCALE);
+    const after = this.toLevel(x, y);
+    this.pan(after[0] - before[0], after[1] - before[1]);
+  }
+
+  /** Move what is shown by some level px. */
+  pan(dx, dy) {
+    this.fitted = null;
+    this.view.x = Math.min(Math.max(this.view.x - dx, 0), STAGE.width);
+    this.view.y = Math.min(Math.max(this.view.y - dy, 0), STAGE.height);
+    this.forget();
+    this.redraw();
+  }
+
+  /** The level's point at a point of the canvas (CSS px from its corner, as event.offsetX and offsetY). */
+  toLevel(x, y) {
+    const { clientWidth, clientHeight } = this.canvas;
+    return [this.view.x + (x - clientWidth / 2) / this.view.scale, this.view.y + (y - clientHeight / 2) / this.view.scale];
+  }
+
+  /** The canvas's point (CSS px from its corner) at a point of the level. */
+  toCanvas(x, y) {
+    const { clientWidth, clientHeight } = this.canvas;
+    return [(x - this.view.x) * this.view.scale + clientWidth / 2, (y - this.view.y) * this.view.scale + clientHeight / 2];
+  }
+
+  resize(entry) {
+    const { canvas } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const exact = entry?.devicePixelContentBoxSize?.[0];
+    const width = Math.max(exact?.inlineSize ?? Math.round(canvas.clientWidth * ratio), 1);
+    const height = Math.max(exact?.blockSize ?? Math.round(canvas.clientHeight * ratio), 1);
+    for (const each of [canvas, this.tiles, this.still]) {
+      if (each.width !== width || each.height !== height) [each.width, each.height] = [width, height];
+    }
+    if (this.fitted) this.fit(this.fitted);
+    this.forget();
+    this.redraw();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Drawing
+
+  /** Draw a picture.  world: of the level shown; default: as it starts.
+   *  ninja: its look, default the world's; null leaves it out.  age: frames since it died.
+   *  ghosts: [{look, colour, label}].  trails: [{points: [[x, y], ...], colour, width}].
+   *  under, over: called with the Pen, to draw below what moves and above everything, in level coordinates. */
+  draw(picture = {}) {
+    this.last = picture;
+    const { context, canvas } = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    if (!this.level) {
+      context.fillStyle = this.colours.tile;
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      return;
+    }
+    const { world = this.start, ghosts = [], trails = [], age = 0 } = picture;
+    const ninja = picture.ninja === undefined ? world.ninja : picture.ninja;
+    this.drawStill(world);
+    context.drawImage(this.still, 0, 0);
+    this.place(context);
+    const pen = new Pen(context, this.colours);
+    for (const { points, colour, width = 1.6 } of trails) {
+      if (points.length > 1) pen.line(points, colour ?? this.colours.trace, width);
+    }
+    picture.under?.(pen);
+    for (const index of this.movingOnes) this.drawOne(pen, index, world);
+    context.globalAlpha = GHOST_OPACITY;
+    for (const { look, colour } of ghosts) drawNinja(pen, look, colour, colour);
+    context.globalAlpha = 1;
+    for (const { look, colour, label } of ghosts) if (label) this.drawLabel(pen, look.at, label, colour);
+    if (ninja) drawNinja(pen, ninja, this.colours.ink, this.colours.band, age);
+    picture.over?.(pen);
+  }
+
+  /** Draw the last picture again. */
+  redraw() {
+    this.forget();
+    this.draw(this.last);
+  }
+
+  /** What was drawn of tiles and still entities no longer holds. */
+  forget() {
+    this.tilesDrawn = this.stillDrawn = null;
+  }
+
+  /** Let a context's unit be the level's pixel. */
+  place(context) {
+    const { x, y, scale } = this.view;
+    const { width, height, clientWidth } = this.canvas;
+    const k = (scale * width) / (clientWidth || width);
+    context.setTransform(k, 0, 0, k, width / 2 - k * x, height / 2 - k * y);
+  }
+
+  drawTiles() {
+    const context = this.tiles.getContext("2d", { alpha: false });
+    const { colours, outline } = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = colours.tile; // beyond the stage all is solid
+    context.fillRect(0, 0, this.tiles.width, this.tiles.height);
+    this.place(context);
+    context.fillStyle = colours.open;
+    context.fillRect(TILE, TILE, STAGE.width - 2 * TILE, STAGE.height - 2 * TILE);
+    context.fillStyle = colours.tile;
+    context.fill(outline);
+    context.save();
+    context.clip(outline);
+    context.strokeStyle = colours.rim;
+    context.lineWidth = 2 * RIM;
+    context.stroke(outline);
+    context.restore();
+    context.strokeStyle = colours.tile; // no rim around the stage
+    context.lineWidth = 2 * RIM + 1;
+    context.strokeRect(0, 0, STAGE.width, STAGE.height);
+    this.tilesDrawn = true;
+  }
+
+  drawStill(world) {
+    if (this.stillDrawn === world.version && this.stillWorld === world) return;
+    if (!this.tilesDrawn) this.drawTiles();
+    const context = this.still.getContext("2d", { alpha: false });
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(this.tiles, 0, 0);
+    this.place(context);
+    const pen = new Pen(context, this.colours);
+    for (const index of this.stillOnes) this.drawOne(pen, index, world);
+    [this.stillDrawn, this.stillWorld] = [world.version, world];
+  }
+
+  drawOne(pen, index, world) {
+    drawEntity(pen, this.level.entities[index], world.looks[index]);
+  }
+
+  drawLabel(pen, [x, y], label, colour) {
+    const { context } = pen;
+    const size = Math.max(7, 11 / this.view.scale);
+    context.font = `600 ${size}px system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.lineWidth = size / 4;
+    context.strokeStyle = this.colours.open;
+    context.strokeText(label, x, y - 13);
+    context.fillStyle = colour;
+    context.fillText(label, x, y - 13);
+  }
+}
+
+/** The box around all that is not solid, with a margin: [left, top, right, bottom], px. */
+function openPart(level) {
+  let [left, top, right, bottom] = [STAGE.width, STAGE.height, 0, 0];
+  const take = (x1, y1, x2, y2) => {
+    [left, top] = [Math.min(left, x1), Math.min(top, y1)];
+    [right, bottom] = [Math.max(right, x2), Math.max(bottom, y2)];
+  };
+  level.tiles.forEach((row, r) => row.forEach((tile, c) => {
+    if (tile !== 1) take((c + 1) * TILE, (r + 1) * TILE, (c + 2) * TILE, (r + 2) * TILE);
+  }));
+  const [x, y] = level.spawn;
+  take(x - TILE, y - TILE, x + TILE, y + TILE);
+  [left, top, right, bottom] = [left - MARGIN, top - MARGIN, right + MARGIN, bottom + MARGIN];
+  const [spareX, spareY] = [Math.max(LEAST_VIEW[0] - (right - left), 0) / 2, Math.max(LEAST_VIEW[1] - (bottom - top), 0) / 2];
+  return [Math.max(left - spareX, 0), Math.max(top - spareY, 0), Math.min(right + spareX, STAGE.width), Math.min(bottom + spareY, STAGE.height)];
+}

@@ -1,0 +1,37 @@
+/* Light, dark, or as the system wants it; kept in the browser. */
+
+const KEY = "nppsim.theme";
+const CHOICES = ["auto", "light", "dark"];
+
+/** What was chosen: "auto", "light" or "dark". */
+export function chosenTheme() {
+  const kept = localStorage.getItem(KEY);
+  return CHOICES.includes(kept) ? kept : "auto";
+}
+
+/** Use a theme from now on. */
+export function useTheme(theme) {
+  localStorage.setItem(KEY, theme);
+  apply(theme);
+}
+
+/** Let a button switch between the themes, from what was chosen before. */
+export function themeSwitch(button) {
+  const label = () => {
+    button.textContent = { auto: "◐", light: "☀", dark: "☾" }[chosenTheme()];
+    button.setAttribute("aria-label", `Theme: ${chosenTheme()}`);
+    button.title = `Theme: ${chosenTheme()} (click for the next)`;
+  };
+  button.addEventListener("click", () => {
+    useTheme(CHOICES[(CHOICES.indexOf(chosenTheme()) + 1) % CHOICES.length]);
+    label();
+  });
+  apply(chosenTheme());
+  label();
+}
+
+function apply(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  document.dispatchEvent(new Event("themechange"));
+}

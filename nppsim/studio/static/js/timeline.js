@@ -1,0 +1,99 @@
+/* The lanes under a player: what was pressed in each run, where it ended, where it parts from the one that is followed. */
+
+import { coloursOf } from "./pen.js";
+
+const KEYS = [4, 1, 2]; // rows of a lane: left, jump, right (bits of an input byte)
+const ROW = 5; // px
+const GAP = 6; // px between two lanes
+
+export class Timeline {
+  /** seek: called with the frame that somebody points at. */
+  constructor(canvas, seek) {
+    this.canvas = canvas;
+    [this.runs, this.parted, this.main, this.frame] = [[], [], 0, 0];
+    this.redraw = () => this.draw();
+    this.observer = new ResizeObserver(this.redraw);
+    this.observer.observe(canvas);
+    document.addEventListener("themechange", this.redraw);
+    const point = (event) => {
+      if (event.buttons & 1) seek(Math.round((event.offsetX / canvas.clientWidth) * this.last));
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      point(event);
+    });
+    canvas.addEventListener("pointermove", point);
+  }
+
+  get last() {
+    return Math.max(1, ...this.runs.map(({ recording }) => recording.frames));
+  }
+
+  destroy() {
+    this.observer.disconnect();
+    document.removeEventListener("themechange", this.redraw);
+  }
+
+  /** runs: of a player; parted: the frame in which each parts from the main one, or null. */
+  show(runs, parted, main) {
+    [this.runs, this.parted, this.main] = [runs, parted, main];
+    this.canvas.style.height = `${runs.length * (KEYS.length * ROW + GAP) + GAP}px`;
+    this.draw();
+  }
+
+  seek(frame) {
+    this.frame = frame;
+    this.draw();
+  }
+
+  draw() {
+    const { canvas } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    if (!width || !height) return;
+    [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    const c = canvas.getContext("2d");
+    const colours = coloursOf(canvas);
+    c.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
+    const x = (frame) => (frame / this.last) * width;
+    this.runs.forEach(({ recording, colour }, i) => {
+      const top = GAP + i * (KEYS.length * ROW + GAP);
+      c.fillStyle = colour;
+      c.globalAlpha = 0.14;
+      c.fillRect(0, top, x(recording.frames), KEYS.length * ROW);
+      c.globalAlpha = 1;
+      KEYS.forEach((bit, row) => {
+        for (const [from, to] of stretches(recording.inputs, bit)) c.fillRect(x(from), top + row * ROW + 1, Math.max(x(to) - x(from), 1), ROW - 1);
+      });
+      c.fillStyle = { won: colours.green, died: colours.red }[recording.outcome] ?? colours.muted;
+      c.fillRect(Math.min(x(recording.frames), width - 3), top - 2, 3, KEYS.length * ROW + 4);
+      if (this.parted[i] !== null && this.parted[i] !== undefined) mark(c, x(this.parted[i]), top, colours);
+    });
+    c.fillStyle = colours.ink;
+    c.fillRect(Math.min(x(this.frame), width - 1.5), 0, 1.5, height);
+  }
+}
+
+/** Where a run parts from the one that is followed: a small triangle over its lane. */
+function mark(c, x, top, colours) {
+  c.fillStyle = colours.ink;
+  c.beginPath();
+  c.moveTo(x - 4, top - 5);
+  c.lineTo(x + 4, top - 5);
+  c.lineTo(x, top + 1);
+  c.fill();
+  c.fillRect(x - 0.5, top, 1, KEYS.length * ROW);
+}
+
+/** [from, to) frames in which a key is held. */
+function* stretches(inputs, bit) {
+  let from = null;
+  for (let f = 0; f <= inputs.length; f++) {
+    const held = f < inputs.length && (inputs[f] & bit) !== 0;
+    if (held && from === null) from = f;
+    if (!held && from !== null) {
+      yield [from, f];
+      from = null;
+    }
+  }
+}

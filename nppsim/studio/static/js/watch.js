@@ -1,0 +1,167 @@
+/* Watch: agents, the planner and recordings on one level, side by side, with what the agents think and see. */
+
+import { Socket, get } from "./api.js";
+import { Deaths } from "./deaths.js";
+import { element } from "./elements.js";
+import { Mind } from "./mind.js";
+import { RUN_COLOURS } from "./player.js";
+import { Watching } from "./watching.js";
+
+const MOST_RUNS = 6;
+const AT_FIRST = 3; // agents that are shown without being asked for
+const AGAIN_MS = 1500; // between the end of all runs and the next try
+
+/** The view; see app.js. */
+export async function show(root, studio, id) {
+  const { levels } = await get("levels");
+  if (!id) {
+    if (!levels.length) throw new Error("There are no levels here: start the studio with --levels DIR.");
+    studio.go(`#/watch/${levels[0].id}`);
+    return undefined;
+  }
+  const [level, agents, { replays }] = await Promise.all([get(`levels/${id}`), get("agents"), get("replays")]);
+  const view = new Watch(root, studio, { level, levels, ...agents, replays: replays.filter((one) => one.level === id) });
+  return () => view.destroy();
+}
+
+class Watch {
+  constructor(root, studio, { level, levels, agents, why_none: whyNone, replays }) {
+    Object.assign(this, { studio, level, levels, agents, replays });
+    this.socket = new Socket("watch");
+    this.socket.onmessage = (message) => this.receive(message);
+    this.back = () => studio.go(location.hash);
+    document.addEventListener("studioback", this.back);
+    this.mind = new Mind({
+      seek: (frame) => {
+        this.watching.player.pause();
+        this.watching.player.seek(Math.round(frame));
+      },
+      changed: () => this.watching.player?.seek(this.watching.player.frame),
+    });
+    this.deaths = new Deaths({
+      socket: this.socket, level, agents, heat: (places) => this.watching.showHeat(places),
+      name: (other) => levels.find((one) => one.id === other)?.name ?? other,
+    });
+    const stage = this.build(root, whyNone);
+    this.watching = new Watching(stage, level, {
+      socket: this.socket, failed: studio.failed, mind: this.mind, changed: () => this.settled(), differs: (told) => this.showDifference(told),
+    });
+    this.wishes = agents.slice(0, AT_FIRST).map(({ id }) => ({ agent: id, seed: 1, deterministic: false }));
+    if (!this.wishes.length) this.wishes = [{ planner: true }];
+    this.begin();
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+    document.removeEventListener("studioback", this.back);
+    this.socket.close();
+    this.watching.destroy();
+    this.deaths.destroy();
+    this.mind.destroy();
+  }
+
+  build(root, whyNone) {
+    const stage = element("div", { class: "watching" });
+    this.list = element("ul", { class: "players" });
+    this.adding = element("div", { class: "bar" });
+    this.again = element("input", { type: "checkbox", onchange: () => this.settled() });
+    this.difference = element("section", { class: "panel", hidden: true });
+    const here = this.levels.findIndex(({ id }) => id === this.level.id);
+    const step = (by, text, label) => {
+      const other = this.levels[(here + by + this.levels.length) % this.levels.length];
+      return element("a", { class: "button icon", href: `#/watch/${other?.id ?? ""}`, "aria-label": label, title: label, text });
+    };
+    const who = element("section", { class: "panel who" },
+      element("div", { class: "bar" }, element("h2", { text: this.level.name }), step(-1, "‹", "the level before"), step(1, "›", "the next level")),
+      whyNone && element("p", { class: "small warn", text: whyNone }), this.list, this.adding,
+      element("div", { class: "bar" },
+        element("button", { type: "button", class: "primary", text: "Once more", title: "with other random numbers", onclick: () => this.nextTry() }),
+        element("label", { class: "small" }, this.again, "again and again"),
+        element("span", { class: "spacer" }), element("a", { class: "small", href: `#/play/${this.level.id}`, text: "play it" })));
+    const deaths = this.agents.length ? this.deaths.panel : null;
+    root.replaceChildren(element("div", { class: "split" }, stage, element("div", { class: "panels" }, who, ...this.mind.panels, this.difference, deaths)));
+    return stage;
+  }
+
+  begin() {
+    clearTimeout(this.timer);
+    this.difference.hidden = true;
+    this.watching.show(this.wishes);
+    this.listRuns();
+  }
+
+  nextTry() {
+    this.wishes = this.wishes.map((wish) => ("seed" in wish ? { ...wish, seed: wish.seed + 1 } : wish));
+    this.begin();
+  }
+
+  /** A run has begun, ended or failed. */
+  settled() {
+    clearTimeout(this.timer);
+    if (!this.again.checked || !this.watching.done) return;
+    const { player } = this.watching;
+    this.timer = setTimeout(() => (player.frame >= player.last && player === this.watching.player ? this.nextTry() : this.settled()), AGAIN_MS);
+  }
+
+  listRuns() {
+    this.list.replaceChildren(...this.wishes.map((wish, index) => this.row(wish, index)));
+    const choices = [
+      ...this.agents.map(({ id, name }) => [name, { agent: id, seed: 1, deterministic: false }]),
+      ["the planner", { planner: true }],
+      ...this.replays.slice(0, 200).map(({ number, label }) => [label, { replay: number }]),
+    ];
+    const select = element("select", { "aria-label": "Who else" }, choices.map(([text], i) => element("option", { value: i, text })));
+    const add = () => {
+      const wish = { ...choices[Number(select.value)][1] };
+      if ("seed" in wish) wish.seed += this.wishes.filter(({ agent }) => agent === wish.agent).length;
+      this.wishes = [...this.wishes, wish];
+      this.begin();
+    };
+    this.adding.replaceChildren(select, element("button", { type: "button", text: "Add", disabled: this.wishes.length >= MOST_RUNS, onclick: add }));
+  }
+
+  row(wish, index) {
+    const dot = element("i");
+    dot.style.background = RUN_COLOURS[index % RUN_COLOURS.length];
+    const change = (values) => {
+      this.wishes = this.wishes.map((one, i) => (i === index ? { ...one, ...values } : one));
+      this.begin();
+    };
+    const drop = element("button", { type: "button", class: "quiet icon", "aria-label": "remove", title: "remove", text: "×", disabled: this.wishes.length < 2, onclick: () => {
+      this.wishes = this.wishes.filter((_, i) => i !== index);
+      this.begin();
+    } });
+    const agent = this.agents.find(({ id }) => id === wish.agent);
+    const name = agent?.name ?? (wish.planner ? "planner" : this.replays.find(({ number }) => number === wish.replay)?.label);
+    const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "likeliest" }) },
+      ["draws", "likeliest"].map((text) => element("option", { value: text, text, selected: wish.deterministic === (text === "likeliest") })));
+    const seed = agent && element("span", { class: "small muted", text: `try ${wish.seed}` });
+    const about = agent && Object.entries(agent.facts).map(([fact, words]) => `${fact}: ${words}`).join("\n");
+    return element("li", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), seed, how, drop);
+  }
+
+  receive(message) {
+    if (this.watching.receive(message) || this.deaths.receive(message)) return;
+    if ("error" in message) this.studio.failed(new Error(message.error));
+  }
+
+  /** Where two runs part, and where frames are gained. */
+  showDifference({ runs: [a, b], difference: { inputs_part: inputs, positions_part: positions, marks, total } }) {
+    const [first, other] = [a, b].map((run) => this.watching.player.runs[this.watching.runs[run].index]?.recording.label);
+    const jump = (frame) => (frame === null ? "never" : element("button", { type: "button", class: "quiet", text: `frame ${frame}`, onclick: () => {
+      this.watching.player.pause();
+      this.watching.player.seek(frame);
+    } }));
+    const lead = (frames) => (frames === null ? "–" : `${frames > 0 ? "+" : ""}${frames}`);
+    const rows = marks.map(({ remaining_px: left, frame_a: frame, lead: ahead }) =>
+      element("tr", {}, element("td", { text: `${Math.round(left)} px` }), element("td", {}, frame === null ? "–" : jump(frame)), element("td", { text: lead(ahead) })));
+    const table = marks.length && element("details", {}, element("summary", { text: "Frames gained on the way" }),
+      element("table", {}, element("thead", {}, element("tr", {}, ["left", first, "leads by"].map((text) => element("th", { text })))), element("tbody", {}, rows)));
+    const parts = element("div", {}, element("h3", { text: `${first} – ${other}` }), element("dl", { class: "facts" },
+      element("dt", { text: "inputs part" }), element("dd", {}, jump(inputs)), element("dt", { text: "positions part" }), element("dd", {}, jump(positions)),
+      total === null ? null : element("dt", { text: "faster by" }), total === null ? null : element("dd", { text: `${Math.abs(total)} frames: ${total > 0 ? first : total < 0 ? other : "nobody"}` })), table || null);
+    if (this.difference.hidden) this.difference.replaceChildren(element("h2", { text: "Where they part" }));
+    this.difference.hidden = false;
+    this.difference.append(parts);
+  }
+}

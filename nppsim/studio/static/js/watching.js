@@ -1,0 +1,183 @@
+/* Runs of one level that are watched while they are played: the watch socket, a player, what each agent thinks.
+ *
+ *     const watching = new Watching(root, level, { socket, failed, mind });
+ *     watching.show([{ agent: "0", seed: 1, deterministic: false }, { planner: true }, { replay: 3 }]);
+ *     watching.destroy();
+ */
+
+import { Thoughts } from "./mind.js";
+import { draw, gridPicture, wayOf } from "./overlays.js";
+import { Player, RUN_COLOURS } from "./player.js";
+
+const TOLD_EVERY = 20; // frames between two words to the server about how far it is
+const FALL_FRAMES = 40; // that a reward is seen falling
+const QUIET = new Set(["time", "shaping", "closest"]); // rewards that come all the time
+const HEAT = { cell: 12, columns: 88, rows: 50 };
+
+export class Watching {
+  /** root: filled by a player.  mind: the panels of what agents think, or null.  changed: called when a run begins, ends or
+   *  fails.  differs: called with where two runs part. */
+  constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
+    [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
+    [this.root, this.player, this.heat] = [root, null, null];
+    this.wishes = [];
+  }
+
+  /** Begin anew with these runs. */
+  show(wishes) {
+    this.player?.destroy();
+    this.wishes = wishes;
+    this.runs = wishes.map(() => ({ index: null, thoughts: null, over: null, error: null }));
+    [this.told, this.ways] = [0, new Map()];
+    this.root.replaceChildren();
+    this.player = new Player(this.root, { level: this.level });
+    this.player.overlay = (frame) => this.overlay(frame);
+    this.player.growing = true;
+    this.player.state.textContent = "getting ready …";
+    this.socket.send({ watch: { level: this.level.id, runs: wishes } });
+    this.changed();
+  }
+
+  destroy() {
+    this.player?.destroy();
+  }
+
+  /** Whether all runs have come to their end. */
+  get done() {
+    return this.runs.every(({ over, error }) => over || error);
+  }
+
+  /** Take in a message of the socket; gives whether it was one of these. */
+  receive(message) {
+    if ("difference" in message) this.differs(message);
+    else if (!("run" in message)) return false;
+    else if ("error" in message) {
+      this.runs[message.run].error = message.error;
+      this.failed(new Error(message.error));
+      this.settle();
+    } else if ("start" in message) this.begin(message);
+    else this.extend(message);
+    return true;
+  }
+
+  begin({ run, label, start, facts, layout }) {
+    const one = this.runs[run];
+    one.index = this.player.runs.length;
+    one.thoughts = layout ? new Thoughts(layout) : null;
+    one.facts = facts;
+    const name = this.wishes[run].seed > 0 ? `${label} · ${this.wishes[run].seed}` : label;
+    this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
+    if (this.player.runs.length === 1) this.player.play();
+  }
+
+  extend({ run, parts, over }) {
+    const one = this.runs[run];
+    for (const { decision, way } of parts) if (decision) one.thoughts.add(decision, way);
+    if (over) {
+      one.over = over;
+      if (parts.length) parts[parts.length - 1].outcome = over; // a time-out, too
+    }
+    this.player.extend(one.index, parts);
+    if (this.followed === one) this.mind?.grown();
+    if (over) this.settle();
+  }
+
+  settle() {
+    this.player.growing = !this.done;
+    this.changed();
+  }
+
+  /** The run that the player follows. */
+  get followed() {
+    return this.runs.find(({ index }) => index !== null && index === this.player.main) ?? null;
+  }
+
+  /** What is drawn over the level at a frame; also tells server and mind where the player is. */
+  overlay(frame) {
+    if (Math.abs(frame - this.told) >= TOLD_EVERY) {
+      this.told = frame;
+      this.socket.send({ at: frame });
+    }
+    const one = this.followed;
+    if (this.mind && this.mind.thoughts !== (one?.thoughts ?? null)) this.mind.set(one?.thoughts ?? null);
+    this.mind?.seek(frame);
+    const decision = one?.thoughts?.at(frame);
+    return { under: (pen) => this.under(pen, one, frame, decision), over: (pen) => this.over(pen, one, frame, decision) };
+  }
+
+  under(pen, one, frame, decision) {
+    if (this.heat) {
+      pen.context.imageSmoothingEnabled = true;
+      pen.context.drawImage(this.heat, 0, 0, HEAT.columns * HEAT.cell, HEAT.rows * HEAT.cell);
+    }
+    if (!decision || !this.mind) return;
+    const at = this.player.runs[one.index].recording.points[decision.f];
+    if (this.mind.chosen.has("way")) {
+      const way = one.thoughts.wayAt(frame);
+      if (way && !this.ways.has(way.text)) this.ways.set(way.text, wayOf(way.text));
+      if (way) draw.way(pen, at, this.ways.get(way.text));
+    }
+    for (const name of ["surroundings", "foresight"]) {
+      if (this.mind.chosen.has(name) && name in decision.s) draw[name](pen, at, decision.s, one.thoughts.layout, decision);
+    }
+  }
+
+  over(pen, one, frame, decision) {
+    if (!decision || !this.mind) return;
+    const { recording } = this.player.runs[one.index];
+    if (this.mind.chosen.has("hazards") && "hazards" in decision.s) {
+      draw.hazards(pen, recording.points[decision.f], decision.s, one.thoughts.layout, decision);
+    }
+    for (let i = decision.index; i >= 0; i--) {
+      const { f, r } = one.thoughts.decisions[i];
+      const end = one.thoughts.decisions[i + 1]?.f ?? recording.frames;
+      if (frame - end > FALL_FRAMES) break;
+      if (frame >= end) this.drawRewards(pen, recording.points[end], r, (frame - end) / FALL_FRAMES, f);
+    }
+  }
+
+  /** Rewards that have just fallen, rising from where the ninja was. */
+  drawRewards(pen, [x, y], rewards, share) {
+    const c = pen.context;
+    const size = Math.max(9, 13 / this.player.scene.view.scale);
+    c.font = `700 ${size}px system-ui, sans-serif`;
+    c.textAlign = "center";
+    c.lineWidth = size / 4;
+    Object.entries(rewards).filter(([name]) => !QUIET.has(name)).forEach(([name, reward], i) => {
+      c.globalAlpha = 1 - share * share;
+      const text = `${name} ${reward > 0 ? "+" : "−"}${Math.abs(Number(reward.toFixed(3)))}`;
+      const top = y - 16 - (1.2 * i + 1.6 * share) * size;
+      c.strokeStyle = pen.colours.open;
+      c.strokeText(text, x, top);
+      c.fillStyle = reward > 0 ? pen.colours.green : pen.colours.red;
+      c.fillText(text, x, top);
+    });
+    c.globalAlpha = 1;
+  }
+
+  /** Show where episodes ended; null: no longer.  places: [[x, y], ...], px. */
+  showHeat(places) {
+    this.heat = places && heatPicture(places);
+    this.player?.seek(this.player.frame);
+  }
+}
+
+/** A map of places: from nothing over amber to red where they are many. */
+export function heatPicture(places) {
+  const counts = new Float32Array(HEAT.columns * HEAT.rows);
+  for (const [x, y] of places) {
+    const [i, j] = [x / HEAT.cell - 0.5, y / HEAT.cell - 0.5];
+    for (let a = Math.floor(i) - 1; a <= Math.floor(i) + 2; a++) {
+      for (let b = Math.floor(j) - 1; b <= Math.floor(j) + 2; b++) {
+        if (a < 0 || b < 0 || a >= HEAT.columns || b >= HEAT.rows) continue;
+        counts[b * HEAT.columns + a] += Math.exp(-((a - i) ** 2 + (b - j) ** 2) / 1.1);
+      }
+    }
+  }
+  const most = Math.max(...counts, 1e-6);
+  return gridPicture(HEAT.columns, HEAT.rows, (column, row) => {
+    const share = Math.sqrt(counts[row * HEAT.columns + column] / most);
+    if (share < 0.04) return null;
+    return [235 - 25 * share, Math.round(150 - 130 * share), Math.round(40 - 10 * share), Math.round(60 + 180 * share)];
+  });
+}

@@ -1,0 +1,270 @@
+"""The watch socket: runs of one level side by side, an agent's played live and a little ahead of what is shown, and where
+many episodes ended.
+
+The protocol is in docs/studio.md.  All computing is done in a few threads beside the server, and the planner's in a process;
+what a tab has asked for ends with its socket, or with its next question of that kind.
+"""
+
+import base64
+import itertools
+import json
+from contextlib import closing, suppress
+from dataclasses import asdict
+from typing import Any
+
+import anyio
+import numpy as np
+from anyio import CancelScope, CapacityLimiter, Event, Lock, to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from nppsim.bank import LevelBank
+from nppsim.errors import UserError
+from nppsim.levels.level import Level
+from nppsim.reading import mismatch, parse_json
+from nppsim.replays.diff import compare_replays
+from nppsim.replays.replay import Replay
+from nppsim.studio.documents import Document, RunWriter
+from nppsim.studio.episodes import Episode, layout_document
+from nppsim.studio.errors import StudioError
+from nppsim.studio.trial import Trials
+
+AHEAD = 600  # frames that an episode is played beyond what the page shows
+PART = 40  # frames of a message, about
+THREADS = 2  # that play for all sockets together
+MAX_RUNS = 6  # side by side
+MAX_WATCHERS = 16
+MAX_EPISODES = 4000  # of a map of deaths
+MAX_LEVELS = 1000
+_TOGETHER = 64  # episodes of a message
+_MAX_SEED = (1 << 53) - 1  # the page's numbers are exact up to there
+_TRY_LATER = 1013  # why a socket is closed
+_HELP = "docs/studio.md has the protocol"
+_RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
+_SHAPES: dict[str, Any] = {
+    "watch": {"level": str, "runs": [_RUN]},
+    "at": int,
+    "deaths": {"agent": str, "level": (str, None), "category": (str, None), "episodes": int},
+    "stop": str,
+}
+
+
+class Watcher:
+    """What one socket watches.  studio: library and roster.  limiter: of the threads that play for all sockets."""
+
+    def __init__(self, socket: WebSocket, limiter: CapacityLimiter):
+        self._socket, self._studio, self._limiter = socket, socket.app.state.studio, limiter
+        self._sending = Lock()
+        self._trials = Trials()
+        self._jobs: dict[str, CancelScope] = {}
+        self._at, self._moved = 0, Event()
+
+    async def serve(self) -> None:
+        """Do what the messages ask for, until the socket closes."""
+        try:
+            async with anyio.create_task_group() as group:
+                while (received := await self._socket.receive())["type"] == "websocket.receive":
+                    data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                    try:
+                        verb, wish = _understood(data)
+                    except StudioError as error:
+                        await self._send({"error": str(error)})
+                        continue
+                    if verb == "at":
+                        self._at, moved, self._moved = wish, self._moved, Event()
+                        moved.set()
+                        continue
+                    kind = wish if verb == "stop" else verb
+                    if kind in self._jobs:
+                        self._jobs.pop(kind).cancel()
+                    if verb != "stop":
+                        self._jobs[kind] = CancelScope()
+                        group.start_soon(self._do, kind, wish, self._jobs[kind])
+                group.cancel_scope.cancel()
+        finally:
+            with CancelScope(shield=True):
+                await self._trials.close()
+
+    async def _do(self, kind: str, wish: Document, scope: CancelScope) -> None:
+        with scope:
+            try:
+                await (self._show(wish) if kind == "watch" else self._count_deaths(wish))
+            except UserError as error:
+                await self._send({"error": str(error), "of": kind})
+
+    async def _send(self, document: Document) -> None:
+        async with self._sending:
+            with suppress(WebSocketDisconnect):  # ``serve`` hears of it, too, and ends
+                await self._socket.send_text(json.dumps(document))
+
+    async def _beside(self, job: Any, *arguments: Any) -> Any:
+        """The result of a function that runs in one of the threads."""
+        return await to_thread.run_sync(job, *arguments, limiter=self._limiter)
+
+    # ------------------------------------------------------------------------------------------------ runs side by side
+    async def _show(self, wish: Document) -> None:
+        self._at = 0
+        bank = await self._beside(self._studio.library.bank, wish["level"])
+        pressed: dict[int, np.ndarray] = {}
+        async with anyio.create_task_group() as group:
+            for number, run in enumerate(wish["runs"]):
+                group.start_soon(self._play, number, run, bank, pressed)
+        for number in sorted(pressed)[1:]:
+            first = min(pressed)
+            told = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
+            await self._send({"runs": [first, number], "difference": told})
+
+    async def _play(self, number: int, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
+        """One of the runs; its inputs are in ``pressed`` when it is over."""
+        try:
+            if "agent" in run:
+                pressed[number] = await self._play_agent(number, run, bank)
+                return
+            inputs, label = await (self._planned(bank) if "planner" in run else self._recorded(run, bank))
+        except UserError as error:
+            await self._send({"run": number, "error": str(error)})
+            return
+        writer = await self._beside(RunWriter, bank)
+        await self._send({"run": number, "label": label, "start": writer.start})
+        part = await self._beside(writer.play, inputs)
+        await self._send({"run": number, "parts": [part], "over": part["outcome"]})
+        pressed[number] = inputs[: part["frames"]]
+
+    async def _play_agent(self, number: int, run: Document, bank: LevelBank) -> np.ndarray:
+        agent = await self._beside(self._studio.roster.agent, run["agent"])
+        settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
+        episode = await self._beside(lambda: Episode(bank, agent, **settings))
+        about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
+        await self._send({"run": number, "label": agent.name, "start": episode.start, **about})
+        try:
+            while episode.outcome is None:
+                while episode.frame > self._at + AHEAD:
+                    await self._moved.wait()
+                parts = await self._beside(episode.play, PART)
+                await self._send({"run": number, "parts": parts, "over": episode.outcome})
+        finally:
+            episode.close()
+        return episode.inputs
+
+    async def _planned(self, bank: LevelBank) -> tuple[np.ndarray, str]:
+        try:
+            found = await self._trials.finish(bank.levels[0])
+        except TimeoutError as error:
+            raise StudioError("the planner has searched for half a minute and found no run") from error
+        if found["par"] is None:
+            raise StudioError("the planner has found no run of this level")
+        return _inputs(found["inputs"]), "planner"
+
+    async def _recorded(self, run: Document, bank: LevelBank) -> tuple[np.ndarray, str]:
+        if "replay" in run:
+            replay, label = await self._beside(self._studio.library.replay, run["replay"])
+            level, inputs = replay.level, replay.inputs
+        else:
+            kept = self._studio.recordings.recording(run["recording"])
+            level, inputs, label = kept.level, kept.inputs, kept.label
+        if level.fingerprint != bank.levels[0].fingerprint:
+            raise StudioError(f"{label} was recorded on another level")
+        return inputs, label
+
+    # ---------------------------------------------------------------------------------------------- where episodes end
+    async def _count_deaths(self, wish: Document) -> None:
+        library = self._studio.library
+        if wish["level"] is not None:
+            ids = [wish["level"]]
+        else:
+            cards = (await self._beside(library.levels))["levels"]
+            ids = [card["id"] for card in cards if card["category"] == wish["category"]]
+            if not ids:
+                raise StudioError(f"there are no levels of the category {wish['category']!r}", 404)
+        ids = [ids[k * len(ids) // MAX_LEVELS] for k in range(MAX_LEVELS)] if len(ids) > MAX_LEVELS else ids
+        each = -(-wish["episodes"] // len(ids))
+        agent = await self._beside(self._studio.roster.agent, wish["agent"])
+        levels: list[Level] = [(await self._beside(library.level, id)).level for id in ids]
+        with closing(agent.tries(levels, each)) as endings:
+            await self._send({"deaths": {"levels": ids, "episodes": each * len(ids)}})
+            while group := await self._beside(lambda: list(itertools.islice(endings, _TOGETHER))):
+                rows = [[one.level, one.outcome, one.frames, round(one.x, 1), round(one.y, 1)] for one in group]
+                await self._send({"endings": rows})
+        await self._send({"counted": each * len(ids)})
+
+
+def _understood(data: bytes) -> tuple[str, Any]:
+    """Verb and wish of a message.  Raises StudioError for one that is not of the protocol."""
+    message = parse_json(data, "the message", StudioError, _HELP)
+    verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
+    if len(verbs) != 1 or len(message) != 1:
+        raise StudioError(f"a message has one of {', '.join(_SHAPES)}; {_HELP}")
+    verb, wish = verbs[0], message[verbs[0]]
+    wrong = mismatch(wish, _SHAPES[verb], verb)
+    if not wrong and verb == "watch":
+        if not 1 <= len(wish["runs"]) <= MAX_RUNS:
+            wrong = f"watch shows 1 to {MAX_RUNS} runs side by side"
+        elif not all(0 <= run.get("seed", 0) <= _MAX_SEED for run in wish["runs"]):
+            wrong = f"a seed is a number from 0 to {_MAX_SEED}"
+    if not wrong and verb == "deaths":
+        if not 1 <= wish["episodes"] <= MAX_EPISODES:
+            wrong = f"deaths are counted in 1 to {MAX_EPISODES:,} episodes"
+        elif (wish["level"] is None) == (wish["category"] is None):
+            wrong = "deaths are counted on a level or in a category"
+    if not wrong and verb == "stop" and wish not in ("watch", "deaths"):
+        wrong = "stop ends watch or deaths"
+    if wrong:
+        raise StudioError(f"{wrong}; {_HELP}")
+    return verb, wish
+
+
+def _difference(level: Level, a: np.ndarray, b: np.ndarray) -> Document:
+    """Where two runs part, and where frames are gained and lost (``nppsim.replays.diff``)."""
+    difference, _, _ = compare_replays(Replay(level, a, name="the first run"), Replay(level, b, name="the other run"))
+    return asdict(difference)
+
+
+def _inputs(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), np.uint8)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Routes
+
+
+class Watching:
+    """Who watches in one studio.  open: sockets.  limiter: of the threads that play for them all."""
+
+    def __init__(self) -> None:
+        self.open: set[Watcher] = set()
+        self.limiter = CapacityLimiter(THREADS)
+
+
+async def watch(socket: WebSocket) -> None:
+    """The watch socket: a watcher from its first message to its end."""
+    watching: Watching = socket.app.state.studio.watching
+    await socket.accept()
+    if len(watching.open) >= MAX_WATCHERS:
+        await socket.close(_TRY_LATER, f"{MAX_WATCHERS} tabs watch already; close some")
+        return
+    watcher = Watcher(socket, watching.limiter)
+    watching.open.add(watcher)
+    try:
+        await watcher.serve()
+    finally:
+        watching.open.discard(watcher)
+
+
+async def _agents(request: Request) -> JSONResponse:
+    """The agents of this studio."""
+    return JSONResponse(await to_thread.run_sync(request.app.state.studio.roster.agents))
+
+
+async def _experiment(request: Request) -> JSONResponse:
+    """The experiment that is followed, as it is now; null where none is."""
+    roster = request.app.state.studio.roster
+    return JSONResponse(await to_thread.run_sync(roster.experiment) if roster.has_experiment else None)
+
+
+routes: list[BaseRoute] = [
+    Route("/api/agents", _agents),
+    Route("/api/experiment", _experiment),
+    WebSocketRoute("/ws/watch", watch),
+]

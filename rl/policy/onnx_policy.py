@@ -1,0 +1,140 @@
+"""A policy from an ONNX file: it plays as the one that it was exported from, without torch's weights.
+
+    policy = OnnxPolicy.load("agent.onnx")
+    actions = policy.act(obs, deterministic=True)          # raw observations {key: array [N, *shape]}
+    logits, values, likeliest = policy.compute(obs)
+
+A file says which observations it reads (``rl.policy.export.Facts``), so a network of a plugin needs no plugin here.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nppsim.actions import FRAMES_PER_SECOND, NUM_ACTIONS
+from nppsim.errors import needed
+from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.reading import read_bytes
+from rl.policy.export import FORMAT_VERSION, MASK, METADATA, OUTPUTS, SUFFIX, ExportError, Facts
+from rl.policy.networks import check_batch
+from rl.policy.policy import sample_actions
+
+_MAX_BYTES = 1 << 30
+_REMEDY = "give an ONNX file that scripts/export.py has written"
+_TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(bool)": "bool"}
+
+
+class OnnxPolicy:
+    """What an ONNX file computes, on the CPU.
+
+    data: the file.
+    place: its name, for errors.
+    threads: that share an operation.
+    facts: what the file says about itself; stacking: of its observations.
+    ExportError: damaged, none of this project, or of another layout of observations.
+    MissingPackageError without the extra ``onnx``.
+    """
+
+    def __init__(self, data: bytes, place: object = "the network", *, threads: int = 1):
+        ort = needed("onnxruntime", "onnx")
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 4  # what is wrong is raised
+        try:  # from bytes: a file that refers to others beside it cannot be opened so
+            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except _errors_of(ort) as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
+        told = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
+        self.facts, self.stacking = _facts(told, place)
+        self.observations = self.facts.observations
+        _check_inputs(self._session, self.facts, self.stacking, place)
+
+    @classmethod
+    def load(cls, path: Path, *, threads: int = 1) -> "OnnxPolicy":
+        """The policy in a file; ExportError also where it cannot be read."""
+        return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path, threads=threads)
+
+    def compute(
+        self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logits float32[N, 6], values float32[N] and the likeliest actions int64[N], for raw observations [N, *shape].
+
+        mask: bool[N, 6], actions that may be taken; None: all.
+        ObservationError: a key is missing, or has another shape or dtype.
+        """
+        check_batch(obs, self.observations, self.stacking)
+        rows = len(obs[self.observations[0]])
+        given = {key: obs[key].reshape(rows, *self.stacking.shape(key)) for key in self.observations}
+        given[MASK] = np.ones((rows, NUM_ACTIONS), bool) if mask is None else mask
+        logits, values, actions = self._session.run(list(OUTPUTS), given)
+        return logits, values, actions
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
+    ) -> np.ndarray:
+        """Actions int64[N]; as ``NppPolicy.act``, and with the same ``rng`` the same samples."""
+        logits, _, likeliest = self.compute(obs)
+        return likeliest if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
+
+
+def is_onnx(path: Path) -> bool:
+    """Whether a file is to be read as ONNX, by its name."""
+    return path.suffix.lower() == SUFFIX
+
+
+def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
+    """What onnxruntime raises for files; its classes have no base of their own."""
+    state = ort.capi.onnxruntime_pybind11_state
+    names = (
+        "Fail",
+        "InvalidArgument",
+        "InvalidGraph",
+        "InvalidProtobuf",
+        "NoModel",
+        "NotImplemented",
+        "RuntimeException",
+    )
+    return tuple(getattr(state, name) for name in names)
+
+
+def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
+    """What the metadata says; ExportError unless this version can play by it."""
+    if text is None:
+        raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
+    try:
+        told = json.loads(text)
+        if told["format_version"] != FORMAT_VERSION:
+            raise ExportError(
+                f"{place}: export format {told['format_version']}, this version of the project reads {FORMAT_VERSION}: "
+                f"export the checkpoint again"
+            )
+        facts = Facts(**{**told, "observations": tuple(told["observations"]), "actions": tuple(told["actions"])})
+        stacking = Stacking.named(facts.stacking) if facts.stacking else NO_STACKS
+        known = facts.observations == layout.observation_keys(facts.observations)
+        if not (known and isinstance(facts.architecture, str) and 1 <= facts.frame_skip <= FRAMES_PER_SECOND):
+            raise ValueError("impossible values")
+    except ExportError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ExportError(f"{place}: its metadata are damaged ({type(error).__name__}: {error}): {_REMEDY}") from error
+    if facts.layout != layout.fingerprint(facts.observations):
+        raise ExportError(
+            f"{place}: reads observation layout {facts.layout} ({', '.join(facts.observations)}), this version of the "
+            f"project has {layout.fingerprint(facts.observations)}: use the version that wrote it, or export again"
+        )
+    return facts, stacking
+
+
+def _check_inputs(session: Any, facts: Facts, stacking: Stacking, place: object) -> None:
+    """ExportError unless the network takes and gives what its metadata say."""
+    found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in session.get_inputs()}
+    wanted = {key: (layout.SPECS[key].dtype, stacking.shape(key)) for key in facts.observations}
+    wanted[MASK] = ("bool", (NUM_ACTIONS,))
+    if found != wanted or tuple(one.name for one in session.get_outputs()) != OUTPUTS:
+        raise ExportError(f"{place}: its inputs or outputs are not those that its metadata tell: {_REMEDY}")

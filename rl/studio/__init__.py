@@ -1,0 +1,31 @@
+"""What the studio asks of trained agents (``nppsim.studio.agents.Plugin``): play, tell how they see it, show a training.
+
+The only room that knows both; nppsim finds it through the entry-point group ``nppsim.agents``.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rl.studio.agent import CheckpointAgent
+from rl.studio.training import read_experiment
+
+_SHIPPED = "datasets/agents/vision_free_foresight.safetensors"
+_PLACE = Path(__file__).resolve().parents[2]  # a checkout, or ``nppsim_agents`` of a wheel: datasets lie there, too
+
+
+class Checkpoints:
+    """Agents are checkpoints of this project, experiments are folders of ``scripts/train_and_compare.py``."""
+
+    def load_agent(self, path: Path) -> CheckpointAgent:
+        """The agent of a checkpoint.  Raises CheckpointError."""
+        return CheckpointAgent(path)
+
+    def shipped_agent(self) -> Path | None:
+        """The trained agent that comes with the project; None where it was left out."""
+        path = _PLACE / _SHIPPED
+        return path if path.is_file() else None
+
+    def read_experiment(self, folder: Path) -> Mapping[str, Any]:
+        """See ``rl.studio.training``.  Raises ResultsError."""
+        return read_experiment(folder)

@@ -1,0 +1,148 @@
+"""An agent of a checkpoint, as the studio watches it: what it says before each decision is what it acts on."""
+
+import copy
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nppsim import outcomes
+from nppsim.actions import ACTION_INPUT
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.levels.level import Level
+from nppsim.plain import PlainError, from_plain
+from nppsim.reward import GAMMA, TERMS
+from nppsim.simulate import simulate
+from nppsim.studio.agents import Decision, Ending
+from rl.judge.evaluation import EvaluationSuite
+from rl.policy.checkpoint import load_policy
+from rl.policy.commander import SUBTASKS
+from rl.policy.player import Player, player_of
+from rl.policy.policy import NppPolicy
+from rl.reward_settings import RewardSettings
+
+TOGETHER = 64  # episodes that are played at once: a reader who has seen enough waits for no more than these
+
+
+class CheckpointAgent:
+    """See ``nppsim.studio.agents.Agent``.  Raises CheckpointError."""
+
+    def __init__(self, path: Path):
+        self._policy, fields = load_policy(path)
+        self.name = path.stem
+        self.frame_skip: int = fields["frame_skip"]
+        self.observations = self._policy.observations
+        self._reward, self._gamma, rewards = _rewards(fields["config"])
+        self.facts = {
+            "file": str(path),
+            "architecture": self._policy.architecture,
+            "parameters": f"{sum(one.numel() for one in self._policy.parameters()):,}",
+            "sees": ", ".join(self.observations),
+            "frames per decision": str(self.frame_skip),
+            "rewards": rewards,
+        }
+
+    def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
+        """One episode; see ``Agent``."""
+        policy = copy.deepcopy(self._policy)  # so that nobody else's episode is heard, nor disturbed
+        heard = _Heard(policy)
+        player = player_of(policy, 1)
+        sim = BatchSimulator(
+            [level],
+            1,
+            frame_skip=self.frame_skip,
+            observations=policy.observations,
+            reward=self._reward.weights,
+            gamma=self._gamma,
+            threads=1,
+            profile=False,
+            shadow=False,
+            stacking=policy.stacking,
+        )
+        rng = torch.Generator().manual_seed(seed)
+        only, before, frames_before = np.zeros(1, np.int64), np.zeros(len(TERMS)), 0
+        obs = sim.reset()
+        while True:
+            seen = {key: sim.latest[key][0].copy() for key in policy.observations}
+            action = player.act(obs, only, deterministic=deterministic, rng=rng)
+            note = _note(player)
+            obs = sim.step(action)
+            over = bool(sim.finished.size)
+            terms = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
+            frames = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
+            yield Decision(
+                seen=seen,
+                probabilities=heard.probabilities,
+                value=heard.value,
+                entropy=heard.entropy,
+                action=int(action[0]),
+                inputs=np.full(frames - frames_before, ACTION_INPUT[action[0]], np.uint8),
+                terms=dict(zip(TERMS, (terms - before).tolist(), strict=True)),
+                outcome=outcomes.NAMES[sim.episode["outcome"][0]] if over else None,
+                note=note,
+            )
+            if over:
+                return
+            before, frames_before = terms, frames
+
+    def tries(
+        self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
+    ) -> Generator[Ending, None, None]:
+        """Episodes on each level; see ``Agent``.  The same arguments give the same endings."""
+        policy = copy.deepcopy(self._policy)
+        width, number = max(TOGETHER // episodes, 1), 0
+        for first in range(0, len(levels), width):
+            group = levels[first : first + width]
+            for begun in range(0, episodes, TOGETHER):
+                suite = EvaluationSuite(
+                    [(level, "") for level in group],
+                    episodes_per_category=None,
+                    episodes_per_level=min(episodes - begun, TOGETHER),
+                    seed=seed + number,
+                    frame_skip=self.frame_skip,
+                    observations=policy.observations,
+                    num_envs=TOGETHER,
+                    threads=1,
+                    stacking=policy.stacking,
+                )
+                number += 1
+                banks = [LevelBank([level], known={level: suite.bank.compiled[i]}) for i, level in enumerate(group)]
+                for one in suite.run(policy, deterministic=deterministic):
+                    x, y = simulate(banks[one.level_index], one.inputs).position[-1].tolist()
+                    yield Ending(first + one.level_index, one.outcome, one.frames, x, y)
+
+
+class _Heard:
+    """What the output layers of a policy said last, in an environment of its own: exactly what its action was drawn from."""
+
+    def __init__(self, policy: NppPolicy):
+        policy.action_net.register_forward_hook(self._hear_actor)
+        policy.value_net.register_forward_hook(self._hear_critic)
+
+    def _hear_actor(self, layer: torch.nn.Module, given: tuple, logits: torch.Tensor) -> None:
+        logged = torch.log_softmax(logits[0].double(), dim=0)
+        self.probabilities: np.ndarray = logged.exp().float().numpy()
+        self.entropy = float(-(logged.exp() * logged).sum())
+
+    def _hear_critic(self, layer: torch.nn.Module, given: tuple, value: torch.Tensor) -> None:
+        self.value = float(value[0])
+
+
+def _note(player: Player) -> str:
+    """The subtask in force; "" without any."""
+    return "" if player.commands is None else SUBTASKS[player.commands[0, 0]].replace("_", " ")
+
+
+def _rewards(config: dict) -> tuple[RewardSettings, float, str]:
+    """What the agent was trained for, its discount, and the same in words; neither changes how it plays.
+
+    Where the checkpoint does not say, the project's defaults are shown, and called that.
+    """
+    try:
+        reward, gamma = from_plain(RewardSettings, config["reward"]), from_plain(float, config["ppo"]["gamma"])
+    except (KeyError, TypeError, PlainError, ConfigError):  # of another version, or made without an experiment
+        return RewardSettings(), GAMMA, "default (the checkpoint does not say which it was trained for)"
+    return reward, gamma, str(reward)

@@ -1,0 +1,216 @@
+"""The studio over HTTP: the gallery, files that are opened, replays, recordings and what becomes of them."""
+
+import base64
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.errors import ConfigError
+from nppsim.levels.level_set import LevelSet
+from nppsim.levels.text import to_text
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+from nppsim.studio import library, recordings
+from nppsim.studio.library import Library
+
+from worlds import corridor, moving_level, straight
+
+
+def test_the_gallery_lists_the_levels_of_the_folders(page):
+    cards = page.get("levels").json()["levels"]
+    assert [(card["id"], card["category"], card["par"]) for card in cards] == [
+        (straight().fingerprint, "simple", 70),
+        (moving_level().fingerprint, "odd", None),
+    ]
+    assert cards[0]["name"] == "simple/000000" and cards[0]["extent"] == [12, 2]
+    assert cards[0]["entities"] == {"exit door": 1, "exit switch": 1}
+    document = page.get(f"levels/{cards[0]['id']}").json()
+    assert document["par"] == 70 and document["tiles"] == straight().tiles.tolist()
+    assert "no such level" in page.get("levels/0123", 404).json()["error"]
+
+
+def test_without_folders_the_levels_that_come_with_nppsim_are_shown():
+    shown = Library().levels()
+    assert len(shown["levels"]) == 30 and not shown["problems"]
+
+
+def test_a_level_file_that_cannot_be_read_is_told_and_the_others_are_shown(levels):
+    file = levels / LevelSet.open(levels).entries[1].file
+    file.write_bytes(b"broken")
+    shown = Library([levels]).levels()
+    assert len(shown["levels"]) == 1 and str(file) in shown["problems"][0]
+
+
+def test_more_levels_than_can_be_shown_are_refused(levels, monkeypatch):
+    monkeypatch.setattr(library, "MAX_LEVELS", 1)
+    with pytest.raises(ConfigError, match="--levels: 2 levels; at most 1"):
+        Library([levels])
+
+
+@pytest.mark.parametrize("format", ["map", "text"])
+def test_a_level_is_given_as_a_file_and_opened_again(page, format):
+    answer = page.get(f"levels/{moving_level().fingerprint}/file?format={format}")
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    expected = moving_level().to_bytes() if format == "map" else to_text(moving_level()).encode()
+    assert answer.content == expected
+    assert page.post("open", answer.content)["level"] == moving_level().fingerprint
+    assert "give one of" in page.get(f"levels/{moving_level().fingerprint}/file?format=exe", 400).json()["error"]
+
+
+def test_a_level_that_was_opened_joins_the_gallery(page):
+    level = corridor(title="Along")
+    opened = page.post("open", level.to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})
+    assert opened == {"level": level.fingerprint, "run": None}
+    assert page.get("levels").json()["levels"][-1]["name"] == "Along"
+    unnamed = page.post("open", corridor(40).to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})["level"]
+    assert page.get(f"levels/{unnamed}").json()["name"] == "Gänge"
+
+
+@pytest.mark.parametrize("format", ["compact", "attract"])
+def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
+    replay = Replay(corridor(), winning.inputs)
+    opened = page.post("open", replay.to_bytes(format), **{"X-File-Name": "mine"})
+    run = nppsim.simulate(corridor(), winning.inputs)
+    assert opened["level"] == corridor().fingerprint and opened["run"]["label"] == "mine"
+    assert (opened["run"]["frames"], opened["run"]["outcome"]) == (run.frames, run.outcome)
+    assert page.get(f"levels/{corridor().fingerprint}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "told"),
+    [
+        (b"", "a.map", "neither a level"),
+        (b"\0" * 100, "a", "neither a level"),
+        (b"\xff" * 5000, "a", "neither a level"),
+        (straight().to_bytes(), "a.replay", "a.replay"),
+        (b"nppsim level 1\nnonsense", "a.level", "a.level"),
+        (b"\x89HDF\r\n\x1a\n" + b"\0" * 3000, "a.h5", "--replays"),
+    ],
+)
+def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, told):
+    assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
+
+
+def test_opened_levels_are_bounded_and_the_oldest_are_forgotten(page, monkeypatch):
+    monkeypatch.setattr(library, "MAX_OPENED", 2)
+    ids = [page.post("open", corridor(spawn).to_bytes())["level"] for spawn in (20, 24, 28)]
+    page.get(f"levels/{ids[0]}", 404)
+    page.get(f"levels/{ids[1]}"), page.get(f"levels/{ids[2]}")
+
+
+def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
+    (known,) = page.get("replays").json()["replays"]
+    assert known == {
+        "number": 0,
+        "label": "won",
+        "level": winning.level.fingerprint,
+        "frames": winning.frames,
+        "success": True,
+    }
+    run = page.get("replays/0/run").json()
+    assert run["outcome"] == "won" and base64.b64decode(run["inputs"]) == winning.inputs.tobytes()
+    page.get("replays/1/run", 404)
+    with ReplayWriter(tmp_path / "set.h5") as writer:
+        writer.append(Replay(corridor(), winning.inputs, name="first.map"))
+        writer.append(winning)
+    of_set = Library(replays=[tmp_path / "set.h5"])
+    assert [one["label"] for one in of_set.replays()] == ["first", "set 1"]
+    replay, _ = of_set.replay(0)
+    assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Recordings
+
+
+def keep(page, level, inputs, outcome="won"):
+    category = page.studio.library.level(level.fingerprint).category
+    return page.studio.recordings.keep(level, np.array(inputs, np.uint8), outcome, "mine", category).number
+
+
+def test_a_recording_is_a_file_in_both_formats(page, winning):
+    number = keep(page, winning.level, winning.inputs)
+    for format in ("compact", "attract"):
+        answer = page.get(f"recordings/{number}/file?format={format}")
+        replay = Replay.from_bytes(answer.content)
+        assert replay.level == winning.level and replay.inputs.tolist() == winning.inputs.tolist()
+        assert replay.success is (format == "compact")
+    assert page.get(f"recordings/{number}/run").json()["frames"] == winning.frames
+    (card,) = page.get("recordings").json()["recordings"]
+    assert (card["number"], card["outcome"], card["category"]) == (number, "won", "simple")
+
+
+def test_a_recording_that_is_removed_is_gone(page, winning):
+    number = keep(page, winning.level, winning.inputs)
+    answer = page.client.delete(f"/api/recordings/{number}", headers=page.headers)
+    assert answer.status_code == 200
+    page.get(f"recordings/{number}/file", 404)
+
+
+def test_the_number_of_recordings_is_bounded(page, winning, monkeypatch):
+    monkeypatch.setattr(recordings, "MAX_KEPT", 1)
+    keep(page, winning.level, winning.inputs)
+    with pytest.raises(ValueError, match="remove some"):
+        keep(page, winning.level, winning.inputs)
+
+
+def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winning):
+    from bc.demonstrations import find_replays, load_demonstrations
+
+    # not on the grid of decisions, and with something after the exit that belongs to it no more
+    inputs = np.concatenate([[0], winning.inputs, [0, 0, 0]])
+    number = keep(page, winning.level, inputs)
+    answer = page.post(f"recordings/{number}/demonstration")
+    added, summary = answer["added"], answer["demonstrations"]
+    assert added["retimed"] and added["frames"] == nppsim.simulate(winning.level, inputs).frames
+    assert (summary["recordings"], summary["levels"], summary["missing"]) == (1, 1, 19)
+    assert summary["categories"] == {"simple": 1} and summary["missing_categories"] == ["odd"]
+    found = load_demonstrations(find_replays(page.studio.demonstrations.folder), 4)
+    (one,) = found.demonstrations
+    assert not found.left_out and one.category == "simple" and one.retimed and one.level == winning.level
+    assert "already" in page.post(f"recordings/{number}/demonstration", status=409)["error"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ([0] * 30, "stops on the way at frame 30"),
+        ([2] * 20 + [8, 8], "self-destruct"),
+    ],
+)
+def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, inputs, told):
+    number = keep(page, straight(), inputs, "running")
+    error = page.post(f"recordings/{number}/demonstration", status=409)["error"]
+    assert told in error
+    assert not page.studio.demonstrations.folder.exists()
+
+
+def test_a_category_cannot_lead_out_of_the_folder(page):
+    for category in ("../../up", "..", "/etc", "a\\b", "", None, "Ünsinn ü"):
+        name = recordings._folder_name(category)
+        assert name and "/" not in name and "\\" not in name and name not in (".", "..")
+
+
+def test_nothing_is_written_by_looking(page, winning, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    number = keep(page, winning.level, winning.inputs)
+    for path in ("state", "levels", "replays", "replays/0/run", "recordings", f"recordings/{number}/file"):
+        page.get(path)
+    page.post("open", straight().to_bytes())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_disk_that_fails_is_told(page, winning):
+    page.studio.demonstrations.folder.write_text("a file where the folder should be")
+    number = keep(page, winning.level, winning.inputs)
+    answer = page.post(f"recordings/{number}/demonstration", status=500)
+    assert str(page.studio.demonstrations.folder) in answer["error"]
+
+
+def test_the_page_and_its_files_are_there(page):
+    text = page.client.get("/").text
+    assert "<script" in text and "onclick" not in text and "style=" not in text
+    for path in ("/static/js/app.js", "/static/js/api.js", "/static/style.css"):
+        assert page.client.get(path).status_code == 200

@@ -1,0 +1,133 @@
+"""Nobody but a page of the studio gets an answer, and a page can do no more than it should."""
+
+import pytest
+from starlette.testclient import WebSocketDenialResponse
+from starlette.websockets import WebSocketDisconnect
+
+from nppsim.studio import security
+from nppsim.studio.security import Access
+
+EVIL = "http://evil.example"
+
+
+def headers(page, **changed):
+    given = {"X-Studio-Token": page.access.token} | {name.replace("_", "-"): value for name, value in changed.items()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@pytest.mark.parametrize("path", ["/", "/static/js/api.js", "/api/state"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "10.0.0.7:8765", "", "["]
+)
+def test_a_foreign_host_gets_nothing(page, path, host):
+    answer = page.client.get(path, headers=headers(page, Host=host))
+    assert answer.status_code == 403 and "is not this machine" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "localhost:9000", "localhost"])
+def test_this_machine_may_be_called_by_its_names_through_a_tunnel_too(page, host):
+    assert page.client.get("/api/state", headers=headers(page, Host=host, Origin=f"http://{host}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", [EVIL, "null", "https://127.0.0.1:8765", "http://127.0.0.1:3000", "http://localhost:8765"]
+)
+def test_a_page_from_elsewhere_gets_nothing(page, origin):
+    for answer in (
+        page.client.get("/api/state", headers=headers(page, Origin=origin)),
+        page.client.post("/api/open", content=b"x", headers=headers(page, Origin=origin)),
+        page.client.get("/", headers=headers(page, Origin=origin)),
+    ):
+        assert answer.status_code == 403 and "does not come from a page of" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "ü"])
+def test_without_the_token_of_this_start_there_are_no_data(page, token):
+    token = token and token.encode("latin-1")
+    for path in ("state", "levels", "replays", "recordings"):
+        assert page.client.get(f"/api/{path}", headers=headers(page, X_Studio_Token=token)).status_code == 401
+    assert page.client.post("/api/open", headers=headers(page, X_Studio_Token=token)).status_code == 401
+    assert page.client.get("/").status_code == 200  # what everybody can read in the source needs none
+
+
+def test_tokens_are_long_random_and_not_shown_by_accident():
+    first, second = Access(), Access()
+    assert first.token != second.token and len(first.token) >= 32
+    assert first.token not in repr(first)
+
+
+@pytest.mark.parametrize(
+    ("query", "more"),
+    [
+        ("", {"Origin": "http://127.0.0.1:8765"}),
+        ("token=wrong", {"Origin": "http://127.0.0.1:8765"}),
+        ("token={token}", {"Origin": EVIL}),
+        ("token={token}", {}),
+        ("token={token}", {"Origin": EVIL, "Host": "evil.example"}),
+    ],
+)
+def test_a_socket_wants_token_origin_and_host(page, query, more):
+    path = f"/ws/play?{query.format(token=page.access.token)}"
+    with pytest.raises((WebSocketDisconnect, WebSocketDenialResponse)):
+        with page.connect(path, **more):
+            pass
+    assert not page.studio.sessions
+    with page.socket():  # the same with all three right
+        pass
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static//etc/passwd",
+        "/static/js/..%5c..%5capp.py",
+        "/static/%00",
+        "/api/levels/..%2f..%2f..%2fetc%2fpasswd",
+        "/api/levels/%2fetc%2fpasswd/file",
+        "/api/replays/..%2f1/run",
+        "/api/replays/-1/run",
+        "/api/recordings/1e9/file",
+    ],
+)
+def test_no_path_leads_out_of_what_the_studio_shows(page, path):
+    answer = page.client.get(path, headers=headers(page))
+    assert answer.status_code in (400, 404)
+    assert b"def " not in answer.content and b"root:" not in answer.content
+
+
+def test_what_is_too_large_is_not_read(page):
+    assert page.post("open", b"\0" * (security.MAX_BODY + 1), 413)["error"].startswith("more than")
+
+    pieces = (b"\0" * 65536 for _ in range(security.MAX_BODY // 65536 + 1))  # whose length is not told before
+    assert page.post("open", pieces, 413)["error"].startswith("more than")
+
+
+def test_answers_allow_no_script_frame_or_connection_of_others(page):
+    for answer in (page.client.get("/"), page.client.get("/api/state"), page.client.get("/nothing")):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_other_machines_come_in_only_where_that_was_asked_for():
+    def status(access, host):
+        return access.refusal("/", {b"host": [host.encode()]}, b"", False)[0]
+
+    assert status(Access(), "192.168.1.7:8765") == 403
+    open_house = Access("0.0.0.0")
+    assert status(open_house, "192.168.1.7:8765") == 0
+    assert status(open_house, "evil.example:8765") == 403  # DNS rebinding needs a name
+    assert status(Access("studio.example"), "studio.example:8765") == 0
+
+
+def test_two_hosts_or_origins_are_none(page):
+    access, host = Access(), b"127.0.0.1:8765"
+    assert access.refusal("/", {b"host": [host, host]}, b"", False)[0] == 403
+    assert access.refusal("/", {b"host": [host], b"origin": [b"http://" + host] * 2}, b"", False)[0] == 403
+    assert access.refusal("/", {}, b"", False)[0] == 403

@@ -1,0 +1,180 @@
+"""Live play over the socket: exact, as asked, one game per socket, and nothing left when it closes."""
+
+import base64
+import gc
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.replays.replay import Replay
+from nppsim.studio import sessions
+from nppsim.studio.documents import MAX_RUN_FRAMES
+from nppsim.studio.sessions import SNAPSHOT_EVERY
+
+from worlds import moving_level, straight
+
+WAIT_S = 20  # for what happens in another thread
+
+
+def ask(socket, **message):
+    socket.send_json(message)
+    return socket.receive_json()
+
+
+def wait_until(condition):
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end, "it has not happened"
+        time.sleep(0.005)
+
+
+def random_inputs(seed, frames):
+    return np.repeat(np.random.default_rng(seed).integers(0, 8, -(-frames // 5)), 5)[:frames].astype(np.uint8)
+
+
+def test_a_recording_made_over_the_socket_plays_back_bit_for_bit(page, tmp_path):
+    level, inputs = moving_level(), random_inputs(1, 200)
+    with page.socket() as socket:
+        frames = [ask(socket, start=level.fingerprint)["frame"]]
+        for part in np.split(inputs, [1, 2, 3, 10, 60, 61, 150]):
+            frames += ask(socket, step=part.tolist())["frames"]
+        kept = ask(socket, keep={"label": "mine"})["kept"]
+    (tmp_path / "mine.replay").write_bytes(page.get(f"recordings/{kept['number']}/file").content)
+    replay = Replay.load(tmp_path / "mine.replay")
+    run = nppsim.simulate(replay.level, replay.inputs)
+    assert replay.level == level and replay.inputs.tolist() == inputs[: run.frames].tolist()
+    assert (run.frames, run.outcome) == (kept["frames"], kept["outcome"]) == (len(frames) - 1, frames[-1]["o"])
+    assert [frame["n"][:4] for frame in frames[1:]] == np.hstack([run.position, run.velocity]).tolist()
+    looks = {}
+    for frame, states, places in zip(frames[1:], run.entity_state, run.entity_position, strict=True):
+        looks |= frames[0]["c"] if not looks else {}
+        looks |= frame["c"]
+        assert [looks[str(i)][0] for i in range(len(states))] == states.tolist()
+        assert [looks[str(i)][1:3] for i in range(len(states))] == places.tolist()
+
+
+def test_after_a_rewind_the_game_goes_on_as_if_it_had_never_been_further(page):
+    level, inputs = moving_level().fingerprint, random_inputs(1, 100)
+    other = random_inputs(2, 40).tolist()
+    run = nppsim.simulate(moving_level(), inputs)
+    with page.socket() as socket:
+        ask(socket, start=level)
+        ask(socket, step=inputs.tolist())
+        for frame in (run.frames - 1, SNAPSHOT_EVERY, SNAPSHOT_EVERY - 1, 17, 0):
+            there = ask(socket, rewind=frame)["frame"]
+            assert there["f"] == frame and there["all"]
+            if frame:
+                assert there["n"][:2] == run.position[frame - 1].tolist()
+            ask(socket, step=inputs[frame:].tolist())
+        ask(socket, rewind=30)
+        ask(socket, step=other)
+        kept = ask(socket, keep={"label": ""})["kept"]
+    recording = page.studio.recordings.recording(kept["number"])
+    assert recording.inputs.tolist() == [*inputs[:30], *other][: kept["frames"]]
+    played = nppsim.simulate(moving_level(), recording.inputs)
+    assert (played.frames, played.outcome) == (kept["frames"], kept["outcome"])
+
+
+def test_practice_begins_at_any_frame_of_a_run(page, winning):
+    half = winning.frames // 2
+    with page.socket() as socket:
+        text = base64.b64encode(winning.inputs[:half].tobytes()).decode()
+        frame = ask(socket, start=winning.level.fingerprint, inputs=text)["frame"]
+        assert frame["f"] == half and frame["all"] and frame["i"] == 2
+        frames = ask(socket, step=[2] * 300)["frames"]
+        assert frames[-1]["o"] == "won" and len(frames) == winning.frames - half
+        assert ask(socket, step=[2])["frames"] == []
+        assert ask(socket, restart=True)["frame"]["f"] == 0
+        assert len(ask(socket, step=[0] * 5)["frames"]) == 5
+
+
+def test_two_tabs_do_not_disturb_each_other(page):
+    first, second = straight(), moving_level()
+    with page.socket() as one, page.socket() as other:
+        ask(one, start=first.fingerprint), ask(other, start=second.fingerprint)
+        seen = []
+        for byte in (2, 2, 3, 0, 4):
+            seen.append(ask(one, step=[byte])["frames"][0]["n"][:2])
+            ask(other, step=[1])
+        assert len(page.studio.sessions) == 2
+    assert seen == nppsim.simulate(first, np.array([2, 2, 3, 0, 4])).position.tolist()
+
+
+def test_a_closed_tab_frees_its_simulator(page):
+    with page.socket() as socket:
+        ask(socket, start=straight().fingerprint)
+        ask(socket, step=[2] * 100)
+        (session,) = page.studio.sessions
+        game, session = weakref.ref(session._game), None
+        assert game() is not None
+    wait_until(lambda: not page.studio.sessions)
+    wait_until(lambda: gc.collect() is not None and game() is None)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("null", "a message has one of"),
+        ("[1]", "a message has one of"),
+        ("{}", "a message has one of"),
+        ('{"step": [1], "rewind": 0}', "a message has one of"),
+        ('{"step": [1], "more": 0}', "a message has one of"),
+        ('{"step": 1}', "should be a list"),
+        ('{"step": [1.5]}', "whole number"),
+        ('{"step": [true]}', "whole number"),
+        ('{"step": [16]}', "0 to 15"),
+        ('{"step": [-1]}', "0 to 15"),
+        (f'{{"step": {[0] * 601}}}', "at most 600"),
+        ('{"rewind": 99}', "rewind to frame 99 of 3"),
+        ('{"rewind": -1}', "rewind to frame -1 of 3"),
+        ('{"rewind": "x"}', "whole number"),
+        ('{"restart": 1}', "true or false"),
+        ('{"keep": {"label": 5}}', "should be a text"),
+        (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
+        ('{"start": "nothing"}', "no such level"),
+        ('{"start": "LEVEL", "inputs": "!"}', "base64"),
+        ('{"start": "LEVEL", "inputs": "////"}', "above 15"),
+        ('{"start": "LEVEL", "inputs": 5}', "base64"),
+    ],
+)
+def test_a_message_that_is_none_leaves_the_game_as_it_was(page, message, told):
+    level = straight().fingerprint
+    with page.socket() as socket:
+        ask(socket, start=level)
+        ask(socket, step=[2, 2, 2])
+        socket.send_text(message.replace("LEVEL", level))
+        assert told in socket.receive_json()["error"]
+        assert ask(socket, step=[2])["frames"][0]["f"] == 4
+
+
+def test_nothing_can_be_done_before_a_level_is_started(page):
+    with page.socket() as socket:
+        for message in ({"step": [1]}, {"rewind": 0}, {"restart": True}, {"keep": {"label": ""}}):
+            assert "no level has been started" in ask(socket, **message)["error"]
+
+
+def test_memory_of_a_session_is_bounded(page, monkeypatch):
+    assert MAX_RUN_FRAMES / SNAPSHOT_EVERY < 2000  # snapshots of some kilobytes
+    monkeypatch.setattr(sessions, "MAX_RUN_FRAMES", 100)
+    with page.socket() as socket:
+        ask(socket, start=straight().fingerprint)
+        assert len(ask(socket, step=[0] * 100)["frames"]) == 100
+        assert "at most 100 frames" in ask(socket, step=[0])["error"]
+        too_long = base64.b64encode(bytes(101)).decode()
+        assert "at most 100 frames" in ask(socket, start=straight().fingerprint, inputs=too_long)["error"]
+        assert ask(socket, rewind=50)["frame"]["f"] == 50
+
+
+def test_the_number_of_games_is_bounded(page, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    with page.socket() as socket:
+        ask(socket, start=straight().fingerprint)
+        with page.socket() as second:
+            assert second.receive()["code"] == 1013
+        assert len(ask(socket, step=[0])["frames"]) == 1

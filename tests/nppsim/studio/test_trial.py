@@ -1,0 +1,41 @@
+"""The planner beside the server: it finishes levels, says when it cannot, and is given up at once."""
+
+import asyncio
+import base64
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.levels.level import Level
+from nppsim.studio.trial import Trials
+
+from worlds import corridor
+
+OPEN = Level.build(np.zeros((23, 42), np.uint8), (20, 96), exits=[((160, 8), (80, 8))])  # a sky that nobody reaches
+
+
+def test_levels_are_finished_and_searches_given_up():
+    async def story():
+        trials = Trials()
+        try:
+            assert not trials.ready
+            level = corridor()
+            found = await trials.finish(level)
+            assert trials.ready
+            run = nppsim.simulate(level, np.frombuffer(base64.b64decode(found["inputs"]), np.uint8))
+            assert (run.won, run.frames) == (True, found["par"])
+            assert found["route"][0] == list(level.spawn) and len(found["route"]) == run.frames + 1
+            assert found["route"][-1] == pytest.approx(run.position[-1], abs=0.06)
+            assert await trials.finish(OPEN, budget=1000) == {"par": None}
+            search = asyncio.create_task(trials.finish(OPEN, budget=10**9))
+            while trials.asked < 3:  # until its process has the job
+                await asyncio.sleep(0)
+            search.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await search
+            assert not trials.ready
+        finally:
+            await trials.close()
+
+    asyncio.run(asyncio.wait_for(story(), 500))

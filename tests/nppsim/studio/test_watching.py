@@ -1,0 +1,264 @@
+"""The watch socket and its addresses, with an agent that presses right and says what it thinks of it."""
+
+import base64
+import json
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.batch import BatchSimulator
+from nppsim.outcomes import NAMES
+from nppsim.reward import TERMS
+from nppsim.studio import watching
+from nppsim.studio.agents import AgentError, Decision, Ending
+from nppsim.studio.roster import Roster
+
+from worlds import RIGHT, moving_level, straight
+
+LIMIT_S = 60
+SEEN = ("game_state", "surroundings", "player_frame")
+
+
+class Presser:
+    """An agent of one idea: right.  Tells how many of its episodes have begun and how many were closed."""
+
+    name, frame_skip, observations = "presser", 4, SEEN
+
+    def __init__(self):
+        self.facts = {"idea": "right"}
+        self.begun = self.closed = 0
+
+    def play(self, level, *, seed=0, deterministic=False):
+        self.begun += 1
+        try:
+            yield from self._decisions(level)
+        finally:
+            self.closed += 1
+
+    def _decisions(self, level):
+        sim = BatchSimulator([level], 1, observations=SEEN, threads=1)
+        obs, frame, terms = sim.reset(), 0, np.zeros(len(TERMS))
+        while True:
+            seen = {key: values[0].copy() for key, values in obs.items()}
+            obs = sim.step(np.array([RIGHT]))
+            over = bool(sim.finished.size)
+            now = int((sim.episode["frames"] if over else sim.state.ninja["frame"])[0])
+            sums = (sim.episode["terms"] if over else sim.state.terms)[0].copy()
+            yield Decision(
+                seen=seen,
+                probabilities=np.eye(6, dtype=np.float32)[RIGHT],
+                value=1.5,
+                entropy=0.0,
+                action=RIGHT,
+                inputs=np.full(now - frame, 2, np.uint8),
+                terms=dict(zip(TERMS, (sums - terms).tolist(), strict=True)),
+                outcome=NAMES[sim.episode["outcome"][0]] if over else None,
+                note="sure",
+            )
+            if over:
+                return
+            frame, terms = now, sums
+
+    def tries(self, levels, episodes, *, seed=0, deterministic=False):
+        for place, level in enumerate(levels):
+            run = nppsim.simulate(level, np.full(600, 2, np.uint8))
+            for _ in range(episodes):
+                yield Ending(place, run.outcome, run.frames, *run.position[-1].tolist())
+
+
+class Pressers:
+    """The plug-in of such agents."""
+
+    def __init__(self):
+        self.agent = Presser()
+
+    def load_agent(self, path):
+        if not path.is_file():
+            raise AgentError(f"{path}: no such agent")
+        return self.agent
+
+    def shipped_agent(self):
+        return None
+
+    def read_experiment(self, folder):
+        run = {"label": "presser", "seed": 1, "checkpoint": {"path": str(folder / "a"), "name": "a", "written": 0.0}}
+        return {"name": folder.name, "finished": False, "written": 0.0, "log": [], "runs": [run]}
+
+
+@pytest.fixture
+def plugin():
+    return Pressers()
+
+
+@pytest.fixture
+def watched(page, plugin, tmp_path):
+    """A studio with such an agent."""
+    (tmp_path / "a").touch()
+    page.studio.roster = Roster([tmp_path / "a"], find=lambda: plugin)
+    return page
+
+
+def follow(socket, until):
+    """Messages until one that has a key."""
+    messages = [socket.receive_json()]
+    while until not in messages[-1]:
+        messages.append(socket.receive_json())
+    return messages
+
+
+def runs_of(messages):
+    """{run: its parts} of messages."""
+    parts = {}
+    for message in messages:
+        parts.setdefault(message.get("run"), []).extend(message.get("parts", []))
+    return parts
+
+
+AGENT = {"agent": "0", "seed": 1, "deterministic": False}
+
+
+def test_an_agent_is_watched_decision_by_decision(watched):
+    with watched.socket("watch") as socket:
+        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT, {"replay": 0}]}})
+        messages = follow(socket, "difference")
+    start = next(one for one in messages if one.get("run") == 0)
+    assert (start["label"], start["facts"], start["start"]["all"]) == ("presser", {"idea": "right"}, True)
+    assert start["layout"]["surroundings"] == {"shape": [3, 19, 19], "picture": True, "components": []}
+    parts = runs_of(messages)[0]
+    inputs = np.frombuffer(b"".join(base64.b64decode(part["inputs"]) for part in parts), np.uint8)
+    run = nppsim.simulate(straight(), inputs)
+    assert (run.outcome, run.frames) == (parts[-1]["outcome"], parts[-1]["frames"]) == ("won", len(inputs))
+    decision = parts[1]["decision"]
+    assert (decision["f"], decision["a"], decision["note"]) == (4, RIGHT, "sure")
+    assert (decision["p"][RIGHT], decision["v"], decision["h"]) == (1.0, 1.5, 0.0)
+    assert len(base64.b64decode(decision["s"]["player_frame"])) == 84 * 84
+    assert decision["s"]["game_state"][:2] == pytest.approx(run.position[3], abs=1e-3)
+    assert parts[-1]["decision"]["r"]["win"] > 0
+    assert messages[-1]["difference"]["positions_part"] is None  # the recording presses right, too
+
+
+def test_the_way_is_told_when_it_changes(watched):
+    with watched.socket("watch") as socket:
+        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT]}})
+        messages = follow(socket, "over")
+        while not messages[-1]["over"]:
+            messages += follow(socket, "over")
+    ways = [(part["decision"]["f"], part["way"]) for part in runs_of(messages)[0] if part["way"]]
+    assert len(ways) == 2 and ways[0][0] == 0  # to the switch, then to the exit
+    field = np.frombuffer(base64.b64decode(ways[0][1]), "<u2").reshape(89, 51)
+    x, y = (round(v / 12) for v in straight().spawn)
+    bank = nppsim.BatchSimulator([straight()], 1).bank
+    assert field[x, y] * 1.2 == pytest.approx(bank.path_length[0], abs=20)
+
+
+def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin, monkeypatch):
+    monkeypatch.setattr(watching, "AHEAD", 10)
+    monkeypatch.setattr(watching, "PART", 4)
+    with watched.client:
+        with watched.socket("watch") as socket:
+            socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT]}})
+            frames = [follow(socket, "parts")[-1]["parts"][-1]["frames"] for _ in range(3)]
+            assert frames == [4, 8, 12]  # and no further
+            socket.send_json({"at": 4})
+            assert follow(socket, "parts")[-1]["parts"][-1]["frames"] == 16
+            assert plugin.agent.closed == 0
+        _until(lambda: plugin.agent.closed == 1 and not watched.studio.watching.open)
+
+
+def test_a_new_question_ends_the_old_one(watched, plugin):
+    with watched.client, watched.socket("watch") as socket:
+        for _ in range(3):
+            socket.send_json({"watch": {"level": moving_level().fingerprint, "runs": [AGENT]}})
+            follow(socket, "parts")
+        _until(lambda: plugin.agent.closed >= plugin.agent.begun - 1)
+
+
+def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
+    with watched.socket("watch") as socket:
+        for place in ({"level": straight().fingerprint, "category": None}, {"level": None, "category": "simple"}):
+            socket.send_json({"deaths": {"agent": "0", **place, "episodes": 70}})
+            messages = follow(socket, "counted")
+            assert messages[0] == {"deaths": {"levels": [straight().fingerprint], "episodes": 70}}
+            endings = [one for message in messages for one in message.get("endings", [])]
+            assert len(endings) == messages[-1]["counted"] == 70
+            assert {(level, outcome) for level, outcome, *_ in endings} == {(0, "won")}
+        socket.send_json({"deaths": {"agent": "0", "level": None, "category": "none", "episodes": 1}})
+        assert "no levels of the category" in socket.receive_json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("no JSON", "not JSON"),
+        ({"dance": 1}, "one of watch, at, deaths, stop"),
+        ({"at": 1, "stop": "watch"}, "one of watch"),
+        ({"watch": {"level": "a", "runs": []}}, "1 to 6 runs"),
+        ({"watch": {"level": "a", "runs": [{"replay": "0"}]}}, "watch.runs"),
+        ({"watch": {"level": "a", "runs": [AGENT | {"seed": -1}]}}, "a seed"),
+        ({"watch": {"level": "a", "runs": [AGENT]}}, "no such level"),
+        ({"deaths": {"agent": "0", "level": "a", "category": "b", "episodes": 1}}, "on a level or in a category"),
+        ({"deaths": {"agent": "0", "level": "a", "category": None, "episodes": 10**9}}, "1 to 4,000"),
+        ({"deaths": {"agent": "7", "level": straight().fingerprint, "category": None, "episodes": 1}}, "no agent '7'"),
+        ({"stop": "everything"}, "watch or deaths"),
+    ],
+)
+def test_what_is_not_understood_is_told(watched, message, told):
+    with watched.socket("watch") as socket:
+        socket.send_text(message if isinstance(message, str) else json.dumps(message))
+        assert told in socket.receive_json()["error"]
+
+
+def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
+    with watched.socket("watch") as socket:
+        runs = [{"replay": 0}, AGENT | {"agent": "9"}, {"recording": 3}]
+        socket.send_json({"watch": {"level": straight().fingerprint, "runs": runs}})
+        messages = [socket.receive_json() for _ in range(4)]
+    assert {one["run"] for one in messages if "error" in one} == {1, 2}
+    assert next(one for one in messages if "over" in one)["over"] == "won"
+
+
+def test_the_planner_is_one_of_those_who_play(watched):
+    with watched.client, watched.socket("watch") as socket:
+        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [{"planner": True}]}})
+        messages = follow(socket, "over")
+    assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
+
+
+def test_agents_are_listed_or_it_is_said_why_there_are_none(watched, page):
+    assert page.get("agents").json() == {
+        "agents": [{"id": "0", "name": "presser", "facts": {"idea": "right"}}],
+        "why_none": None,
+    }
+    page.studio.roster = Roster(find=lambda: None)
+    assert "--agent" in page.get("agents").json()["why_none"]
+
+
+def test_an_experiment_is_followed_without_its_paths(watched, plugin, tmp_path):
+    assert watched.get("experiment").json() is None
+    assert not watched.get("state").json()["follows"]
+    watched.studio.roster = Roster(experiment=tmp_path, find=lambda: plugin)
+    assert watched.get("state").json()["follows"]
+    told = watched.get("experiment").json()
+    assert told["runs"][0]["checkpoint"] == {"name": "a", "written": 0.0}
+    assert str(tmp_path) not in json.dumps(told)
+    assert watched.studio.roster.agent(told["runs"][0]["agent"]) is plugin.agent
+
+
+def test_agents_that_are_asked_for_are_checked_at_the_start(plugin):
+    with pytest.raises(AgentError, match="nowhere: no such agent"):
+        Roster(["nowhere"], find=lambda: plugin).check()
+    with pytest.raises(AgentError, match="install"):
+        Roster([Path("nowhere")], find=lambda: None).check()
+    Roster(find=lambda: None).check()
+
+
+def _until(condition):
+    async def wait():
+        with anyio.fail_after(LIMIT_S):
+            while not condition():
+                await anyio.sleep(0.01)
+
+    anyio.run(wait)

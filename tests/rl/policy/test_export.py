@@ -1,0 +1,275 @@
+"""Exported networks: the same numbers as their policy, the same play, and one line for what cannot be exported."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nppsim.env import STARTER_LEVELS
+from nppsim.errors import ConfigError
+from nppsim.levels.level_set import LevelSet
+from rl.experiment import evaluate
+from rl.experiment.card import methods_of, published
+from rl.judge.agreement import compare
+from rl.judge.results import ResultsError
+from rl.policy import architectures, checkpoint
+from rl.policy.architectures import Architecture, get_architecture
+from rl.policy.export import ExportError, to_onnx
+from rl.policy.networks import ObservationError
+from rl.policy.onnx_policy import OnnxPolicy
+from rl.policy.policy import build_policy
+
+from learners import statistics
+from programs import load_script
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+pytestmark = pytest.mark.usefixtures("one_thread")
+SIMPLEST = STARTER_LEVELS / "simplest"
+
+
+class Own(torch.nn.Module):
+    """A network of somebody's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(26, 8)
+
+    def forward(self, seen):
+        return torch.tanh(self.layer(seen["game_state"]))
+
+
+SMALL = {
+    "pictures": replace(
+        get_architecture("mlp_baseline"), player_frame=8, global_view=8, surroundings=8, fusion=(16,), heads=(8,)
+    ),
+    "own": Architecture("", "", module=Own, reads=("game_state",), fusion=(8,), heads=(8,)),
+}
+
+
+def trained(name, decided=True):
+    """A policy with statistics; decided: whose actions differ from state to state."""
+    torch.manual_seed(1)
+    policy = build_policy(name, statistics(architecture=name))
+    if decided:
+        policy.action_net.weight.data *= 100
+    return policy
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """Name -> (policy, its ONNX file) of small networks with all that shipped ones have, but graphs."""
+    found, patch = {}, pytest.MonkeyPatch()
+    with patch.context() as registered:
+        for name, architecture in SMALL.items():
+            registered.setitem(architectures.ARCHITECTURES, name, replace(architecture, name=name))
+        for name in ("pictures+visual2-state3-deep2".replace("-deep", "+deep"), "own"):
+            policy = trained(name)
+            found[name.split("+")[0]] = policy, to_onnx(policy, frame_skip=4)
+        yield found
+
+
+@pytest.mark.parametrize("name", ["pictures", "own"])
+def test_an_exported_network_plays_as_its_policy_does(networks, name):
+    policy, data = networks[name]
+    network = OnnxPolicy(data)
+    assert (network.facts.frame_skip, network.stacking) == (4, policy.stacking)
+    found = compare(
+        policy, network, LevelSet.open(SIMPLEST.parent), frame_skip=4, observations=70, episodes_per_category=1
+    )
+    assert (found.observations, found.episodes) == (70, 10)
+    assert 0 < found.largest_logit < 1e-3 and found.decisions - found.same_actions < 5
+
+
+def test_rows_are_many_or_one_and_masks_are_heeded(networks):
+    policy, data = networks["own"]
+    network = OnnxPolicy(data)
+    rng = np.random.default_rng(0)
+    for rows in (1, 7):
+        obs = {"game_state": rng.normal(size=(rows, 26)).astype(np.float32)}
+        logits, values, actions = network.compute(obs)
+        assert (logits.shape, values.shape, actions.dtype) == ((rows, 6), (rows,), np.int64)
+        assert (actions == logits.argmax(axis=1)).all()
+        allowed = rng.random((rows, 6)) < 0.5
+        allowed[:, 2] = True
+        masked = network.compute(obs, allowed)[2]
+        assert (masked == np.where(allowed, logits, -np.inf).argmax(axis=1)).all()
+        sampled = [
+            player.act(obs, deterministic=False, rng=torch.Generator().manual_seed(3)).tolist()
+            for player in (policy, network)
+        ]
+        assert sampled[0] == sampled[1]
+    with pytest.raises(ObservationError, match="game_state has dtype float64"):
+        network.compute({"game_state": np.zeros((1, 26))})
+
+
+def test_a_network_that_computes_something_else_is_found(networks):
+    policy, data = networks["own"]
+    model = onnx.load_from_string(data)
+    (weights,) = [one for one in model.graph.initializer if list(one.dims) == [6, 8]]
+    changed = onnx.numpy_helper.to_array(weights).copy()
+    changed[2, 3] += 0.1
+    weights.CopyFrom(onnx.numpy_helper.from_array(changed, weights.name))
+    network = OnnxPolicy(model.SerializeToString())
+    with pytest.raises(ExportError, match=r"computes something else; not written \(ONNX and torch: 20 observations"):
+        compare(policy, network, LevelSet.open(SIMPLEST.parent), frame_skip=4, observations=20, episodes_per_category=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("vision_free_gcn", "vision_free_gcn reads the graph of a level"),
+        ("vision_free+subtasks8", r"vision_free\+subtasks8 remembers its subtask"),
+    ],
+)
+def test_what_is_more_than_a_function_of_numbers_is_refused(name, told):
+    with pytest.raises(ExportError, match=told):
+        to_onnx(build_policy(name), frame_skip=4)
+
+
+def test_without_statistics_there_is_nothing_to_export():
+    with pytest.raises(ExportError, match="has no observation statistics yet"):
+        to_onnx(build_policy("vision_free"), frame_skip=4)
+
+
+class ByRow(Own):
+    """Loops over the batch."""
+
+    def forward(self, seen):
+        return torch.stack([self.layer(row) for row in seen["game_state"]])
+
+
+class Airy(Own):
+    """Uses a function that ONNX lacks."""
+
+    def forward(self, seen):
+        return torch.special.airy_ai(self.layer(seen["game_state"]))
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (ByRow, r"odd can be expressed in ONNX only for a fixed number of observations: take shape\[0\]"),
+        (Airy, r"odd cannot be expressed in ONNX \(.*\): a network of one's own"),
+    ],
+)
+def test_a_module_that_onnx_cannot_express_is_told_in_one_line(module, told, monkeypatch):
+    monkeypatch.setitem(architectures.ARCHITECTURES, "odd", replace(SMALL["own"], name="odd", module=module))
+    policy = trained("odd")
+    with pytest.raises(ExportError, match=told) as error:
+        to_onnx(policy, frame_skip=4)
+    assert "\n" not in str(error.value)
+
+
+def altered(data, **changes):
+    """The file with other facts."""
+    model = onnx.load_from_string(data)
+    (entry,) = model.metadata_props
+    entry.value = json.dumps({**json.loads(entry.value), **changes})
+    return model.SerializeToString()
+
+
+def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
+    _, data = networks["own"]
+    plain = onnx.load_from_string(data)
+    del plain.metadata_props[:]
+    for file, told in (
+        (b"", "no ONNX file, or damaged"),
+        (data[:500], "no ONNX file, or damaged"),
+        (plain.SerializeToString(), "not of this project"),
+        (altered(data, format_version=9), "export format 9, this version of the project reads 1"),
+        (altered(data, layout="0" * 16), "reads observation layout 0000"),
+        (altered(data, observations=["no"]), "metadata are damaged"),
+        (altered(data, frame_skip="x"), "metadata are damaged"),
+        (altered(data, stacking="state3"), "its inputs or outputs are not those that its metadata tell"),
+    ):
+        (tmp_path / "a.onnx").write_bytes(file)
+        with pytest.raises(ExportError, match=rf"a\.onnx: .*{told}"):
+            OnnxPolicy.load(tmp_path / "a.onnx")
+    with pytest.raises(ExportError, match="none.onnx: cannot be read"):
+        OnnxPolicy.load(tmp_path / "none.onnx")
+
+
+def test_the_script_exports_checks_writes_a_folder_and_plays_it(networks, tmp_path, monkeypatch, capsys):
+    policy, _ = networks["own"]
+    monkeypatch.setitem(architectures.ARCHITECTURES, "own", replace(SMALL["own"], name="own"))
+    config = {"train_dataset": ["/home/me/secret/levels"], "upload": {"bucket": "mine"}, "seeds": [3], "bc": None}
+    agent = checkpoint.save(tmp_path / "agent.safetensors", policy, frame_skip=4, config=config)
+    levels = ["--levels", str(SIMPLEST / "000000.map"), "--output-dir", str(tmp_path / "evaluated"), "--deterministic"]
+    assert load_script("evaluate").main([str(agent), *levels]) == 0
+    (results,) = (tmp_path / "evaluated").glob("*/results.json")
+    capsys.readouterr()
+    out, hub = tmp_path / "out.onnx", tmp_path / "hub" / "jumper"
+    asked = ["--onnx", str(out), "--hub", str(hub), "--license", "MIT", "--results", str(results)]
+    assert load_script("export").main([str(agent), *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "ONNX and torch: 1,000 observations and 100 episodes (" in printed and f"wrote {out}" in printed
+    assert out.read_bytes() == (hub / "agent.onnx").read_bytes()
+
+    card, facts = (hub / "README.md").read_text(), json.loads((hub / "config.json").read_text())
+    assert card.startswith("---\nlicense: MIT\n") and "# jumper" in card and " agent.safetensors |" in card
+    assert "training levels: levels" in card and "seeds of the run: 3" in card
+    assert facts["agreement"]["episodes"] == 100 and facts["inputs"]["action_mask"] == {"dtype": "bool", "shape": [6]}
+    shown, fields = checkpoint.load_policy(hub / "agent.safetensors")
+    assert fields["training"] is None and torch.equal(shown.action_net.weight, policy.action_net.weight)
+    for text in (card, json.dumps(facts), json.dumps(fields["config"])):
+        assert "secret" not in text and "bucket" not in text
+
+    assert load_script("evaluate").main([str(out), *levels]) == 0
+    of_torch, of_onnx = (
+        json.loads(path.read_text())["episodes"]
+        for path in sorted((tmp_path / "evaluated").glob("*/results.json"), key=lambda path: path.stat().st_mtime_ns)
+    )
+    assert of_torch == of_onnx
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "nothing to write; give --onnx OUT.onnx, --hub FOLDER or both"),
+        (["--onnx", "a.bin"], "--onnx a.bin: give a name that ends in .onnx"),
+        (["--onnx", "a.onnx", "--license", "MIT"], "--license MIT: stands in the model card; add --hub"),
+        (["--hub", "."], "--hub .: is there already, and not empty"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work(flags, told, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.safetensors").touch()
+    assert load_script("export").main(["agent.safetensors", *flags]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_card_takes_its_figures_from_both_kinds_of_results(tmp_path):
+    stats = {
+        "episodes": 2, "wins": 1, "deaths": 1, "timeouts": 0, "success": 0.5, "ci95": [0.1, 0.9], "median_frames": 7.0,
+    }  # fmt: skip
+    seed = {"suites": {"test": {"all": stats}}, "baselines": {"random": {"all": stats}, "bc": None}}
+    whole = {"architectures": {"own": {"seeds": {"3": seed}}}, "config": {}, "machine": "", "versions": {}}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(whole))
+    assert list(methods_of(path, "own")) == ["seed 3", "random play"]
+    with pytest.raises(ResultsError, match="results of own, not of vision_free"):
+        methods_of(path, "vision_free")
+    path.write_text(json.dumps({"suites": {"x": {"all": stats}}, "settings": {}}))
+    assert list(methods_of(path, "own")) == ["x"]
+    path.write_text("{}")
+    with pytest.raises(ResultsError, match="no results of an experiment or of"):
+        methods_of(path, "own")
+
+
+def test_paths_of_a_machine_are_not_published():
+    config = {
+        "a": "/home/me/levels",
+        "b": ["C:\\Users\\me\\x.toml", "datasets/train"],
+        "upload": {"bucket": "b"},
+        "c": 1,
+    }
+    assert published(config) == {"a": "levels", "b": ["x.toml", "datasets/train"], "c": 1}
+
+
+def test_an_exported_network_plays_on_the_cpu_only(tmp_path):
+    with pytest.raises(ConfigError, match="--device cuda: exported networks are played on the CPU"):
+        evaluate.policy_of(tmp_path / "a.onnx", "cuda")

@@ -1,0 +1,128 @@
+"""Agents as the studio watches them."""
+
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+
+import nppsim
+from nppsim.actions import ACTION_INPUT
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.reward import PRESETS, TERMS
+from nppsim.studio.agents import GROUP, AgentError, find_plugin, success
+from nppsim_agents.agents import checkpoints
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
+from rl.policy.policy import build_policy
+from rl.studio.agent import TOGETHER
+
+from places import ROOT
+from seen import observations
+from worlds import straight
+
+SHIPPED = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return checkpoints().load_agent(SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def beginner(tmp_path_factory):
+    """An agent that has learned nothing, with a high level."""
+    policy = build_policy("vision_free+subtasks12")
+    statistics = ObservationStatistics(policy.observations)
+    statistics.update(observations(50))
+    policy.set_statistics(statistics)
+    path = checkpoint.save(tmp_path_factory.mktemp("agents") / "beginner.safetensors", policy, frame_skip=4)
+    return checkpoints().load_agent(path)
+
+
+def test_the_shipped_agent_is_found_and_finishes_an_easy_level(agent):
+    assert checkpoints().shipped_agent() == SHIPPED
+    decisions = list(agent.play(straight()))
+    run = nppsim.simulate(straight(), np.concatenate([one.inputs for one in decisions]))
+    assert run.outcome == decisions[-1].outcome == "won"
+    assert run.frames == sum(len(one.inputs) for one in decisions)
+    assert all(one.outcome is None for one in decisions[:-1])
+
+
+def test_what_is_shown_is_what_it_acts_on(agent):
+    """Probabilities that are drawn from, the value of that state, and every reward of the episode."""
+    policy, _ = checkpoint.load_policy(SHIPPED)
+    decisions = list(agent.play(straight(mine=True), deterministic=True))
+    for one in decisions:
+        seen = {key: one.seen[key][None] for key in agent.observations}
+        logits, value = policy.logits_and_values(policy.to_tensors(seen))
+        wanted = logits.softmax(dim=1)[0].detach().numpy()
+        assert one.probabilities == pytest.approx(wanted, abs=1e-5)
+        assert one.value == pytest.approx(value.item(), abs=1e-4)
+        assert one.entropy == pytest.approx(-np.sum(wanted * np.log(wanted)), abs=1e-4)
+        assert one.action == np.argmax(one.probabilities)
+        assert (one.inputs == ACTION_INPUT[one.action]).all()
+        assert tuple(one.terms) == TERMS
+    died = decisions[-1].outcome == "died"
+    ends = {"win": PRESETS["default"].win * (not died), "death": PRESETS["default"].death * died}
+    for term, total in ends.items():
+        assert sum(one.terms[term] for one in decisions) == pytest.approx(total)
+
+
+def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
+    def actions(seed):
+        return [one.action for one in agent.play(straight(mine=True), seed=seed)]
+
+    alone = actions(1)
+    first = agent.play(straight(mine=True), seed=1)
+    beside = agent.play(straight(), seed=2)
+    together = []
+    for one in first:
+        together.append(one.action)
+        next(beside, None)
+    assert together == alone == actions(1)
+
+
+def test_a_subtask_in_force_is_named(beginner):
+    assert next(beginner.play(straight())).note in ("exit switch", "locked door", "exit", "mine", "explore")
+
+
+def test_tries_say_how_and_where_episodes_end(agent):
+    levels = [straight(), straight(mine=True)]
+    endings = list(agent.tries(levels, 3, seed=3))
+    assert [one.level for one in endings] == [0] * 3 + [1] * 3
+    assert list(agent.tries(levels, 3, seed=3)) == endings
+    assert success(endings[:3]) == 1.0
+    assert all(one.x > 10 * 24 for one in endings[:3])  # at the exit
+
+
+def test_more_tries_than_are_played_at_once_differ(beginner):
+    endings = list(beginner.tries([straight(mine=True)], TOGETHER + 2))
+    assert len(endings) == TOGETHER + 2
+    assert len({(one.x, one.y) for one in endings}) > 1
+    dead = [one for one in endings if one.outcome == "died"]
+    assert dead
+    assert all(abs(one.x - 6 * 24) < 30 for one in dead)  # at the mine
+
+
+def test_a_file_that_is_no_agent_is_refused(tmp_path):
+    (tmp_path / "agent.safetensors").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        checkpoints().load_agent(tmp_path / "agent.safetensors")
+
+
+def test_the_plugin_is_found_by_its_entry_point():
+    if not entry_points(group=GROUP):
+        pytest.skip("this installation is older than its entry point: install again")
+    assert find_plugin().shipped_agent() == SHIPPED
+
+
+def test_two_plugins_are_one_too_many(monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    from nppsim.studio import agents
+
+    found = [EntryPoint("a", "one:plugin", GROUP), EntryPoint("b", "two:plugin", GROUP)]
+    monkeypatch.setattr(agents, "entry_points", lambda group: found)
+    with pytest.raises(AgentError, match="one:plugin, two:plugin"):
+        find_plugin()

@@ -1,0 +1,54 @@
+"""An experiment in training, read from its files."""
+
+import json
+
+import pytest
+
+from rl.judge.results import ResultsError
+from rl.studio.training import POINTS, read_experiment
+
+import tiny_run
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experiment")
+    tiny_run.train(folder, seed=1, updates=3)
+    (folder / "log.txt").write_text("begun\nPPO 10%\n", encoding="utf-8")
+    return folder
+
+
+def test_an_experiment_tells_curves_and_progress(experiment):
+    told = read_experiment(experiment)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["name"] == experiment.name
+    assert told["log"] == ["begun", "PPO 10%"]
+    assert not told["finished"]
+    (run,) = told["runs"]
+    decisions = 3 * tiny_run.SETTINGS["num_envs"] * tiny_run.SETTINGS["rollout_length"]
+    assert (run["seed"], run["decisions"], run["total"]) == (1, decisions, decisions)
+    entropy = next(chart for chart in run["charts"] if chart["title"].startswith("Entropy"))
+    (line,) = entropy["lines"]
+    assert len(line["steps"]) == len(line["values"]) <= POINTS
+    assert all(value > 0 for value in line["values"])
+
+
+def test_the_newest_weights_are_those_of_the_clone_until_there_are_others(experiment):
+    folder = experiment / "seed_1"
+
+    def newest():
+        return (read_experiment(experiment)["runs"][0]["checkpoint"] or {}).get("name")
+
+    assert newest() is None
+    for name in ("pretrain/clone", "checkpoints/checkpoint_9", "checkpoints/checkpoint_10", "checkpoints/final"):
+        path = folder / f"{name}.safetensors"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        assert newest() == path.stem
+
+
+def test_an_experiment_that_has_not_begun_has_no_runs(tmp_path):
+    with pytest.raises(ResultsError, match="no config"):
+        read_experiment(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert read_experiment(tmp_path)["runs"] == []
