@@ -14,8 +14,8 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ARG EXTRAS=train,video,onnx
 COPY --from=wheel /wheels /wheels
 COPY constraints.txt /wheels/constraints.txt
-RUN wheel="$(ls /wheels/*.whl)" \
-    && pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" -c /wheels/constraints.txt "${wheel}[${EXTRAS}]" \
+RUN set -- /wheels/*.whl \
+    && pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" -c /wheels/constraints.txt "$1[${EXTRAS}]" \
     && rm -r /wheels \
     && useradd --uid 1000 --create-home player \
     && mkdir --mode 1777 /work /cache

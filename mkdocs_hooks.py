@@ -4,6 +4,7 @@ Links in Markdown lead to files of the repository, so that they work wherever it
 pages that the site has of these files: README.md is its first page, examples and other linked sources get a page.
 """
 
+import ast
 import posixpath
 import re
 from collections.abc import Iterator
@@ -77,7 +78,16 @@ def with_links_of_the_site(markdown: str, uri: str) -> str:
 def source_page(file: str) -> str:
     """The page of a source: its text, taken from the file itself when the site is built."""
     language = LANGUAGES.get(Path(file).suffix, "text")
-    return f'# {Path(file).name}\n\n`{file}`\n\n```{language}\n--8<-- "{file}"\n```\n'
+    title, text = _told(file) if file.startswith("examples/") else (f"`{file}`", "")
+    return f'# {title}\n\n{text}\n\n```{language} title="{file}"\n--8<-- "{file}"\n```\n'
+
+
+def _told(example: str) -> tuple[str, str]:
+    """(title, text) of an example, from its docstring: what it is: how it is called; then more."""
+    docstring = ast.get_docstring(ast.parse((ROOT / example).read_text(encoding="utf-8"))) or ""
+    first, _, more = docstring.partition("\n")
+    title, _, command = first.partition(": ")
+    return title, f"{more.strip()}\n\n```bash\n{command}\n```"
 
 
 def sources() -> list[str]:

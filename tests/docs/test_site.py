@@ -58,6 +58,9 @@ def test_what_python_offers_is_told_with_its_fields(site):
 def test_an_example_is_shown_as_it_is(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
     assert "A tenth of a point for each piece of gold." in page and "--8&lt;--" not in page
+    assert re.search(
+        r"Rewards of one's own\n.*\n+python examples/own_reward\.py\n", re.sub(r"¶|&para;", "", page), re.DOTALL
+    )
 
 
 def test_links_of_the_repository_become_links_of_the_site():

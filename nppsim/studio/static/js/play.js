@@ -110,8 +110,14 @@ class Play {
   rewindOn() {
     if (this.phase !== "rewinding") this.enter("rewinding");
     this.assisted = true;
-    const to = this.game.frame.f - REWIND_FRAMES;
-    if (this.game.settled && this.game.frame.f > 0) this.game.rewind(Math.max(to, 0)).catch(this.studio.failed);
+    if (this.game.settled && this.game.frame.f > 0) this.goBack(REWIND_FRAMES).catch(this.studio.failed);
+  }
+
+  /** Go back some frames; practice goes on from there at the latest. */
+  async goBack(frames) {
+    const to = Math.max(this.game.frame.f - frames, 0);
+    this.mark = Math.min(this.mark, to);
+    await this.game.rewind(to);
   }
 
   end(now) {
@@ -132,6 +138,7 @@ class Play {
     this.pacing.rest();
     if (phase !== "running") this.controls.tapped.clear();
     if (phase === "ready" || phase === "running") this.record = false;
+    if (phase === "running" && this.game.frame.f === 0) this.assisted = this.clock.rate !== 1;
     this.drawPhase();
   }
 
@@ -157,7 +164,6 @@ class Play {
     this.armed = armed;
     this.enter("ready");
     this.attempts += 1;
-    this.assisted = this.mark > 0 || this.clock.rate !== 1;
     await this.game.rewind(this.mark).catch(this.studio.failed);
     this.drawPhase();
   }
@@ -186,7 +192,7 @@ class Play {
     if (this.game.frame.f === 0 || !this.game.settled) return;
     this.assisted = true;
     this.enter("paused");
-    await this.game.rewind(this.game.frame.f - 1).catch(this.studio.failed);
+    await this.goBack(1).catch(this.studio.failed);
   }
 
   setMark() {

@@ -1,0 +1,62 @@
+"""The page that `nppsim page` writes opens and plays from a file, and asks for nothing."""
+
+import pytest
+
+from nppsim.__main__ import main
+
+from browsing import until
+from places import ROOT
+
+MIDDLE = """() => {
+    const canvas = document.querySelector(".player canvas");
+    return canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data[0];
+}"""  # how bright the middle of the level is
+SETS = [f"datasets/{name}/advanced.h5#2" for name in ("demonstrations", "refined")]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "run.html"
+    assert (
+        main(["page", *(str(ROOT / place) for place in SETS), "--out", str(path), "--title", "</script><b>Tést"]) == 0
+    )
+    return path
+
+
+def test_it_plays_scrubs_and_marks_where_runs_part(page, written):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(written.as_uri())
+    assert page.text_content("h1") == "</script><b>Tést"
+    page.wait_for_selector(".player .clock")
+    page.click("[aria-label='play']")
+    until(page, lambda: int(page.text_content(".clock").split()[-1]) >= 10)
+    page.keyboard.press("End")
+    page.wait_for_selector(".chip:has-text('won')")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".run").count() == 2
+    page.keyboard.press("2")
+    assert page.locator(".run").nth(1).get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Home")
+    page.wait_for_selector(".clock:has-text('frame 0')")
+    assert asked == [written.as_uri()]
+
+
+def test_its_size_is_bounded(tmp_path, written, monkeypatch):
+    from nppsim.studio import page
+
+    assert written.stat().st_size < 200_000
+    monkeypatch.setattr(page, "MAX_PAGE", 1000)
+    assert main(["page", str(ROOT / SETS[0]), "--out", str(tmp_path / "run.html")]) == 2
+    assert not (tmp_path / "run.html").exists()
+
+
+def test_it_is_drawn_in_light_and_in_dark(new_page, written):
+    """The open part of a level is light or dark, as the system wants it."""
+    shades = {}
+    for scheme in ("light", "dark"):
+        page = new_page(color_scheme=scheme)
+        page.goto(written.as_uri())
+        page.wait_for_selector(".player .clock")
+        shades[scheme] = page.evaluate(MIDDLE)
+    assert shades["light"] > 200 > 60 > shades["dark"]

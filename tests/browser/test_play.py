@@ -1,0 +1,168 @@
+"""Levels are played by real key events; what was pressed is what is saved, bit for bit."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nppsim import simulate
+from nppsim.actions import JUMP, LEFT, RIGHT
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
+from nppsim.replays.replay import Replay
+
+from browsing import until
+
+SESSIONS = "async () => (await (await import('/static/js/api.js')).get('state')).sessions"  # games that are open
+LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # who keeps running right finishes it
+
+
+def over_wire(page):
+    """Lists that fill with what the page's sockets send and get: input bytes, frame documents."""
+    sent, frames = [], []
+
+    def got(text):
+        answer = json.loads(text)
+        frames.extend(answer.get("frames", ()))
+
+    def listen(socket):
+        socket.on("framesent", lambda text: sent.extend(json.loads(text).get("step", ())))
+        socket.on("framereceived", got)
+
+    page.on("websocket", listen)
+    return sent, frames
+
+
+def open_level(page, studio):
+    page.goto(studio.at(f"play/{LEVEL.fingerprint}"))
+    page.wait_for_selector(".verdict:has-text('Ready')")
+
+
+def frame_number(page):
+    return int(re.search(r"frame (\d+)", page.text_content(".numbers"))[1])
+
+
+def wait_for_frame(page, frame):
+    until(page, lambda: frame_number(page) >= frame, f"frame {frame}")
+
+
+def finish(page):
+    page.wait_for_selector(".verdict:has-text('plays again')")
+    page.keyboard.up("ArrowRight")
+
+
+def keep(page):
+    page.keyboard.press("k")
+    page.wait_for_selector("dialog input")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#demonstrate")
+
+
+def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
+    sent, frames = over_wire(page)
+    open_level(page, studio)
+    page.keyboard.down("ArrowRight")
+    for frame in (20, 50):  # presses at a time and of a length that nobody knows beforehand; left wins over right
+        wait_for_frame(page, frame)
+        page.keyboard.press("a", delay=60)
+    finish(page)
+    keep(page)
+    with page.expect_download() as download:
+        page.click("text=Compact replay")
+    replay = Replay.load(download.value.path())
+
+    run = simulate(LEVEL, replay.inputs)
+    assert run.won and run.frames == replay.frames == len(frames)
+    assert replay.inputs.tolist() == sent[: run.frames] == [frame["i"] for frame in frames]
+    assert set(replay.inputs.tolist()) == {RIGHT, RIGHT | LEFT}
+    told = np.array([frame["n"] for frame in frames])
+    assert np.array_equal(told[:, :2], run.position) and np.array_equal(told[:, 2:4], run.velocity)
+    assert np.array_equal(told[:, 4], run.ninja_state)
+    entities = {}
+    for frame in frames:
+        entities |= frame["c"]
+    assert {int(i): bits for i, (bits, *_) in entities.items()}.items() <= dict(enumerate(run.entity_state[-1])).items()
+
+
+def test_a_run_becomes_a_demonstration(page, studio):
+    open_level(page, studio)
+    page.keyboard.down("ArrowRight")
+    page.wait_for_selector(".verdict:has-text('your best')")
+    finish(page)
+    keep(page)
+    page.click("#demonstrate")
+    page.wait_for_selector("dialog .good:has-text('1 of 20 recordings')")
+    demonstrations = list(Path(studio.folder).rglob("*.replay"))
+    assert len(demonstrations) == 1
+    replay = Replay.load(demonstrations[0])
+    assert replay.level == LEVEL and simulate(LEVEL, replay.inputs).won
+
+
+def test_frame_advance_rewind_and_practice(page, studio):
+    sent, frames = over_wire(page)
+    open_level(page, studio)
+    page.keyboard.down("d")
+    for frame in range(1, 13):
+        page.keyboard.press(".")
+        wait_for_frame(page, frame)
+    page.keyboard.press("m")
+    page.keyboard.down("Shift")
+    page.keyboard.press(".")
+    wait_for_frame(page, 13)
+    assert sent == [RIGHT] * 12 + [RIGHT | JUMP]
+    at_13 = frames[-1]["n"]
+    page.keyboard.press("r")  # to the mark; the keys that are held start it again
+    page.wait_for_selector(".verdict", state="hidden")
+    page.keyboard.up("Shift")
+    page.keyboard.up("d")
+    page.keyboard.down("Backspace")
+    until(page, lambda: frame_number(page) <= 3)
+    page.keyboard.up("Backspace")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert frames[13]["n"] == at_13 and frames[13]["f"] == 13  # the same inputs from the mark lead to the same state
+
+
+def test_keys_can_be_changed_and_stay_so(page, studio):
+    open_level(page, studio)
+    page.click("summary:has-text('Show and change')")
+    page.click("[aria-label='run right: add a key']")
+    page.keyboard.press("l")
+    page.reload()
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    page.focus(".stage canvas")
+    page.keyboard.down("l")
+    wait_for_frame(page, 5)
+    page.wait_for_selector(".keys kbd.held:has-text('→')")
+
+
+def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studio):
+    pages = [new_page(), new_page()]
+    for page in pages:
+        open_level(page, studio)
+    before = pages[0].evaluate(SESSIONS)
+    assert before >= 2
+    pages[0].keyboard.down("ArrowRight")
+    wait_for_frame(pages[0], 30)
+    assert frame_number(pages[1]) == 0
+    pages[1].close()
+    until(pages[0], lambda: pages[0].evaluate(SESSIONS) < before)
+
+
+@pytest.mark.parametrize("size", [(1280, 760), (390, 780)])
+def test_everything_fits(new_page, studio, size):
+    page = new_page(viewport={"width": size[0], "height": size[1]})
+    open_level(page, studio)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_thumbs_play_on_a_touch_screen(new_page, studio):
+    page = new_page(viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
+    open_level(page, studio)
+    right = page.locator(".touch button[aria-label='run right']").bounding_box()
+    page.mouse.move(right["x"] + 20, right["y"] + 20)
+    page.mouse.down()
+    wait_for_frame(page, 20)
+    page.mouse.up()
+    page.wait_for_selector(".keys kbd.held", state="detached")
