@@ -90,7 +90,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
     cut_events(job.folder / BOARD, 0, lessons=lessons.lessons)
     with EventWriter(job.folder / BOARD) as writer, _told(job, lessons) as tell:
         saved = lessons.seconds
-        while lessons.progress < 1:
+        while not lessons.lessons or lessons.progress < 1:
             figures = lessons.give()
             for tag, value in as_tags(figures).items():
                 writer.add_scalar(LESSONS + tag, value, lessons.lessons)

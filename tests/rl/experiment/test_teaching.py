@@ -89,8 +89,9 @@ def test_lessons_go_on_bit_for_bit_and_ppo_begins_with_what_was_learned(flags, t
 
 def test_one_architecture_teaches_the_next(flags, tmp_path):
     told = []
-    names = ["--architectures", "vision_free_foresight", "vision_free", "--teacher", "vision_free_foresight"]
-    run(configuration(flags, tmp_path, *names, "--eval-freq", "0", "--teacher-minutes", "0.001"), told.append)
+    several = [*flags[:3], "vision_free_foresight", *flags[3:]]
+    own = ["--teacher", "vision_free_foresight", "--teacher-minutes", "0.001", "--eval-freq", "0"]
+    run(configuration(several, tmp_path, *own), told.append)
     (line,) = (line for line in told if line.startswith("lessons: "))
     assert line.startswith("lessons: 256 decisions in ")
     assert line.endswith("vision_free_foresight/agent.safetensors")
