@@ -121,6 +121,7 @@ def own_studio(start_studio, tmp_path_factory):
     with ReplayWriter(folder / "runs.h5") as writer:
         writer.append(replay)
         writer.append(Replay(replay.level, np.concatenate([[0] * 9, replay.inputs]), name="late"))
+        writer.append(Replay(LEVELS[3], [0] * 9, success=False))
     return start_studio("--replays", str(folder))
 
 
@@ -130,6 +131,16 @@ def test_replays_are_watched_beside_each_other(page, own_studio):
     page.wait_for_selector(".player .run")
     page.click("button:has-text('late')")
     until(page, lambda: page.locator(".player .run").count() == 2)
+
+
+def test_levels_are_found_by_how_their_runs_ended(page, own_studio):
+    page.goto(own_studio.at("levels"))
+    page.wait_for_selector("a.card")
+    page.select_option("[aria-label=Success]", "never finished")
+    (card,) = page.locator("a.card").all()
+    assert card.get_attribute("data-level") == LEVELS[3].fingerprint and "0 of 1 finish" in card.text_content()
+    page.select_option("[aria-label=Success]", "not played")
+    assert shown(page) == len(LEVELS) - 1
 
 
 def test_the_page_survives_a_restart_of_the_studio(page, own_studio, start_studio):
