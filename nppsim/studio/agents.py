@@ -34,7 +34,9 @@ class Decision:
 
     seen: key of ``observe.layout`` -> what the agent saw before it decided, raw and without a batch axis; of stacked
         frames the latest.
-    probabilities: float32[6], of the actions.  value: of the state, as the critic has it.  entropy: nats.
+    probabilities: float32[6], of the actions.
+    value: of the state, as the critic has it.
+    entropy: nats.
     action: taken, 0..5.
     inputs: uint8[frames], what was pressed; the last decision of an episode may be cut short.
     terms: name of ``reward.TERMS`` -> reward.
@@ -73,7 +75,8 @@ class Ending:
 class Agent(Protocol):
     """A trained agent.  Several threads may let it play at once.
 
-    name: for people.  facts: what is known about it, name -> words.
+    name: for people.
+    facts: what is known about it, name -> words.
     frame_skip: frames per decision.
     observations: keys of ``observe.layout`` that it reads.
     """

@@ -6,7 +6,7 @@
  *     const { frame } = await socket.ask({ start: id });
  */
 
-const token = new URLSearchParams(location.search).get("token") ?? "";
+let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** What the server refused or could not do.  status: of HTTP; 0 where there was no answer at all. */
 export class ApiError extends Error {
@@ -14,6 +14,12 @@ export class ApiError extends Error {
     super(message);
     this.status = status;
   }
+}
+
+/** Go on with the token of an address that a later start of the studio printed, or with a token. */
+export function useAddress(text) {
+  token = /token=([\w-]+)/.exec(text)?.[1] ?? text.trim();
+  history.replaceState(null, "", `?${new URLSearchParams({ token })}${location.hash}`);
 }
 
 /** The JSON at an address below /api/. */
@@ -61,6 +67,7 @@ async function ask(method, path, body, headers = {}) {
     throw new ApiError("the studio does not answer", 0);
   }
   if (answer.ok) return answer;
+  if (answer.status === 401) document.dispatchEvent(new Event("studiolost"));
   const told = await answer.json().catch(() => ({})); // a crash of the server has no JSON
   throw new ApiError(told.error ?? `the studio failed (${answer.status}); its terminal says why`, answer.status);
 }

@@ -12,7 +12,8 @@
  *     opened              the run document of the last replay that was opened, or null
  */
 
-import { get, openFile } from "./api.js";
+import { get, openFile, useAddress } from "./api.js";
+import { element, takesKeys } from "./elements.js";
 import { themeSwitch } from "./theme.js";
 
 // tab: under which a view stands that has none of its own (hidden)
@@ -28,6 +29,7 @@ const PATIENCE_MS = 400; // until a view that is slow says so
 
 const view = document.getElementById("view");
 let endView = null;
+let failedView = false; // nothing is shown, as the studio did not answer
 let shown = 0; // counts, so that a slow view gives way to a later one
 
 const studio = {
@@ -39,15 +41,13 @@ const studio = {
   toast,
   openFiles,
   failed(error) {
-    if (error.status !== 0) toast(error.message, "bad"); // without an answer the banner says it
+    if (error.status !== 0 && error.status !== 401) toast(error.message, "bad"); // those two have a banner
     if (!("status" in error)) console.error(error); // a fault of the page
   },
 };
 
 function toast(text, kind = "") {
-  const box = document.createElement("div");
-  box.className = `toast ${kind}`;
-  box.textContent = text;
+  const box = element("div", { class: `toast ${kind}`, text });
   document.getElementById("toasts").append(box);
   setTimeout(() => box.remove(), kind === "bad" ? 9000 : 4000);
 }
@@ -59,11 +59,7 @@ function makeTabs() {
   const tabs = document.getElementById("tabs");
   for (const { name, title, hidden } of VIEWS) {
     if (hidden) continue;
-    const link = document.createElement("a");
-    link.href = `#/${name}`;
-    link.textContent = title;
-    link.dataset.view = name;
-    tabs.append(link);
+    tabs.append(element("a", { href: `#/${name}`, "data-view": name, text: title }));
   }
 }
 
@@ -78,33 +74,27 @@ async function showView() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${wanted.title} · nppsim studio`;
-  const element = document.createElement("div"); // each view has one of its own: a slow one cannot fill another's
-  element.style.display = "contents";
-  view.replaceChildren(element);
+  const root = element("div", { class: "root" }); // each view has one of its own: a slow one cannot fill another's
+  view.replaceChildren(root);
   const patience = setTimeout(() => view.append(notice("One moment", "Reading what is to be shown.")), PATIENCE_MS);
+  failedView = false;
   try {
     const { show } = await import(wanted.module);
-    const end = await show(element, studio, ...parts);
+    const end = await show(root, studio, ...parts);
     if (number === shown) endView = end;
     else end?.();
   } catch (error) {
-    if (number === shown) element.replaceChildren(notice("This cannot be shown", error.message));
+    if (number === shown) root.replaceChildren(notice("This cannot be shown", error.message));
+    if (number === shown) failedView = error.status === 0 || error.status === 401;
     studio.failed(error);
   } finally {
     clearTimeout(patience);
-    if (number === shown) view.replaceChildren(element);
+    if (number === shown) view.replaceChildren(root);
   }
 }
 
 function notice(title, text) {
-  const box = document.createElement("div");
-  box.className = "notice";
-  const heading = document.createElement("h1");
-  heading.textContent = title;
-  const words = document.createElement("p");
-  words.textContent = text;
-  box.append(heading, words);
-  return box;
+  return element("div", { class: "notice" }, element("h1", { text: title }), element("p", { text }));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -150,39 +140,47 @@ async function openFiles(files) {
 
 let waiting = false;
 
+/** Say what has happened, try again and again, and tell the views when the studio answers. */
 async function waitForStudio() {
   if (waiting) return;
   waiting = true;
-  const box = document.createElement("div");
-  box.className = "toast bad";
-  box.id = "lost";
-  box.textContent = "The studio has ended. Start it again: this page waits for it.";
+  const words = element("p", { text: "The studio has ended. Start it again: this page waits for it." });
+  const box = element("div", { class: "toast bad", id: "lost" }, words);
   document.getElementById("toasts").append(box);
-  for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  for (let delay = 0; ; delay = RETRY_MS) {
+    await new Promise((resolve) => setTimeout(resolve, delay));
     try {
       await get("state");
       break;
     } catch (error) {
-      if (error.status === 0) continue;
-      box.textContent = "The studio was started again. Open the address that it printed; this one has the token of before.";
-      return;
+      if (error.status === 401) await newAddress(box, words);
     }
   }
   waiting = false;
   box.remove();
   document.dispatchEvent(new Event("studioback"));
+  if (failedView) showView();
+}
+
+/** Ask for the address of a studio that was started again; resolves when one is given. */
+function newAddress(box, words) {
+  words.textContent = "The studio was started again. Paste the address that it printed, and this page goes on.";
+  box.querySelector("input")?.remove();
+  const field = element("input", { type: "text", "aria-label": "Address of the studio", placeholder: "http://127.0.0.1:8765/?token=…", autocomplete: "off" });
+  box.append(field);
+  return new Promise((resolve) => {
+    field.addEventListener("change", () => {
+      useAddress(field.value);
+      resolve();
+    });
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Keys
 
-function isTyping(target) {
-  return target.closest?.("input, select, textarea, dialog, [contenteditable]");
-}
-
 addEventListener("keydown", (event) => {
-  if (!event.altKey || event.ctrlKey || event.metaKey || isTyping(event.target)) return;
+  if (!event.altKey || event.ctrlKey || event.metaKey || takesKeys(event.target)) return;
   const wanted = VIEWS.filter((one) => !one.hidden)[Number(event.key) - 1]; // Alt+1, Alt+2, ...
   if (!wanted) return;
   event.preventDefault();

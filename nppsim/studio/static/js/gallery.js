@@ -14,19 +14,35 @@ const ORDERS = {
 const SIZES = { any: () => true, small: (area) => area < 60, middling: (area) => area >= 60 && area < 300, large: (area) => area >= 300 };
 const PARS = { any: () => true, "under 5 s": (par) => par !== null && par < 300, "5 to 15 s": (par) => par >= 300 && par < 900,
   "over 15 s": (par) => par >= 900, unknown: (par) => par === null };
+const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won, "not always finished": (runs) => runs && runs.won < runs.all,
+  "always finished": (runs) => runs && runs.won === runs.all, "not played": (runs) => !runs };
 
-const kept = { search: "", category: "", entity: "", size: "any", par: "any", order: "as in the folder", top: 0 }; // while other views are shown
+const kept = { search: "", category: "", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
 
 /** The view; see app.js. */
 export async function show(root, studio) {
   const { levels, problems } = await get("levels");
-  const gallery = new Gallery(root, studio, levels, problems);
+  const gallery = new Gallery(root, studio, levels, problems, await success(studio));
   return () => gallery.destroy();
 }
 
+/** How the runs of the folders of replays went: level -> {all, won}.  Those of an evaluation tell an agent's success. */
+async function success(studio) {
+  const runs = new Map();
+  try {
+    for (const { level, success: won } of (await get("replays")).replays) {
+      const one = runs.get(level) ?? { all: 0, won: 0 };
+      runs.set(level, { all: one.all + 1, won: one.won + (won ? 1 : 0) });
+    }
+  } catch (error) {
+    studio.failed(error); // a replay that cannot be read; the levels can
+  }
+  return runs;
+}
+
 class Gallery {
-  constructor(root, studio, levels, problems) {
-    [this.studio, this.levels] = [studio, levels];
+  constructor(root, studio, levels, problems, runs) {
+    [this.studio, this.levels, this.runs] = [studio, levels, runs];
     this.shown = [];
     this.painter = new Painter();
     this.cards = element("ul", { class: "cards" });
@@ -64,6 +80,7 @@ class Gallery {
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
       this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
       this.chooser("par", "Par time", Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`])),
+      this.runs.size ? this.chooser("success", "Success", Object.keys(SUCCESS).map((one) => [one, one === "any" ? "any success" : one])) : null,
       this.chooser("order", "Order", Object.keys(ORDERS).map((one) => [one, one === "as in the folder" ? one : `by ${one}`])),
       element("span", { class: "spacer" }), file,
       element("button", { type: "button", onclick: () => file.click(), text: "Open files …", title: "levels, replays, attract files; or drop them" }));
@@ -85,7 +102,8 @@ class Gallery {
     this.shown = this.levels.filter((card) => {
       const text = `${card.name} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
       return words.every((word) => text.includes(word)) && (!kept.category || (card.category ?? "") === kept.category)
-        && (!kept.entity || card.entities[kept.entity]) && SIZES[kept.size](card.extent[0] * card.extent[1]) && PARS[kept.par](card.par);
+        && (!kept.entity || card.entities[kept.entity]) && SIZES[kept.size](card.extent[0] * card.extent[1]) && PARS[kept.par](card.par)
+        && SUCCESS[this.runs.size ? kept.success : "any"](this.runs.get(card.id));
     });
     this.shown.sort(ORDERS[kept.order]);
     this.count.textContent = this.shown.length ? `${this.shown.length} of ${this.levels.length} levels` : "No level is like that: widen the filters.";
@@ -108,8 +126,10 @@ class Gallery {
     const category = card.category ?? "opened here";
     const text = [card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
       card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
+    const runs = this.runs.get(card.id);
     return element("li", {}, element("a", { class: "card", href: `#/play/${card.id}`, "data-level": card.id }, picture,
-      element("h3", { text: card.name }), element("p", { text })));
+      element("h3", { text: card.name }), element("p", {}, text,
+        runs && element("span", { class: runs.won === runs.all ? "good" : runs.won ? "warn" : "bad", text: ` · ${runs.won} of ${runs.all} finish` }))));
   }
 
   /** / searches; arrows go from card to card. */

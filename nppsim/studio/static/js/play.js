@@ -51,7 +51,7 @@ class Play {
       preview: (recording, frame) => this.preview(recording, frame),
     });
     this.hide = () => document.hidden && this.pause();
-    this.back = () => this.open();
+    this.back = () => this.open().catch(studio.failed);
     document.addEventListener("visibilitychange", this.hide);
     document.addEventListener("studioback", this.back);
     this.canvas.focus();

@@ -1,0 +1,182 @@
+"""The gallery, files that are dropped, kept runs and replays, and a studio that ends and is started again."""
+
+import base64
+import re
+import signal
+
+import numpy as np
+import pytest
+
+from nppsim import simulate
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
+from nppsim.levels.text import to_text
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplayWriter
+
+from browsing import DEADLINE_S, until
+from worlds import moving_level, straight
+
+LEVELS = LevelSet.open(STARTER_LEVELS)
+DROP = """([name, text]) => {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const files = new DataTransfer();
+    files.items.add(new File([bytes], name));
+    for (const kind of ["dragenter", "dragover", "drop"]) {
+        document.body.dispatchEvent(new DragEvent(kind, { dataTransfer: files, bubbles: true, cancelable: true }));
+    }
+}"""
+PAINTED = """() => [...document.querySelectorAll(".card canvas[data-drawn]")].filter((canvas) => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return new Set(new Uint32Array(pixels.buffer)).size > 5;
+}).length"""
+
+
+def winning():
+    run = simulate(straight(), np.full(600, 2, np.uint8))
+    return Replay(straight(), np.full(run.frames, 2, np.uint8), success=True)
+
+
+def drop(page, name, data):
+    page.evaluate(DROP, [name, base64.b64encode(data).decode()])
+
+
+def shown(page):
+    """How many levels the gallery says that it shows."""
+    return int(page.text_content(".page p[role=status]").split()[0])
+
+
+def test_levels_are_shown_with_pictures_and_found_by_words_and_filters(page, studio):
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    until(page, lambda: page.evaluate(PAINTED) >= 8, "pictures")
+    assert shown(page) == len(LEVELS)
+    page.keyboard.press("/")
+    page.keyboard.type("simple 000001")
+    until(page, lambda: shown(page) < len(LEVELS))
+    names = page.locator(".card h3").all_text_contents()
+    assert names and all("simple" in name and "000001" in name for name in names)
+    page.fill("input[type=search]", "")
+    page.select_option("[aria-label=Category]", "medium")
+    assert shown(page) == len(LEVELS.indices("medium"))
+    page.select_option("[aria-label=Category]", "")
+    page.select_option("[aria-label=With]", "locked door")
+    locked = [level for level in LEVELS if (level.records[:, 0] == 6).any()]
+    assert shown(page) == len(locked) > 0
+
+
+def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert LEVELS[1].fingerprint in page.url
+    page.keyboard.press("Alt+1")
+    page.wait_for_selector("a.card")
+    page.keyboard.press("Alt+2")
+    page.wait_for_selector("h2:has-text('My demonstrations')")
+
+
+@pytest.mark.parametrize("form", ["map", "text"])
+def test_a_level_that_is_dropped_is_played(page, studio, form):
+    level = moving_level()
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(
+        page,
+        "mine.map" if form == "map" else "mine.level",
+        level.to_bytes() if form == "map" else to_text(level).encode(),
+    )
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    assert level.fingerprint in page.url
+
+
+@pytest.mark.parametrize("form", ["compact", "attract"])
+def test_a_replay_that_is_dropped_is_watched(page, studio, form):
+    replay = winning()
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "best.replay" if form == "compact" else "best", Replay(replay.level, replay.inputs).to_bytes(form))
+    page.wait_for_selector(".player .run:has-text('best')")
+    assert f"{replay.frames / 60:.2f} s" in page.text_content(".player .run")
+    page.focus(".player canvas")
+    page.keyboard.press("End")
+    until(page, lambda: "won" in page.text_content(".player .hud"))
+
+
+def test_a_file_that_is_neither_is_told_by_its_name(page, studio):
+    page.goto(studio.at("levels"))
+    page.wait_for_selector("a.card")
+    drop(page, "holiday.jpg", b"\xff\xd8 no level at all")
+    page.wait_for_selector(".toast.bad:has-text('holiday.jpg is neither a level')")
+    page.faults.clear()  # the browser notes the refusal on its console
+
+
+@pytest.fixture(scope="module")
+def own_studio(start_studio, tmp_path_factory):
+    """A studio with two replays, which nobody else needs."""
+    folder, replay = tmp_path_factory.mktemp("replays"), winning()
+    with ReplayWriter(folder / "runs.h5") as writer:
+        writer.append(replay)
+        writer.append(Replay(replay.level, np.concatenate([[0] * 9, replay.inputs]), name="late"))
+        writer.append(Replay(LEVELS[3], [0] * 9, success=False))
+    return start_studio("--replays", str(folder))
+
+
+def test_replays_are_watched_beside_each_other(page, own_studio):
+    page.goto(own_studio.at("replays"))
+    page.click("a:has-text('runs 0')")
+    page.wait_for_selector(".player .run")
+    page.click("button:has-text('late')")
+    until(page, lambda: page.locator(".player .run").count() == 2)
+
+
+def test_levels_are_found_by_how_their_runs_ended(page, own_studio):
+    page.goto(own_studio.at("levels"))
+    page.wait_for_selector("a.card")
+    page.select_option("[aria-label=Success]", "never finished")
+    (card,) = page.locator("a.card").all()
+    assert card.get_attribute("data-level") == LEVELS[3].fingerprint and "0 of 1 finish" in card.text_content()
+    page.select_option("[aria-label=Success]", "not played")
+    assert shown(page) == len(LEVELS) - 1
+
+
+def test_the_page_survives_a_restart_of_the_studio(page, own_studio, start_studio):
+    """It waits, takes the new address, and plays on."""
+    studio = own_studio
+    port = re.search(r":(\d+)/", studio.address)[1]
+    page.goto(studio.at(f"play/{LEVELS[0].fingerprint}"))
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    studio.process.send_signal(signal.SIGINT)
+    studio.process.wait(DEADLINE_S)
+    page.wait_for_selector("#lost:has-text('has ended')")
+    again = start_studio("--port", port)
+    page.fill("#lost input", again.address)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#lost", state="detached")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    page.focus(".stage canvas")
+    page.keyboard.down("ArrowRight")
+    page.wait_for_selector(".verdict:has-text('plays again')")
+    page.keyboard.up("ArrowRight")
+    page.reload()  # the address has the new token, too
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    page.faults.clear()  # connections that were refused meanwhile
+
+
+def test_without_its_token_a_page_asks_for_the_address(page, studio):
+    page.goto(studio.address.partition("?")[0])
+    page.fill("#lost input", studio.address)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("a.card")
+    page.faults.clear()
+
+
+def test_the_gallery_fits_a_phone(new_page, studio):
+    page = new_page(viewport={"width": 360, "height": 700})
+    for view in ("levels", "replays"):
+        page.goto(studio.at(view))
+        page.wait_for_selector("a.card, table, .notice, h2")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
