@@ -41,8 +41,11 @@ from typing import Any
 from urllib.parse import quote
 
 from nppsim.errors import needed
+from nppsim.replays.replay import Replay
 from nppsim.report.charts import coloured, lines_chart
 from nppsim.report.pages import Plot, render_page, write_page
+from nppsim.studio import page as players
+from nppsim.studio.page import LevelRuns, player_data
 from rl.events import EventsError, Scalars, read_scalars
 from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
 from rl.judge.comparison import Difference, format_difference
@@ -72,6 +75,7 @@ def render_report(experiment: Mapping, folder: Path) -> str:
     machine = experiment.get("machine")
     machine_name = machine.get("name") if isinstance(machine, Mapping) else machine
     runs, notes = _scalars(architectures, folder)
+    sections = {name: _sections(entry, folder) for name, entry in architectures.items()}
     return render_page(
         "experiment.html",
         title=str(experiment.get("name") or "experiment"),
@@ -85,7 +89,8 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         curves=_curves(runs),
         colours=[(colour, name) for colour, name, _ in coloured(runs)],
         ledgers=_ledgers(runs),
-        parts=_parts({name: _sections(entry, folder) for name, entry in architectures.items()}),
+        parts=_parts(sections),
+        players=players if any(_has_players(contents["films"]) for contents in sections.values()) else None,
         config=experiment.get("config"),
         machine=machine,
         versions=experiment.get("versions"),
@@ -299,13 +304,25 @@ def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for film in paths.get("films") or ():
         route, video = base / film["route"], base / film["video"]
+        replay = video.with_suffix(".replay")
         shown = {
             **film,
             "link": quote(Path(os.path.relpath(video, folder)).as_posix()) if video.is_file() else None,
             "poster": _thumbnail(route) if route.is_file() else None,
+            "player": _player(replay, film["outcome"]) if replay.is_file() else None,
         }
         groups.setdefault(film["category"], []).append(shown)
     return groups
+
+
+def _has_players(films: Mapping[str, Sequence[Mapping]]) -> bool:
+    return any(film["player"] for group in films.values() for film in group)
+
+
+def _player(replay: Path, label: str) -> str:
+    """What becomes an interactive player of a run."""
+    run = Replay.load(replay)
+    return player_data(LevelRuns(run.level, [(label, run.inputs)]))
 
 
 def _place(folder: Path, path: str) -> Path:

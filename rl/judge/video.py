@@ -2,8 +2,8 @@
 
     record_evaluation(episodes, run_folder, max_per_category=5, fps=30)
 
-An evaluation's folder then holds ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``), and a picture of
-the same name in ``route_visualizations/<category>/``.
+An evaluation's folder then holds ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``), the run as a replay
+beside it (``.replay``), and a picture of the same name in ``route_visualizations/<category>/``.
 """
 
 import itertools
@@ -23,6 +23,7 @@ from nppsim.pictures import render
 from nppsim.pictures.film import record
 from nppsim.pictures.render import FilmLook
 from nppsim.planner import plan
+from nppsim.replays.replay import Replay
 from nppsim.simulate import Run
 from rl.judge.results import EpisodeRecord
 from rl.policy.commander import SUBTASKS
@@ -72,7 +73,7 @@ def record_evaluation(
 
 def _remove_films(out_dir: Path, name: str) -> None:
     """Remove what an earlier evaluation has left of a category."""
-    made = re.compile(re.escape(name) + r"_\d{3,}_(success|failure)\.(mp4|png)")
+    made = re.compile(re.escape(name) + r"_\d{3,}_(success|failure)\.(mp4|png|replay)")
     for folder in ("videos", "route_visualizations"):
         for old in (out_dir / folder / name).glob("*"):
             if made.fullmatch(old.name):
@@ -99,6 +100,8 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
         notes=_subtasks(episode),
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
+    if episode.frames:  # no replay is empty
+        Replay(episode.level, episode.inputs, success=episode.won).save((out_dir / video).with_suffix(".replay"))
     return Film(episode.category, title, outcome, episode.frames, video, route)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from nppsim.__main__ import main
+from nppsim.replays.replay import Replay
 
 from browsing import until
 from places import ROOT
@@ -60,3 +61,20 @@ def test_it_is_drawn_in_light_and_in_dark(new_page, written):
         page.wait_for_selector(".player .clock")
         shades[scheme] = page.evaluate(MIDDLE)
     assert shades["light"] > 200 > 60 > shades["dark"]
+
+
+def test_a_report_has_the_player_below_its_films(page, tmp_path):
+    from rl.experiment.report import write_report
+
+    run = tmp_path / "run"
+    Replay.load(str(ROOT / SETS[0])).save(run / "videos" / "a.replay")
+    film = {"category": "simple", "level_name": "l", "outcome": "won", "frames": 246}
+    films = [film | {"video": "videos/a.mp4", "route": "a.png"}, film | {"video": "videos/b.mp4", "route": "b.png"}]
+    experiment = {"name": "e", "architectures": {"m": {"paths": {"run": "run", "films": films}}}}
+    page.goto(write_report(experiment, tmp_path / "report.html").as_uri())
+    assert page.locator("text=play it here").count() == 1  # nothing is kept of the other
+    page.click("text=play it here")
+    page.wait_for_selector(".player .clock:has-text('frame 0')")
+    page.click("[aria-label='one frame on']")
+    page.wait_for_selector(".player .clock:has-text('frame 1')")
+    assert page.locator(".player .buttons").bounding_box()["height"] > 25

@@ -28,6 +28,8 @@ const HELD = [...Object.keys(BITS), "rewind"]; // what counts while it is held
 // Standard gamepad: button -> action.
 const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 8: "keep", 9: "pause", 14: "left", 15: "right" };
 const STICK = 0.4; // of its way
+// Keys that an element with the focus has a use for itself.
+const USES = { button: /^(Space|Enter)$/, summary: /^(Space|Enter)$/, a: /^Enter$/, input: /^(Space|Arrow\w+|Home|End)$/ };
 
 export class Controls {
   constructor(act) {
@@ -69,7 +71,7 @@ export class Controls {
 
   keyDown(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || takesKeys(event.target)) return;
-    if (event.target instanceof HTMLButtonElement && ["Space", "Enter"].includes(event.code)) return; // presses that button
+    if (event.target instanceof Element && USES[event.target.localName]?.test(event.code)) return;
     const action = this.actionOf(event.code);
     if (!action) return;
     event.preventDefault();

@@ -1,13 +1,13 @@
-/* Ghosts to play against: one's own best run, kept recordings and replays of the level. */
+/* Ghosts to play against: one's own best run, kept recordings and replays of the level, the planner, agents. */
 
-import { get } from "./api.js";
+import { Socket, get } from "./api.js";
 import { element, seconds } from "./elements.js";
 import { RUN_COLOURS } from "./player.js";
 import { Recording } from "./recording.js";
 
 const STORE = "nppsim.best";
 const bests = new Map(); // level id -> history of the best run in this tab
-const MOST = 12; // runs offered
+const MOST = 12; // recorded runs offered
 
 /** Frames of the best run of a level so far, in this browser; null if there is none. */
 export function bestTime(id) {
@@ -50,10 +50,32 @@ export class Ghosts {
   async load() {
     const [{ replays }, { recordings }] = await Promise.all([get("replays"), get("recordings")]);
     const of = (list, path) => list.filter(({ level }) => level === this.level.id).map((one) => ({
-      key: `${path}/${one.number}`, label: one.label, frames: one.frames, fetch: () => get(`${path}/${one.number}/run`),
+      key: `${path}/${one.number}`, label: one.label, frames: one.frames,
+      fetch: async () => new Recording(await get(`${path}/${one.number}/run`), this.level),
     }));
-    const found = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
-    this.sources = found.map((one, i) => ({ colour: RUN_COLOURS[(i + 1) % RUN_COLOURS.length], ...one, ...this.sources.find(({ key }) => key === one.key) }));
+    const recorded = [...of(recordings, "recordings").reverse(), ...of(replays, "replays")].slice(0, MOST);
+    const played = this.sources.filter(({ wish }) => wish?.agent);
+    this.take([this.asked("the planner", { planner: true }), ...played, ...recorded]);
+  }
+
+  /** Offer the studio's agents, too.  Only on demand: loading them takes seconds, in which play would stutter. */
+  async loadAgents() {
+    const { agents, why_none: whyNone } = await get("agents");
+    if (!agents.length) this.studio.toast(whyNone);
+    const found = agents.map(({ id, name }) => this.asked(name, { agent: id, seed: 0, deterministic: true }));
+    this.take([...this.sources.filter(({ wish }) => !wish?.agent), ...found]);
+  }
+
+  /** A run that is played when it is first shown.  wish: as the watch socket takes it. */
+  asked(label, wish) {
+    return { key: JSON.stringify(wish), label, wish, frames: null, fetch: () => playedRun(this.level, wish) };
+  }
+
+  take(sources) {
+    const before = new Map(this.sources.map((source) => [source.key, source]));
+    this.sources = sources.map((source) => before.get(source.key) ?? source);
+    const free = RUN_COLOURS.slice(1);
+    this.sources.forEach((source, i) => { source.colour ??= free[i % free.length]; });
     this.fill();
   }
 
@@ -64,14 +86,14 @@ export class Ghosts {
       rows.unshift(element("label", { class: "ghost" }, box, dot(RUN_COLOURS[0]), "your best here", element("span", { class: "muted", text: seconds(bests.get(this.level.id).length - 1) })));
     }
     this.slider = element("div");
-    this.root.replaceChildren(...rows, this.slider);
-    if (!rows.length) this.root.append(element("p", { class: "small muted", text: "None yet: finish the level, keep a run, or start the studio with --replays." }));
+    const agents = element("button", { type: "button", class: "quiet small", text: "Agents …", onclick: () => this.loadAgents().catch(this.studio.failed) });
+    this.root.replaceChildren(...rows, this.slider, this.sources.some(({ wish }) => wish?.agent) ? "" : agents);
   }
 
   row(source) {
     const box = element("input", { type: "checkbox", checked: source.shown ?? false, onchange: () => this.toggle(source, box.checked) });
     return element("div", { class: "ghost" },
-      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: seconds(source.frames) })),
+      element("label", {}, box, dot(source.colour), element("span", { class: "name", text: source.label, title: source.label }), element("span", { class: "muted", text: source.frames !== null ? seconds(source.frames) : source.fetching ? "…" : "" })),
       element("button", { type: "button", class: "quiet small", text: "practise", title: "go on from a frame of this run", onclick: () => this.choose(source) }));
   }
 
@@ -83,10 +105,15 @@ export class Ghosts {
 
   async fetch(source) {
     try {
-      source.recording ??= new Recording({ ...(await source.fetch()), colour: source.colour }, this.level);
+      source.fetching ??= source.fetch();
+      if (!source.recording) this.fill(); // says that it is on its way
+      source.recording = await source.fetching;
+      source.frames = source.recording.frames;
     } catch (error) {
+      [source.fetching, source.shown] = [null, false];
       this.studio.failed(error);
     }
+    if (!this.slider.hasChildNodes()) this.fill();
     return source.recording;
   }
 
@@ -118,4 +145,27 @@ function dot(colour) {
   const made = element("i", { class: "dot" });
   made.style.background = colour;
   return made;
+}
+
+/** The run of the planner or of an agent on a level, as a Recording; it is played now. */
+function playedRun(level, wish) {
+  return new Promise((resolve, reject) => {
+    const socket = new Socket("watch");
+    let recording = null;
+    const end = (settle, what) => {
+      socket.close();
+      settle(what);
+    };
+    socket.onclose = () => reject(new Error("the connection to the studio has ended"));
+    socket.onmessage = ({ error, label, start, parts, over }) => {
+      if (error) end(reject, new Error(error));
+      else if (start) recording = new Recording({ label, colour: null, outcome: "running", frames: 0, inputs: "", track: "", changes: [], start }, level);
+      else if (parts) {
+        parts.forEach((part) => recording.append(part));
+        socket.send({ at: recording.frames }); // so that a long episode goes on
+        if (over) end(resolve, recording);
+      }
+    };
+    socket.send({ watch: { level: level.id, runs: [wish] } });
+  });
 }

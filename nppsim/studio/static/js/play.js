@@ -279,10 +279,7 @@ class Play {
   build(root) {
     const button = (text, action, attributes = {}) => element("button", {
       type: "button", text, title: ACTIONS[action][0], ...attributes,
-      onclick: (event) => {
-        this.act(action);
-        if (event.detail) this.canvas.focus(); // pressed by a pointer: keys belong to the game again
-      },
+      onclick: () => this.act(action),
     });
     this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": `The level ${this.level.name}` });
     this.time = element("span", { class: "chip clock", id: "time" });
@@ -293,7 +290,7 @@ class Play {
     this.attempt = element("dd");
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
-    this.rates = element("select", { "aria-label": "Speed", onchange: () => { this.setRate(Number(this.rates.value)); this.canvas.focus(); } },
+    this.rates = element("select", { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
       RATES.map((rate) => element("option", { value: rate, text: rate === 1 ? "full speed" : `${rate}× speed` })));
     this.ghostList = element("div");
     this.pace = element("p", { class: "small muted", id: "pacing" });
@@ -303,7 +300,7 @@ class Play {
       element("div", { class: "stage" }, this.canvas,
         element("div", { class: "hud" }, this.time, this.bests, this.numbers), this.verdict,
         element("div", { class: "keys", "aria-label": "Keys of this frame" }, this.caps), this.touchButtons()),
-      element("div", { class: "panels" },
+      element("div", { class: "panels", onclick: (event) => this.clicked(event) },
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
             element("dt", { text: "attempt" }), this.attempt),
@@ -312,6 +309,11 @@ class Play {
         panel("Ghosts", this.ghostList),
         panel("Keys", keysPanel(() => this.controls)),
         element("details", { class: "panel" }, element("summary", { text: "Pacing" }), this.pace))));
+  }
+
+  /** After a click with a pointer beside the stage, keys belong to the game again. */
+  clicked({ detail, target }) {
+    if (detail && !target.closest("select, input[type=range], .ghost button, .key")) setTimeout(() => this.canvas.focus());
   }
 
   /** For screens that are touched: where the thumbs are. */

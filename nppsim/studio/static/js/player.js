@@ -167,7 +167,7 @@ export class Player {
         element("div", { class: "hud" }, this.clock, this.state),
         element("div", { class: "keys", "aria-label": "Keys held" }, this.caps)),
       element("div", { class: "transport" },
-        element("div", { class: "bar" },
+        element("div", { class: "buttons" },
           button("«", "to the start", () => this.step(-Infinity)), button("‹", "one frame back", () => this.step(-1)), this.button,
           button("›", "one frame on", () => this.step(1)), this.slider, this.rates,
           button("⤢", "show all of the level", () => { this.scene.fit(); this.scene.redraw(); })),
