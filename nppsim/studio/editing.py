@@ -44,7 +44,6 @@ TRIES = 64  # of an agent
 _TOGETHER = 8  # episodes that are told at once
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
 _SUFFIXES = (".map", ".level")
-_TRY_LATER = 1013  # code of a closed socket
 
 
 async def _message(request: Request, shape: dict) -> dict:
@@ -183,41 +182,40 @@ async def _give_up(work: asyncio.Task | None) -> None:
             await work
 
 
-def rooms() -> list[BaseRoute]:
-    """What the studio answers to the editor."""
-    open_now: set[Checker] = set()
-
-    async def edit(socket: WebSocket) -> None:
-        await socket.accept()
-        if len(open_now) >= MAX_EDITORS:
-            await socket.close(_TRY_LATER, f"{MAX_EDITORS} editors are open; close some tabs")
-            return
-        checker = Checker(socket)
-        open_now.add(checker)
-        try:
-            with suppress(WebSocketDisconnect):  # also while it is being answered
-                while (received := await socket.receive())["type"] == "websocket.receive":
-                    await _answer(
-                        checker, socket, (received.get("text") or "").encode() or received.get("bytes") or b""
-                    )
-        finally:
-            open_now.discard(checker)
+async def edit(socket: WebSocket) -> None:
+    """The editor's socket."""
+    editors: set[Checker] = socket.app.state.studio.editors
+    await socket.accept()
+    checker = Checker(socket) if len(editors) < MAX_EDITORS else None
+    if checker is not None:
+        editors.add(checker)
+    try:
+        with suppress(WebSocketDisconnect):  # also while it is being answered
+            while (received := await socket.receive())["type"] == "websocket.receive":
+                data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                await _answer(checker, socket, data)
+    finally:
+        if checker is not None:
+            editors.discard(checker)
             await checker.close()
 
-    return [
-        Route("/api/edit/drafts/{id}", draft),
-        Route("/api/edit/level", level, methods=["POST"]),
-        Route("/api/edit/folders", folders),
-        Route("/api/edit/save", save, methods=["POST"]),
-        WebSocketRoute("/ws/edit", edit),
-    ]
 
-
-async def _answer(checker: Checker, socket: WebSocket, data: bytes) -> None:
+async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> None:
     message: Any = None
     try:
         message = parse_json(data, "the message", StudioError, "docs/studio.md has the protocol")
+        if checker is None:
+            raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs and change something here")
         await checker.answer(message)
     except UserError as error:
         number = message.get("number") if isinstance(message, dict) else None
         await socket.send_text(json.dumps({"error": str(error), "number": number}))
+
+
+routes: list[BaseRoute] = [
+    Route("/api/edit/drafts/{id}", draft),
+    Route("/api/edit/level", level, methods=["POST"]),
+    Route("/api/edit/folders", folders),
+    Route("/api/edit/save", save, methods=["POST"]),
+    WebSocketRoute("/ws/edit", edit),
+]

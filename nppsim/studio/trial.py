@@ -84,9 +84,11 @@ class Trials:
         self._started = self._process = None
         if process is not None and process.returncode is None:
             process.kill()
-            await process.wait()
         if started is not None and started is not asyncio.current_task():
+            started.cancel()
             await asyncio.gather(started, return_exceptions=True)
+        if process is not None:
+            await process.communicate()  # until it has ended and its pipes are closed
 
 
 def _first_level() -> Level:

@@ -193,10 +193,13 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, start
     }"""
     for level in starter[::4]:
         assert level_of(page.evaluate(call, draft_of(level)[0])) == mirror(level)
-    tiles = "async () => { const { mirroredTile } = await import('/static/js/level_model.js'); return [...Array(256).keys()].map(mirroredTile); }"
+    tiles = """async () => {
+        const { mirroredTile } = await import("/static/js/level_model.js");
+        return [...Array(256).keys()].map(mirroredTile);
+    }"""
     assert page.evaluate(tiles) == nppsim.levels.tiles.MIRRORED.tolist()
     table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
-    known = dict((kind, what) for kind, what in page.evaluate(table))
+    known = dict(map(tuple, page.evaluate(table)))
     assert set(known) == {kinds.NINJA, *kinds.CREATING}
     for kind, what in known.items():
         assert what["name"] == kinds.ENTITY_NAMES[kind]

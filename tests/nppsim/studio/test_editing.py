@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from starlette.websockets import WebSocketDisconnect
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
@@ -89,5 +88,6 @@ def test_a_draft_is_checked_at_once_and_then_searched(page):
 
 def test_only_so_many_editors_are_open(page, monkeypatch):
     monkeypatch.setattr(editing, "MAX_EDITORS", 0)
-    with page.socket("edit") as socket, pytest.raises(WebSocketDisconnect):
-        socket.receive_json()
+    with page.client, page.socket("edit") as socket:
+        socket.send_text(json.dumps({"check": DRAFT, "number": 1}))
+        assert "0 editors are open" in socket.receive_json()["error"]

@@ -20,6 +20,7 @@ import { themeSwitch } from "./theme.js";
 const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
+  { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one

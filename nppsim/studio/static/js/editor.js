@@ -11,11 +11,13 @@ import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
 let kept = null; // the desk, while other views are shown
+let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
   kept ??= new Desk(new History(emptyState()));
   const desk = kept;
-  if (id && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
+  const inHand = id && tried?.id === id && tried.state === desk.state;
+  if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
   if (id) history.replaceState(null, "", "#/edit"); // coming back goes on with it
 
   const canvas = element("canvas", { id: "editor", tabindex: 0, role: "application", "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.", "aria-describedby": "editor-here" });
@@ -69,7 +71,12 @@ async function take(desk, studio, id) {
 // Commands: {keys, title: on the canvas's bar, words: in the panel, hint, run, enabled}
 
 function commandsOf(desk, drawn, studio) {
-  const add = () => post("edit/level", { draft: draftOf(desk.state) }).then(({ level }) => level);
+  const add = async () => {
+    const { state } = desk;
+    const { level } = await post("edit/level", { draft: draftOf(state) });
+    tried = { id: level, state };
+    return level;
+  };
   const guarded = (job) => () => job().catch((error) => studio.failed(error));
   const save = (format) => guarded(async () => {
     const name = await download(`levels/${await add()}/file?format=${format}`);

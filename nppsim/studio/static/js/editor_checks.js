@@ -111,14 +111,15 @@ class Checks {
 
   tries(state, agent) { this.#send({ tries: draftOf(state), agent }); }
 
-  async #send(message) {
+  #send(message) {
     const { number } = this;
-    if (!this.socket || !this.socket.isOpen) {
-      this.socket?.close();
+    if (!this.socket || this.ended) {
+      this.ended = false;
       this.socket = new Socket("edit");
       this.socket.onmessage = (answer) => this.#receive(answer);
+      this.socket.onclose = () => { this.ended = true; };
     }
-    await this.socket.opened.then(() => this.socket.send({ ...message, number }), (error) => this.listener.failed(error.message));
+    this.socket.send({ ...message, number });
   }
 
   #receive({ number, findings, search, tries, error }) {
