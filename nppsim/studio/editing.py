@@ -22,6 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyio import CancelScope
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -197,7 +198,8 @@ async def edit(socket: WebSocket) -> None:
     finally:
         if checker is not None:
             editors.discard(checker)
-            await checker.close()
+            with CancelScope(shield=True):  # also where the server ends
+                await checker.close()
 
 
 async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> None:

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-import nppsim
 from nppsim.env import STARTER_LEVELS
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelSet
+from nppsim.levels.tiles import MIRRORED
+from nppsim.planner import plan
 from nppsim.studio.drafts import draft_of, level_of
 
 PLANNER_MS = 400_000  # the planner's process may have to compile first
@@ -21,7 +22,7 @@ UNDONE = """async (draft) => {
     const history = new model.History(model.stateOf(draft));
     const region = { column: 3, row: 4, width: 6, height: 5 };
     const operations = [
-        (s) => model.setTile(s, 5, 6, 8), (s) => model.drawLine(s, [0, 0], [20, 9], 1), (s) => model.flood(s, 30, 15, 2),
+        (s) => model.setTile(s, 5, 6, 8), (s) => model.drawLine(s, [0, 0], [20, 9], 3), (s) => model.flood(s, 30, 15, 2),
         (s) => model.place(s, { kind: 6, x: 30, y: 30, switch: [44, 30] }), (s) => model.place(s, { kind: 0, x: 9, y: 9 }),
         (s) => model.movePart(s, { index: 0, part: "body" }, [33, 21]), (s) => model.changeEntity(s, 0, { orientation: 2 }),
         (s) => model.paste(s, model.copy(s, region), 20, 10), (s) => model.mirrorRegion(s, region), model.mirrorLevel,
@@ -94,7 +95,7 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     )  # fmt: skip
     assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
     frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
-    assert frames == nppsim.planner.plan(level).frames
+    assert frames == plan(level).frames
 
     page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
     page.locator("#editor").focus()
@@ -197,7 +198,7 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, start
         const { mirroredTile } = await import("/static/js/level_model.js");
         return [...Array(256).keys()].map(mirroredTile);
     }"""
-    assert page.evaluate(tiles) == nppsim.levels.tiles.MIRRORED.tolist()
+    assert page.evaluate(tiles) == MIRRORED.tolist()
     table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
     known = dict(map(tuple, page.evaluate(table)))
     assert set(known) == {kinds.NINJA, *kinds.CREATING}
