@@ -77,7 +77,8 @@ async function showView() {
   document.title = `${wanted.title} · nppsim studio`;
   const root = element("div", { class: "root" }); // each view has one of its own: a slow one cannot fill another's
   view.replaceChildren(root);
-  const patience = setTimeout(() => view.append(notice("One moment", "Reading what is to be shown.")), PATIENCE_MS);
+  const moment = notice("One moment", "Reading what is to be shown.");
+  const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -90,7 +91,7 @@ async function showView() {
     studio.failed(error);
   } finally {
     clearTimeout(patience);
-    if (number === shown) view.replaceChildren(root);
+    moment.remove(); // and nothing else: what is moved on a page loses the focus
   }
 }
 

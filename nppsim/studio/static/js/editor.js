@@ -127,13 +127,16 @@ function nextKind(desk, by) {
 }
 
 function press(event, commands, desk) {
-  const away = takesKeys(event.target) || document.querySelector("dialog[open]");
-  if (away || event.altKey) return;
+  if (event.altKey || document.querySelector("dialog[open]")) return;
   const name = event.key.length === 1 ? event.key.toUpperCase() : event.key;
   const shifted = event.shiftKey && /^[A-Z]$/.test(name);
   const pressed = `${event.ctrlKey || event.metaKey ? "Ctrl+" : ""}${shifted ? "Shift+" : ""}${name}`;
   const command = commands.find(({ keys }) => keys?.includes(pressed));
   if (!command || (command.enabled && !command.enabled())) return;
+  if (takesKeys(event.target)) {
+    if (pressed !== "Ctrl+S") return;
+    event.target.blur(); // takes over what was typed
+  }
   event.preventDefault();
   command.run();
 }
