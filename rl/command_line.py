@@ -15,6 +15,7 @@ from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
 from nppsim.replays.playback import SUFFIXES
 from nppsim.settings import Parser, Setting, settings_of
+from nppsim.studio.command import check_packages
 from rl import plugins
 from rl.config import IMITATION, REPLAYS, ExperimentConfig
 from rl.config_file import Given, Settings, read_settings, recipe_settings
@@ -41,9 +42,9 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     ),
     "dropout lets an actor compute something else in the update than in the rollout, so that PPO's ratio is wrong before "
     "anything is learned; leave it out": (("deep-resnet-dropout", 0.0, "dropout in deep heads"),),
-    "a live window comes later; use --record-eval-videos and TensorBoard": (
-        ("visualize-training", False, "live window"),
-        ("vis-render-freq", 100, "its period"),
+    "the page of --visualize-training plays the newest weights in an environment of its own, and has its speed on it; "
+    "leave it out": (
+        ("vis-render-freq", 100, "period of a live window"),
         ("vis-env-idx", 0, "the environment it shows"),
         ("vis-fps", 60, "its speed"),
     ),
@@ -154,7 +155,8 @@ def _settings_of(section: str) -> list[Setting]:
 def check_prepared(config: ExperimentConfig) -> None:
     """A UserError that says what to do unless all that the run needs, at its end too, is there.
 
-    That is every folder and file, the packages that make films, and a writable folder with room for the results.
+    That is every folder and file, the packages that make films and serve pages, and a writable folder with room for the
+    results.
     """
     if config.single_level is not None:
         _require(config.single_level.is_file(), "is no file; give a level file", "single-level", config.single_level)
@@ -173,6 +175,8 @@ def check_prepared(config: ExperimentConfig) -> None:
     if config.teacher.file is not None:
         _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
     config.video.check_packages()
+    if config.visualize_training:
+        check_packages()
     if config.upload.bucket:
         needed("boto3", "s3")
     check_output_folder(config.output_dir, "--output-dir", config.expected_bytes())

@@ -497,6 +497,12 @@ class ExperimentConfig:
     test_pretraining: bool = setting(
         False, "train both with and without it, and compare", flag="test-pretraining", needs=REPLAYS, group=IMITATION
     )
+    visualize_training: bool = setting(
+        False,
+        "show curves and the newest weights at play in the browser while it trains (docs/studio.md)",
+        flag="visualize-training",
+        switch=True,
+    )
     debug: bool = setting(False, "show the traceback of an error", flag="debug")
     bc: BCConfig = field(default_factory=BCConfig)
     teacher: TeacherConfig = field(default_factory=TeacherConfig)

@@ -19,7 +19,15 @@ from rl.config import ExperimentConfig
 
 CONFIG = "config.json"
 # How a run is gone on with, which is no part of what it computes.
-HOW = ("resume_from", "resume_override", "previous_checkpoint", "debug", "config_files", "recipe")
+HOW = (
+    "resume_from",
+    "resume_override",
+    "previous_checkpoint",
+    "visualize_training",
+    "debug",
+    "config_files",
+    "recipe",
+)
 OVERRIDDEN = "--resume-override"  # as the record of a run calls where a value comes from
 SECTIONS: dict[str, type] = {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)

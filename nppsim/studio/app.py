@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from nppsim.errors import UserError
 from nppsim.levels.text import to_text
 from nppsim.replays.replay import FORMATS
-from nppsim.studio import sessions, watching
+from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Demonstrations, Recordings
@@ -35,6 +35,7 @@ class Studio:
     sessions: the games that are being played, one per open socket.
     roster: agents, and the experiment that is followed.
     watching: those who watch them.
+    editors: the open ones.
     """
 
     def __init__(self, library: Library, demonstrations: str | Path = "demonstrations", roster: Roster | None = None):
@@ -44,13 +45,14 @@ class Studio:
         self.sessions: set[sessions.Session] = set()
         self.roster = roster or Roster()
         self.watching = watching.Watching()
+        self.editors: set[editing.Checker] = set()
 
 
-def create_app(studio: Studio, access: Access, rooms: list[BaseRoute] | None = None) -> Starlette:
-    """The application.  rooms: further routes, of parts of the studio that have modules of their own."""
+def create_app(studio: Studio, access: Access) -> Starlette:
+    """The application."""
     guard = Middleware(Guard, access=access)
     handlers: dict[Any, Any] = {UserError: _refused, OSError: _failed}
-    app = Starlette(routes=[*routes, *(rooms or [])], middleware=[guard], exception_handlers=handlers)
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.studio = studio
     return app
 
@@ -195,4 +197,5 @@ routes: list[BaseRoute] = [
     Route("/api/recordings/{number:int}/demonstration", add_demonstration, methods=["POST"]),
     WebSocketRoute("/ws/play", sessions.play),
     *watching.routes,
+    *editing.routes,
 ]

@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import signal
 import socket
 import sys
+import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
@@ -58,12 +60,14 @@ def _common_flags(parser: Parser) -> None:
         "--host", default=LOOPBACK, help="address to listen at; another than %(default)s lets other machines in"
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    parser.add_argument(
+        "--end-with-input", action="store_true", help="end with standard input, too: for programs that start the studio"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C.  Raises UserError for folders and files that are none, and a port that is taken."""
-    for package in _PACKAGES:
-        needed(package, "studio")
+    check_packages()
     from nppsim.env import STARTER_LEVELS
     from nppsim.levels.level import Level
     from nppsim.levels.level_set import LevelSet
@@ -94,9 +98,23 @@ def run(arguments: argparse.Namespace) -> None:
                 "note: other machines can reach it; who has this address can use it, and nothing is encrypted",
                 file=sys.stderr,
             )
+        if arguments.end_with_input:
+            threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
         serve(create_app(Studio(library, arguments.demonstrations, roster), access), listener)
+
+
+def _end_with_input() -> None:
+    """End this process, as Ctrl-C does, when there is no more to be read."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def check_packages() -> None:
+    """MissingPackageError unless all that the studio needs is installed."""
+    for package in _PACKAGES:
+        needed(package, "studio")
 
 
 def listening(host: str, port: int) -> socket.socket:

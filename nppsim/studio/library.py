@@ -17,7 +17,7 @@ from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError
-from nppsim.levels.level_set import LevelSet, LevelSetError
+from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
 from nppsim.levels.text import from_text
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import REPLAY_SET, find_files
@@ -137,6 +137,11 @@ class Library:
                 while len(self._opened) > MAX_OPENED:
                     self._opened.popitem(last=False)
         return id
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders that take new levels: plain ones; a level set with an index knows its levels by their fingerprints."""
+        return [levels.path for levels in self._sets if not (levels.path / INDEX).exists()]
 
     @property
     def categories(self) -> list[str]:

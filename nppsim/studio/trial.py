@@ -21,6 +21,7 @@ from nppsim.levels import tiles
 from nppsim.levels.level import Level
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.planner.settings import PlannerSettings
+from nppsim.studio.game import Game
 
 TIME_LIMIT = 30.0  # s that a search may take
 _ANSWER_LIMIT = 1 << 20  # bytes of a line; a route of 6,000 frames has less than a tenth
@@ -83,9 +84,11 @@ class Trials:
         self._started = self._process = None
         if process is not None and process.returncode is None:
             process.kill()
-            await process.wait()
         if started is not None and started is not asyncio.current_task():
+            started.cancel()
             await asyncio.gather(started, return_exceptions=True)
+        if process is not None:
+            await process.communicate()  # until it has ended and its pipes are closed
 
 
 def _first_level() -> Level:
@@ -101,7 +104,6 @@ def attend() -> None:
         os.nice(10)  # who plays beside it needs 60 frames a second
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what is announced of compiling is no answer
-    import nppsim
     from nppsim.planner.plan import plan
 
     for line in sys.stdin:
@@ -110,13 +112,21 @@ def attend() -> None:
         run = plan(level, budget=job["budget"])
         answer: dict = {"par": None}
         if run is not None:
-            way = nppsim.simulate(level, run.inputs).position
             answer = {
                 "par": run.frames,
                 "inputs": base64.b64encode(run.inputs.tobytes()).decode(),
-                "route": [list(level.spawn), *way.round(1).tolist()],
+                "route": _route(Game(level), run.inputs),
             }
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def _route(game: Game, inputs: np.ndarray) -> list[list[float]]:
+    """[x, y] of the ninja at the start and after each frame, rounded to tenths of a px."""
+    route = [[float(game.ninja["x"]), float(game.ninja["y"])]]
+    for frame in range(len(inputs)):
+        game.play(inputs[frame : frame + 1])
+        route.append([round(float(game.ninja["x"]), 1), round(float(game.ninja["y"]), 1)])
+    return route
 
 
 if __name__ == "__main__":

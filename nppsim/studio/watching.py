@@ -44,9 +44,9 @@ _TRY_LATER = 1013  # why a socket is closed
 _HELP = "docs/studio.md has the protocol"
 _RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
 _SHAPES: dict[str, Any] = {
-    "watch": {"level": str, "runs": [_RUN]},
+    "watch": {"number": int, "level": str, "runs": [_RUN]},
     "at": int,
-    "deaths": {"agent": str, "level": (str, None), "category": (str, None), "episodes": int},
+    "deaths": {"number": int, "agent": str, "level": (str, None), "category": (str, None), "episodes": int},
     "stop": str,
 }
 
@@ -92,7 +92,7 @@ class Watcher:
             try:
                 await (self._show(wish) if kind == "watch" else self._count_deaths(wish))
             except UserError as error:
-                await self._send({"error": str(error), "of": kind})
+                await self._send({kind: wish["number"], "error": str(error)})
 
     async def _send(self, document: Document) -> None:
         async with self._sending:
@@ -110,40 +110,40 @@ class Watcher:
         pressed: dict[int, np.ndarray] = {}
         async with anyio.create_task_group() as group:
             for number, run in enumerate(wish["runs"]):
-                group.start_soon(self._play, number, run, bank, pressed)
+                group.start_soon(self._play, {"watch": wish["number"], "run": number}, run, bank, pressed)
         for number in sorted(pressed)[1:]:
             first = min(pressed)
             told = await self._beside(_difference, bank.levels[0], pressed[first], pressed[number])
-            await self._send({"runs": [first, number], "difference": told})
+            await self._send({"watch": wish["number"], "runs": [first, number], "difference": told})
 
-    async def _play(self, number: int, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
-        """One of the runs; its inputs are in ``pressed`` when it is over."""
+    async def _play(self, head: Document, run: Document, bank: LevelBank, pressed: dict[int, np.ndarray]) -> None:
+        """One of the runs; its inputs are in ``pressed`` when it is over.  head: of its messages."""
         try:
             if "agent" in run:
-                pressed[number] = await self._play_agent(number, run, bank)
+                pressed[head["run"]] = await self._play_agent(head, run, bank)
                 return
             inputs, label = await (self._planned(bank) if "planner" in run else self._recorded(run, bank))
         except UserError as error:
-            await self._send({"run": number, "error": str(error)})
+            await self._send(head | {"error": str(error)})
             return
         writer = await self._beside(RunWriter, bank)
-        await self._send({"run": number, "label": label, "start": writer.start})
+        await self._send(head | {"label": label, "start": writer.start})
         part = await self._beside(writer.play, inputs)
-        await self._send({"run": number, "parts": [part], "over": part["outcome"]})
-        pressed[number] = inputs[: part["frames"]]
+        await self._send(head | {"parts": [part], "over": part["outcome"]})
+        pressed[head["run"]] = inputs[: part["frames"]]
 
-    async def _play_agent(self, number: int, run: Document, bank: LevelBank) -> np.ndarray:
+    async def _play_agent(self, head: Document, run: Document, bank: LevelBank) -> np.ndarray:
         agent = await self._beside(self._studio.roster.agent, run["agent"])
         settings = {"seed": run["seed"], "deterministic": run["deterministic"]}
         episode = await self._beside(lambda: Episode(bank, agent, **settings))
         about = {"facts": dict(agent.facts), "layout": layout_document(agent.observations)}
-        await self._send({"run": number, "label": agent.name, "start": episode.start, **about})
+        await self._send(head | {"label": agent.name, "start": episode.start} | about)
         try:
             while episode.outcome is None:
                 while episode.frame > self._at + AHEAD:
                     await self._moved.wait()
                 parts = await self._beside(episode.play, PART)
-                await self._send({"run": number, "parts": parts, "over": episode.outcome})
+                await self._send(head | {"parts": parts, "over": episode.outcome})
         finally:
             episode.close()
         return episode.inputs
@@ -182,12 +182,13 @@ class Watcher:
         each = -(-wish["episodes"] // len(ids))
         agent = await self._beside(self._studio.roster.agent, wish["agent"])
         levels: list[Level] = [(await self._beside(library.level, id)).level for id in ids]
+        head = {"deaths": wish["number"]}
         with closing(agent.tries(levels, each)) as endings:
-            await self._send({"deaths": {"levels": ids, "episodes": each * len(ids)}})
+            await self._send(head | {"levels": ids, "episodes": each * len(ids)})
             while group := await self._beside(lambda: list(itertools.islice(endings, _TOGETHER))):
                 rows = [[one.level, one.outcome, one.frames, round(one.x, 1), round(one.y, 1)] for one in group]
-                await self._send({"endings": rows})
-        await self._send({"counted": each * len(ids)})
+                await self._send(head | {"endings": rows})
+        await self._send(head | {"counted": each * len(ids)})
 
 
 def _understood(data: bytes) -> tuple[str, Any]:

@@ -7,6 +7,7 @@ the rest begins.  Layout of the folder: ``docs/file_formats.md``.  Everything th
 is trained.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from rl.experiment.job import make_jobs, train_one
 from rl.experiment.kept import read_run
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
+from rl.experiment.viewer import viewed
 from rl.forensics.digests import first_divergence, read_trail
 from rl.judge.results import ResultsError
 from rl.policy.architectures import get_architecture
@@ -74,16 +76,17 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
         for warning in advice(record.config):
             log(f"warning: {warning}")
         try:
-            for job in make_jobs(
-                record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
-            ):
-                done = read_run(job.folder, [level for level, _ in data.test])
-                if done is not None:
-                    log(f"{job.title}: is finished")
-                    done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
-                record = record.with_run(done or train_one(job))
-                write(record, folder)
-                check_seeds(record)
+            with viewed(folder, log) if config.visualize_training else nullcontext():
+                for job in make_jobs(
+                    record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
+                ):
+                    done = read_run(job.folder, [level for level, _ in data.test])
+                    if done is not None:
+                        log(f"{job.title}: is finished")
+                        done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
+                    record = record.with_run(done or train_one(job))
+                    write(record, folder)
+                    check_seeds(record)
         except KeyboardInterrupt as interruption:
             raise KeyboardInterrupt(*interruption.args, f"go on with --resume-from {folder}") from None
         if uploader:
@@ -114,7 +117,14 @@ def begin_record(
     Raises ConfigError where its levels are others now.
     """
     audit = audit_rewards(config, data, log)
-    settings = replace(config, resume_from=None, resume_override=(), previous_checkpoint=False, debug=False)
+    settings = replace(
+        config,
+        resume_from=None,
+        resume_override=(),
+        previous_checkpoint=False,
+        visualize_training=False,
+        debug=False,
+    )
     record = ExperimentRecord(
         settings, now, machine.name, versions(), data.fingerprints, audit, circumstances=circumstances()
     )

@@ -46,14 +46,19 @@ class OnnxPolicy:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4  # what is wrong is raised
         try:  # from bytes: a file that refers to others beside it cannot be opened so
-            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+            told = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
+            inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
+            found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in inputs}
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
-        told = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
         self.facts, self.stacking = _facts(told, place)
         self.observations = self.facts.observations
-        _check_inputs(self._session, self.facts, self.stacking, place)
+        wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
+        wanted[MASK] = ("bool", (NUM_ACTIONS,))
+        if found != wanted or outputs != list(OUTPUTS):
+            raise ExportError(f"{place}: its inputs or outputs are not those that its metadata tell: {_REMEDY}")
 
     @classmethod
     def load(cls, path: Path, *, threads: int = 1) -> "OnnxPolicy":
@@ -100,7 +105,7 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
         "NotImplemented",
         "RuntimeException",
     )
-    return tuple(getattr(state, name) for name in names)
+    return (*(getattr(state, name) for name in names), UnicodeDecodeError)
 
 
 def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
@@ -129,12 +134,3 @@ def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
             f"project has {layout.fingerprint(facts.observations)}: use the version that wrote it, or export again"
         )
     return facts, stacking
-
-
-def _check_inputs(session: Any, facts: Facts, stacking: Stacking, place: object) -> None:
-    """ExportError unless the network takes and gives what its metadata say."""
-    found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in session.get_inputs()}
-    wanted = {key: (layout.SPECS[key].dtype, stacking.shape(key)) for key in facts.observations}
-    wanted[MASK] = ("bool", (NUM_ACTIONS,))
-    if found != wanted or tuple(one.name for one in session.get_outputs()) != OUTPUTS:
-        raise ExportError(f"{place}: its inputs or outputs are not those that its metadata tell: {_REMEDY}")

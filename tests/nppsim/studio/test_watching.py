@@ -117,13 +117,15 @@ def runs_of(messages):
     return parts
 
 
+COUNT = {"number": 6, "agent": "0", "level": straight().fingerprint, "category": None, "episodes": 1}
 AGENT = {"agent": "0", "seed": 1, "deterministic": False}
 
 
 def test_an_agent_is_watched_decision_by_decision(watched):
     with watched.socket("watch") as socket:
-        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT, {"replay": 0}]}})
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT, {"replay": 0}]}})
         messages = follow(socket, "difference")
+    assert {one["watch"] for one in messages} == {5}
     start = next(one for one in messages if one.get("run") == 0)
     assert (start["label"], start["facts"], start["start"]["all"]) == ("presser", {"idea": "right"}, True)
     assert start["layout"]["surroundings"] == {"shape": [3, 19, 19], "picture": True, "components": []}
@@ -142,7 +144,7 @@ def test_an_agent_is_watched_decision_by_decision(watched):
 
 def test_the_way_is_told_when_it_changes(watched):
     with watched.socket("watch") as socket:
-        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT]}})
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT]}})
         messages = follow(socket, "over")
         while not messages[-1]["over"]:
             messages += follow(socket, "over")
@@ -159,7 +161,7 @@ def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin
     monkeypatch.setattr(watching, "PART", 4)
     with watched.client:
         with watched.socket("watch") as socket:
-            socket.send_json({"watch": {"level": straight().fingerprint, "runs": [AGENT]}})
+            socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [AGENT]}})
             frames = [follow(socket, "parts")[-1]["parts"][-1]["frames"] for _ in range(3)]
             assert frames == [4, 8, 12]  # and no further
             socket.send_json({"at": 4})
@@ -171,7 +173,7 @@ def test_an_episode_waits_for_the_page_and_is_freed_with_the_tab(watched, plugin
 def test_a_new_question_ends_the_old_one(watched, plugin):
     with watched.client, watched.socket("watch") as socket:
         for _ in range(3):
-            socket.send_json({"watch": {"level": moving_level().fingerprint, "runs": [AGENT]}})
+            socket.send_json({"watch": {"number": 5, "level": moving_level().fingerprint, "runs": [AGENT]}})
             follow(socket, "parts")
         _until(lambda: plugin.agent.closed >= plugin.agent.begun - 1)
 
@@ -179,13 +181,13 @@ def test_a_new_question_ends_the_old_one(watched, plugin):
 def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
     with watched.socket("watch") as socket:
         for place in ({"level": straight().fingerprint, "category": None}, {"level": None, "category": "simple"}):
-            socket.send_json({"deaths": {"agent": "0", **place, "episodes": 70}})
+            socket.send_json({"deaths": {"number": 6, "agent": "0", **place, "episodes": 70}})
             messages = follow(socket, "counted")
-            assert messages[0] == {"deaths": {"levels": [straight().fingerprint], "episodes": 70}}
+            assert messages[0] == {"deaths": 6, "levels": [straight().fingerprint], "episodes": 70}
             endings = [one for message in messages for one in message.get("endings", [])]
             assert len(endings) == messages[-1]["counted"] == 70
             assert {(level, outcome) for level, outcome, *_ in endings} == {(0, "won")}
-        socket.send_json({"deaths": {"agent": "0", "level": None, "category": "none", "episodes": 1}})
+        socket.send_json({"deaths": {"number": 6, "agent": "0", "level": None, "category": "none", "episodes": 1}})
         assert "no levels of the category" in socket.receive_json()["error"]
 
 
@@ -195,13 +197,19 @@ def test_deaths_are_counted_on_a_level_and_in_a_category(watched):
         ("no JSON", "not JSON"),
         ({"dance": 1}, "one of watch, at, deaths, stop"),
         ({"at": 1, "stop": "watch"}, "one of watch"),
-        ({"watch": {"level": "a", "runs": []}}, "1 to 6 runs"),
-        ({"watch": {"level": "a", "runs": [{"replay": "0"}]}}, "watch.runs"),
-        ({"watch": {"level": "a", "runs": [AGENT | {"seed": -1}]}}, "a seed"),
-        ({"watch": {"level": "a", "runs": [AGENT]}}, "no such level"),
-        ({"deaths": {"agent": "0", "level": "a", "category": "b", "episodes": 1}}, "on a level or in a category"),
-        ({"deaths": {"agent": "0", "level": "a", "category": None, "episodes": 10**9}}, "1 to 4,000"),
-        ({"deaths": {"agent": "7", "level": straight().fingerprint, "category": None, "episodes": 1}}, "no agent '7'"),
+        ({"watch": {"number": 5, "level": "a", "runs": []}}, "1 to 6 runs"),
+        ({"watch": {"number": 5, "level": "a", "runs": [{"replay": "0"}]}}, "watch.runs"),
+        ({"watch": {"number": 5, "level": "a", "runs": [AGENT | {"seed": -1}]}}, "a seed"),
+        ({"watch": {"number": 5, "level": "a", "runs": [AGENT]}}, "no such level"),
+        (
+            {"deaths": {"number": 6, "agent": "0", "level": "a", "category": "b", "episodes": 1}},
+            "on a level or in a category",
+        ),
+        ({"deaths": COUNT | {"episodes": 10**9}}, "1 to 4,000"),
+        (
+            {"deaths": {"number": 6, "agent": "7", "level": straight().fingerprint, "category": None, "episodes": 1}},
+            "no agent '7'",
+        ),
         ({"stop": "everything"}, "watch or deaths"),
     ],
 )
@@ -214,7 +222,7 @@ def test_what_is_not_understood_is_told(watched, message, told):
 def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
     with watched.socket("watch") as socket:
         runs = [{"replay": 0}, AGENT | {"agent": "9"}, {"recording": 3}]
-        socket.send_json({"watch": {"level": straight().fingerprint, "runs": runs}})
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
         messages = [socket.receive_json() for _ in range(4)]
     assert {one["run"] for one in messages if "error" in one} == {1, 2}
     assert next(one for one in messages if "over" in one)["over"] == "won"
@@ -222,7 +230,7 @@ def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
 
 def test_the_planner_is_one_of_those_who_play(watched):
     with watched.client, watched.socket("watch") as socket:
-        socket.send_json({"watch": {"level": straight().fingerprint, "runs": [{"planner": True}]}})
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})
         messages = follow(socket, "over")
     assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
 

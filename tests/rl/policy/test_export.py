@@ -183,6 +183,7 @@ def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
     for file, told in (
         (b"", "no ONNX file, or damaged"),
         (data[:500], "no ONNX file, or damaged"),
+        (data.replace(b"logits", b"log\xffts"), "no ONNX file, or damaged"),
         (plain.SerializeToString(), "not of this project"),
         (altered(data, format_version=9), "export format 9, this version of the project reads 1"),
         (altered(data, layout="0" * 16), "reads observation layout 0000"),

@@ -20,6 +20,7 @@ import { themeSwitch } from "./theme.js";
 const VIEWS = [
   { name: "levels", title: "Levels", module: "./gallery.js" },
   { name: "play", title: "Play", module: "./play.js", tab: "levels", hidden: true },
+  { name: "edit", title: "Edit", module: "./editor.js" },
   { name: "replays", title: "Runs", module: "./replays.js" },
   { name: "watch", title: "Watch", module: "./watch.js" },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one
@@ -76,7 +77,8 @@ async function showView() {
   document.title = `${wanted.title} · nppsim studio`;
   const root = element("div", { class: "root" }); // each view has one of its own: a slow one cannot fill another's
   view.replaceChildren(root);
-  const patience = setTimeout(() => view.append(notice("One moment", "Reading what is to be shown.")), PATIENCE_MS);
+  const moment = notice("One moment", "Reading what is to be shown.");
+  const patience = setTimeout(() => view.append(moment), PATIENCE_MS);
   failedView = false;
   try {
     const { show } = await import(wanted.module);
@@ -89,7 +91,7 @@ async function showView() {
     studio.failed(error);
   } finally {
     clearTimeout(patience);
-    if (number === shown) view.replaceChildren(root);
+    moment.remove(); // and nothing else: what is moved on a page loses the focus
   }
 }
 

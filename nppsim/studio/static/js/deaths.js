@@ -4,6 +4,8 @@ import { element } from "./elements.js";
 import { Scene } from "./scene.js";
 import { heatPicture } from "./watching.js";
 
+let questions = 0; // asked in this page, so that late answers are known
+
 const EPISODES = [64, 256, 1024];
 const SHOWN = 12; // levels of a category in the table, worst first
 
@@ -37,8 +39,9 @@ export class Deaths {
     this.more.replaceChildren();
     this.heat(null);
     const whole = this.where.value === "category";
+    this.number = ++questions;
     this.socket.send({ deaths: {
-      agent: this.agent.value, level: whole ? null : this.level.id, category: whole ? this.level.category : null, episodes: Number(this.episodes.value),
+      number: this.number, agent: this.agent.value, level: whole ? null : this.level.id, category: whole ? this.level.category : null, episodes: Number(this.episodes.value),
     } });
   }
 
@@ -55,18 +58,16 @@ export class Deaths {
 
   /** Take in a message of the socket; gives whether it was one of these. */
   receive(message) {
-    if ("deaths" in message) [this.levels, this.total] = [message.deaths.levels, message.deaths.episodes];
-    else if ("endings" in message) this.take(message.endings);
-    else if ("counted" in message) this.end();
-    else if (message.of === "deaths") {
-      this.end();
-      this.told.textContent = message.error;
-    } else return false;
+    if (!("deaths" in message)) return false;
+    if (message.deaths !== this.number || !this.counting) return true; // of an earlier question
+    if ("levels" in message) [this.levels, this.total] = [message.levels, message.episodes];
+    if ("endings" in message) this.take(message.endings);
+    if ("error" in message) this.told.textContent = message.error;
+    if ("error" in message || "counted" in message) this.end();
     return true;
   }
 
   take(endings) {
-    if (!this.counting) return;
     this.endings.push(...endings);
     this.progress.style.width = `${(100 * this.endings.length) / this.total}%`;
     const count = (outcome) => this.endings.filter((one) => one[1] === outcome).length;

@@ -69,12 +69,17 @@ export class Desk extends EventTarget {
     this.#tell();
   }
 
-  chooseEntity(kind) {
-    const turns = KINDS.get(kind).turns ?? [0];
-    const orientation = turns.includes(this.entity.orientation) ? this.entity.orientation : turns[0];
-    this.entity = { kind, orientation, mode: Math.min(this.entity.mode, (KINDS.get(kind).modes ?? [0]).length - 1) };
+  chooseEntity(kind, { orientation = KINDS.get(kind).turns?.[0] ?? 0, mode = 0 } = {}) {
+    this.entity = { kind, orientation, mode };
     this.choose("entity");
     this.#say(this.#inWords(this.entity));
+  }
+
+  // Values of the entity in hand: orientation, mode.
+  take(values) {
+    this.entity = { ...this.entity, ...values };
+    if (this.pending) Object.assign(this.pending, values);
+    this.#tell();
   }
 
   // The next orientation (by 1 or -1) or mode of what is selected, else of what will be placed.
@@ -86,13 +91,8 @@ export class Desk extends EventTarget {
     const values = choices(KINDS.get(chosen.kind) ?? {});
     if (!values) return this.#say(`a ${nameOf(chosen.kind)} has no ${what}`);
     const next = values[(values.indexOf(chosen[what]) + by + values.length) % values.length];
-    if (chosen === this.entity) {
-      this.entity = { ...this.entity, [what]: next };
-      if (this.pending) this.pending[what] = next;
-      this.#tell();
-    } else {
-      this.history.apply(changeEntity(this.state, this.part.index, { [what]: next }));
-    }
+    if (chosen === this.entity) this.take({ [what]: next });
+    else this.history.apply(changeEntity(this.state, this.part.index, { [what]: next }));
     this.#say(this.#inWords({ ...chosen, [what]: next }));
   }
 
@@ -221,10 +221,8 @@ export class Desk extends EventTarget {
   pick(at) {
     const part = partAt(this.state, at, REACH);
     if (part) {
-      this.entity = part.index < 0 ? { kind: NINJA, orientation: 0, mode: 0 } : { ...this.state.entities[part.index] };
-      const { kind, orientation, mode } = this.entity;
-      this.entity = { kind, orientation, mode };
-      if (KINDS.has(kind)) this.chooseEntity(kind);
+      const entity = this.state.entities[part.index] ?? { kind: NINJA };
+      if (KINDS.has(entity.kind)) this.chooseEntity(entity.kind, entity);
     } else {
       const [column, row] = tileOf(at);
       if (isInside(column, row)) this.chooseTile(tileAt(this.state, column, row));

@@ -19,7 +19,7 @@ export function documentOf(state) {
     if (!KINDS.has(one.kind)) continue; // creates nothing
     const entity = drawn(one);
     if (one.kind === EXIT) {
-      const exit = add(entity, ACTIVE | CLOSED);
+      const exit = add(entity, ACTIVE);
       const [x, y] = pixels(one.switch);
       entity.switch = add({ kind: "exit switch", type: KINDS.get(EXIT).switch, x, y, orientation: 0, mode: 0, exit }, ACTIVE);
     } else {

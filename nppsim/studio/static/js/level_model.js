@@ -14,8 +14,9 @@ export const STEPS_Y = STEPS_PER_TILE * (ROWS + 2);
 const UNDO_DEPTH = 500;
 
 export const NINJA = 0, GOLD = 2, EXIT = 3, REGULAR_DOOR = 5, LOCKED_DOOR = 6, TRAP_DOOR = 8;
-const ALL_TURNS = [0, 1, 2, 3, 4, 5, 6, 7];
+const UPWARD = [6, 7, 0, 1, 2, 3, 4, 5]; // all, the likeliest first
 const STRAIGHT = [0, 2, 4, 6];
+const DOWNWARD = [2, 4, 6, 0];
 const DRONE_MODES = ["follows walls, clockwise", "follows walls, counter-clockwise", "wanders, clockwise", "wanders, counter-clockwise"];
 
 // Of each kind that the simulator creates: its name as everywhere, the orientations that differ, the modes, the file's type of its switch.
@@ -28,17 +29,17 @@ export const KINDS = new Map([
   [REGULAR_DOOR, { name: "regular door", turns: STRAIGHT }],
   [LOCKED_DOOR, { name: "locked door", turns: STRAIGHT, switch: 7 }],
   [TRAP_DOOR, { name: "trap door", turns: STRAIGHT, switch: 9 }],
-  [10, { name: "launch pad", turns: ALL_TURNS }],
-  [11, { name: "one-way platform", turns: ALL_TURNS }],
+  [10, { name: "launch pad", turns: UPWARD }],
+  [11, { name: "one-way platform", turns: UPWARD }],
   [17, { name: "bounce block" }],
-  [20, { name: "thwump", turns: STRAIGHT }],
+  [20, { name: "thwump", turns: DOWNWARD }],
   [28, { name: "shove thwump" }],
   [14, { name: "zap drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [15, { name: "chaser drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [26, { name: "mini drone", turns: STRAIGHT, modes: DRONE_MODES }],
   [16, { name: "floor guard" }],
   [25, { name: "death ball" }],
-  [23, { name: "laser turret", turns: ALL_TURNS, modes: ["clockwise", "counter-clockwise"] }],
+  [23, { name: "laser turret", turns: UPWARD, modes: ["clockwise", "counter-clockwise"] }],
   [24, { name: "boost pad" }],
 ]);
 

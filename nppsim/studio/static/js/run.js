@@ -1,6 +1,6 @@
 /* An experiment in training: how far each of its trainings is, learning curves, the newest weights at play; refreshed by itself. */
 
-import { Socket, get } from "./api.js";
+import { ApiError, Socket, get } from "./api.js";
 import { Chart } from "./chart.js";
 import { element } from "./elements.js";
 import { Mind } from "./mind.js";
@@ -40,7 +40,7 @@ class Run {
         element("div", {}, this.trainings, this.curves, element("section", { class: "panel" }, element("h2", { text: "Log" }), this.log)),
         element("div", {}, this.live, this.mind.thinks))));
     this.socket = new Socket("watch");
-    this.socket.onmessage = (message) => this.watching?.receive(message) || (message.error && studio.failed(new Error(message.error)));
+    this.socket.onmessage = (message) => this.watching?.receive(message) || ("error" in message && studio.failed(new ApiError(message.error, 400)));
     this.back = () => studio.go(location.hash);
     document.addEventListener("studioback", this.back);
     this.refresher = setTimeout(() => this.refresh(), REFRESH_MS);

@@ -1,6 +1,6 @@
 /* Watch: agents, the planner and recordings on one level, side by side, with what the agents think and see. */
 
-import { Socket, get } from "./api.js";
+import { ApiError, Socket, get } from "./api.js";
 import { Deaths } from "./deaths.js";
 import { element } from "./elements.js";
 import { Mind } from "./mind.js";
@@ -142,7 +142,7 @@ class Watch {
 
   receive(message) {
     if (this.watching.receive(message) || this.deaths.receive(message)) return;
-    if ("error" in message) this.studio.failed(new Error(message.error));
+    if ("error" in message) this.studio.failed(new ApiError(message.error, 400));
   }
 
   /** Where two runs part, and where frames are gained. */

@@ -5,9 +5,12 @@
  *     watching.destroy();
  */
 
+import { ApiError } from "./api.js";
 import { Thoughts } from "./mind.js";
 import { draw, gridPicture, wayOf } from "./overlays.js";
 import { Player, RUN_COLOURS } from "./player.js";
+
+let questions = 0; // asked in this page, so that late answers are known
 
 const TOLD_EVERY = 20; // frames between two words to the server about how far it is
 const FALL_FRAMES = 40; // that a reward is seen falling
@@ -20,7 +23,7 @@ export class Watching {
   constructor(root, level, { socket, failed, mind = null, changed = () => {}, differs = () => {} }) {
     [this.level, this.socket, this.failed, this.mind, this.changed, this.differs] = [level, socket, failed, mind, changed, differs];
     [this.root, this.player, this.heat] = [root, null, null];
-    this.wishes = [];
+    [this.wishes, this.number] = [[], 0];
   }
 
   /** Begin anew with these runs. */
@@ -34,7 +37,8 @@ export class Watching {
     this.player.overlay = (frame) => this.overlay(frame);
     this.player.growing = true;
     this.player.state.textContent = "getting ready …";
-    this.socket.send({ watch: { level: this.level.id, runs: wishes } });
+    this.number = ++questions;
+    this.socket.send({ watch: { number: this.number, level: this.level.id, runs: wishes } });
     this.changed();
   }
 
@@ -49,11 +53,12 @@ export class Watching {
 
   /** Take in a message of the socket; gives whether it was one of these. */
   receive(message) {
+    if (!("watch" in message)) return false;
+    if (message.watch !== this.number) return true; // of runs that are no longer shown
     if ("difference" in message) this.differs(message);
-    else if (!("run" in message)) return false;
     else if ("error" in message) {
-      this.runs[message.run].error = message.error;
-      this.failed(new Error(message.error));
+      for (const one of "run" in message ? [this.runs[message.run]] : this.runs) one.error = message.error;
+      this.failed(new ApiError(message.error, 400));
       this.settle();
     } else if ("start" in message) this.begin(message);
     else this.extend(message);

@@ -1,0 +1,223 @@
+"""The editor's side of the server: drafts become levels and files, and are checked while they are being drawn.
+
+    GET  /api/edit/drafts/{id}  {"draft", "lost"} of a level of the library; see ``drafts.draft_of``
+    POST /api/edit/level        {"draft"} -> {"level": id}: the library has the level then, to be played or downloaded
+    GET  /api/edit/folders      {"folders": names of those that take levels}
+    POST /api/edit/save         {"draft", "folder": number, "name", "replace"} -> {"saved": name of the file}, or
+                                {"exists": name} where there is such a file, and it is not to be replaced
+
+The socket /ws/edit takes two messages; what is under way for an earlier one is given up.  All answers have its "number".
+
+    {"check": draft, "number"}         -> {"findings"} at once; then, for what is a level, {"search": {"state"}}, which is
+                                          "starting" or "searching" and in the end "found" (with ``trial``'s answer), "none",
+                                          "timeout" or "failed" (with "why")
+    {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
+"""
+
+import asyncio
+import itertools
+import json
+import re
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyio import CancelScope
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from nppsim.errors import UserError
+from nppsim.levels.level import Level
+from nppsim.outcomes import NAMES, WON
+from nppsim.reading import mismatch, parse_json
+from nppsim.studio.drafts import draft_of, findings, level_of
+from nppsim.studio.errors import StudioError
+from nppsim.studio.trial import TrialError, Trials
+
+if TYPE_CHECKING:
+    from nppsim.studio.library import Library
+
+MAX_EDITORS = 8  # open at once; each may have a process of the planner
+TRIES = 64  # of an agent
+_TOGETHER = 8  # episodes that are told at once
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}")
+_SUFFIXES = (".map", ".level")
+
+
+async def _message(request: Request, shape: dict) -> dict:
+    """The JSON of a request.  Raises StudioError for another shape."""
+    message = parse_json(await request.body(), "the request", StudioError, "docs/studio.md has the protocol")
+    if wrong := mismatch(message, shape):
+        raise StudioError(f"the request is wrong at {wrong} (docs/studio.md)")
+    return message
+
+
+def _library(request: Request) -> "Library":
+    return request.app.state.studio.library
+
+
+async def draft(request: Request) -> JSONResponse:
+    """The draft of a level."""
+
+    def made() -> dict:
+        found, lost = draft_of(_library(request).level(request.path_params["id"]).level)
+        return {"draft": found, "lost": lost}
+
+    return JSONResponse(await run_in_threadpool(made))
+
+
+async def level(request: Request) -> JSONResponse:
+    """Take the level of a draft into the library."""
+    message = await _message(request, {"draft": {}})
+    return JSONResponse({"level": await run_in_threadpool(lambda: _library(request).add(level_of(message["draft"])))})
+
+
+async def folders(request: Request) -> JSONResponse:
+    """The folders that take levels."""
+    return JSONResponse({"folders": [str(folder) for folder in _library(request).folders]})
+
+
+async def save(request: Request) -> JSONResponse:
+    """Write the level of a draft into a folder."""
+    message = await _message(request, {"draft": {}, "folder": int, "name": str, "replace": bool})
+    return JSONResponse(await run_in_threadpool(_save, _library(request), message))
+
+
+def _save(library: "Library", message: dict) -> dict:
+    made = level_of(message["draft"])
+    path = place_of(library.folders, message["folder"], message["name"])
+    if path.exists() and not message["replace"]:
+        return {"exists": path.name}
+    made.save(path)
+    library.add(made, path.stem)
+    return {"saved": path.name}
+
+
+def place_of(folders: list[Path], number: int, name: str) -> Path:
+    """Where a level of this name is saved.  Raises StudioError for another folder, or a name that could be a path."""
+    if not 0 <= number < len(folders):
+        raise StudioError("there is no such folder; start the studio with --levels FOLDER")
+    if not _NAME.fullmatch(name):
+        raise StudioError(f"{name!r} is no name for a file: use letters, digits, space and _ . -, not more than 80")
+    return folders[number] / (name if name.lower().endswith(_SUFFIXES) else name + _SUFFIXES[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# While it is being drawn
+
+
+class Checker:
+    """What one open editor is told about its level.
+
+    socket: where the answers go.
+    """
+
+    def __init__(self, socket: WebSocket):
+        self._socket = socket
+        self._trials = Trials()
+        self._search_task: asyncio.Task | None = None
+        self._tries_task: asyncio.Task | None = None
+
+    async def answer(self, message: Any) -> None:
+        """Answer a message; what takes long goes on after that.  Raises UserError for a wrong one."""
+        tries = isinstance(message, dict) and "tries" in message
+        shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
+        if wrong := mismatch(message, shape):
+            raise StudioError(f"the message is wrong at {wrong} (docs/studio.md)")
+        await _give_up(self._tries_task)
+        if tries:
+            level = level_of(message["tries"])
+            self._tries_task = asyncio.create_task(self._try(level, message["agent"], message["number"]))
+        else:
+            await _give_up(self._search_task)
+            await self._check(message)
+
+    async def _check(self, message: dict) -> None:
+        number = message["number"]
+        found = await run_in_threadpool(findings, message["check"])
+        await self._send(number, findings=[finding.document() for finding in found])
+        if not any(finding.severity == "error" for finding in found):
+            self._search_task = asyncio.create_task(self._search(level_of(message["check"]), number))
+
+    async def _search(self, level: Level, number: int) -> None:
+        await self._send(number, search={"state": "searching" if self._trials.ready else "starting"})
+        try:
+            answer = await self._trials.finish(level)
+        except TimeoutError:
+            answer = {"state": "timeout"}
+        except TrialError as error:
+            answer = {"state": "failed", "why": str(error)}
+        else:
+            answer["state"] = "none" if answer["par"] is None else "found"
+        await self._send(number, search=answer)
+
+    async def _try(self, level: Level, agent_id: str, number: int) -> None:
+        try:
+            agent = await run_in_threadpool(self._socket.app.state.studio.roster.agent, agent_id)
+            with closing(agent.tries([level], TRIES)) as endings:
+                wins = tries = 0
+                while group := await run_in_threadpool(lambda: list(itertools.islice(endings, _TOGETHER))):
+                    tries += len(group)
+                    wins += sum(one.outcome == NAMES[WON] for one in group)
+                    await self._send(number, tries={"wins": wins, "tries": tries, "of": TRIES})
+        except UserError as error:
+            await self._send(number, error=str(error))
+
+    async def _send(self, number: int, **answer: Any) -> None:
+        await self._socket.send_text(json.dumps({**answer, "number": number}))
+
+    async def close(self) -> None:
+        """Give up everything, and end the planner's process."""
+        await _give_up(self._tries_task)
+        await _give_up(self._search_task)
+        await self._trials.close()
+
+
+async def _give_up(work: asyncio.Task | None) -> None:
+    if work is not None:
+        work.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect):
+            await work
+
+
+async def edit(socket: WebSocket) -> None:
+    """The editor's socket."""
+    editors: set[Checker] = socket.app.state.studio.editors
+    await socket.accept()
+    checker = Checker(socket) if len(editors) < MAX_EDITORS else None
+    if checker is not None:
+        editors.add(checker)
+    try:
+        with suppress(WebSocketDisconnect):  # also while it is being answered
+            while (received := await socket.receive())["type"] == "websocket.receive":
+                data = (received.get("text") or "").encode() or received.get("bytes") or b""
+                await _answer(checker, socket, data)
+    finally:
+        if checker is not None:
+            editors.discard(checker)
+            with CancelScope(shield=True):  # also where the server ends
+                await checker.close()
+
+
+async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> None:
+    message: Any = None
+    try:
+        message = parse_json(data, "the message", StudioError, "docs/studio.md has the protocol")
+        if checker is None:
+            raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs and change something here")
+        await checker.answer(message)
+    except UserError as error:
+        number = message.get("number") if isinstance(message, dict) else None
+        await socket.send_text(json.dumps({"error": str(error), "number": number}))
+
+
+routes: list[BaseRoute] = [
+    Route("/api/edit/drafts/{id}", draft),
+    Route("/api/edit/level", level, methods=["POST"]),
+    Route("/api/edit/folders", folders),
+    Route("/api/edit/save", save, methods=["POST"]),
+    WebSocketRoute("/ws/edit", edit),
+]

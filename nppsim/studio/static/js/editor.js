@@ -1,0 +1,162 @@
+/* The editor: #/edit goes on with the level in hand, #/edit/ID takes up another one, #/edit/new an empty one. */
+
+import { download, get, post } from "./api.js";
+import { EditorCanvas } from "./editor_canvas.js";
+import { showChecks } from "./editor_checks.js";
+import { Desk } from "./editor_desk.js";
+import { askToDrop, chooseLevel, saveInFolder, showKeys } from "./editor_dialogs.js";
+import { showPalette, showProperties } from "./editor_palette.js";
+import { element, takesKeys } from "./elements.js";
+import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
+
+const ZOOM = 1.3;
+let kept = null; // the desk, while other views are shown
+let tried = null; // {id, state} of the level that was played or saved last
+
+export async function show(view, studio, id) {
+  kept ??= new Desk(new History(emptyState()));
+  const desk = kept;
+  const inHand = id && tried?.id === id && tried.state === desk.state;
+  if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
+  if (id) history.replaceState(null, "", "#/edit"); // coming back goes on with it
+
+  const canvas = element("canvas", { id: "editor", tabindex: 0, role: "application", "aria-label": "Level. Arrow keys move the cursor, space presses, question mark lists the keys.", "aria-describedby": "editor-here" });
+  const here = element("span", { id: "editor-here", class: "small", role: "status" });
+  const tools = element("div", { class: "hud bar" });
+  const stage = element("section", { class: "stage", "aria-label": "Level" }, canvas, tools, element("div", { class: "keys" }, here));
+  const [checks, palette, properties, file] = ["Check", "Tools", "Properties", "Level"].map((label) => element("section", { class: "panel", "aria-label": label }));
+  properties.classList.add("properties");
+  file.classList.add("file");
+  view.append(element("div", { class: "split editor" }, stage, element("div", { class: "panels" }, checks, properties, palette, file)));
+
+  const drawn = new EditorCanvas(canvas, desk);
+  const commands = commandsOf(desk, drawn, studio);
+  const buttons = commands.filter(({ title }) => title).map((command) => makeButton(command));
+  tools.append(...buttons);
+  const title = titleField(desk);
+  file.append(element("h2", { text: "Level" }), title, element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)));
+  const ends = [showPalette(palette, desk), showProperties(properties, desk), showChecks(checks, desk, drawn, studio)];
+
+  const update = () => {
+    for (const button of buttons) button.disabled = button.command.enabled ? !button.command.enabled() : false;
+    if (document.activeElement !== title.lastChild) title.lastChild.value = desk.state.title;
+    here.textContent ||= desk.whatIsHere();
+  };
+  const say = ({ detail }) => { here.textContent = detail; };
+  const key = (event) => press(event, commands, desk);
+  desk.addEventListener("change", update);
+  desk.addEventListener("say", say);
+  addEventListener("keydown", key);
+  update();
+  canvas.focus({ preventScroll: true });
+  return () => {
+    desk.letGo();
+    desk.removeEventListener("change", update);
+    desk.removeEventListener("say", say);
+    removeEventListener("keydown", key);
+    for (const end of ends) end();
+    drawn.destroy();
+  };
+}
+
+/** Take up another level; nothing of the one before can be undone. */
+async function take(desk, studio, id) {
+  const { draft, lost } = id === "new" ? { draft: null, lost: [] } : await get(`edit/drafts/${encodeURIComponent(id)}`);
+  desk.rest();
+  desk.history.load(draft ? stateOf(draft) : emptyState());
+  for (const text of lost) studio.toast(`This level cannot be kept as it is: ${text}.`, "bad");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Commands: {keys, title: on the canvas's bar, words: in the panel, hint, run, enabled}
+
+function commandsOf(desk, drawn, studio) {
+  const add = async () => {
+    const { state } = desk;
+    const { level } = await post("edit/level", { draft: draftOf(state) });
+    tried = { id: level, state };
+    return level;
+  };
+  const guarded = (job) => () => job().catch((error) => studio.failed(error));
+  const save = (format) => guarded(async () => {
+    const name = await download(`levels/${await add()}/file?format=${format}`);
+    desk.history.markSaved();
+    studio.toast(`${name} is saved`, "good");
+  });
+  const tryIt = guarded(async () => studio.go(`#/play/${await add()}`));
+  const tools = ["select", "tile", "fill", "entity", "erase"].map((tool, i) => ({ keys: ["VBFAE"[i]], run: () => desk.choose(tool) }));
+  return [
+    ...tools,
+    { keys: ["Ctrl+Z"], title: "↶", hint: "Undo", run: () => desk.undo(), enabled: () => desk.history.canUndo },
+    { keys: ["Ctrl+Shift+Z", "Ctrl+Y"], title: "↷", hint: "Do again", run: () => desk.redo(), enabled: () => desk.history.canRedo },
+    { keys: ["Ctrl+C"], title: "Copy", hint: "Copy the region", run: () => desk.copy(), enabled: () => desk.region },
+    { keys: ["Ctrl+X"], run: () => desk.cut() },
+    { keys: ["Ctrl+V"], title: "Paste", hint: "Paste at the region or cursor", run: () => desk.paste(), enabled: () => desk.clip },
+    { keys: ["H"], title: "Mirror", hint: "Exchange left and right, of the region or the level", run: () => desk.mirror() },
+    { keys: ["+", "="], title: "+", hint: "Zoom in", run: () => drawn.zoom(ZOOM) },
+    { keys: ["-"], title: "−", hint: "Zoom out", run: () => drawn.zoom(1 / ZOOM) },
+    { keys: ["0"], title: "⤢", hint: "Show the whole level", run: () => drawn.fit() },
+    { keys: ["G"], title: "#", hint: "Show or hide the grid", run: () => drawn.show({ grid: !drawn.grid }) },
+    { keys: ["P"], title: "▶ Try", hint: "Play the level", main: true, run: tryIt, enabled: () => desk.state.spawn },
+    { keys: ["?"], title: "?", hint: "List the keys", run: () => showKeys() },
+    { keys: ["I"], run: () => desk.pick(desk.cursor) },
+    { keys: ["L"], run: () => desk.fill() },
+    { keys: ["R"], run: () => desk.turn(1) },
+    { keys: ["Shift+R"], run: () => desk.turn(-1) },
+    { keys: ["M"], run: () => desk.change(1) },
+    { keys: ["]", "."], run: () => desk.chooseTile(desk.tile + 1) },
+    { keys: ["[", ","], run: () => desk.chooseTile(desk.tile - 1) },
+    { keys: ["K"], run: () => nextKind(desk, 1) },
+    { keys: ["Shift+K"], run: () => nextKind(desk, -1) },
+    { keys: ["N"], run: () => desk.next(1), follow: true },
+    { keys: ["Shift+N"], run: () => desk.next(-1), follow: true },
+    { keys: ["Ctrl+A"], run: () => desk.selectAll() },
+    { keys: ["Delete", "Backspace"], run: () => desk.remove() },
+    { keys: ["Escape"], run: () => desk.cancel() },
+    { keys: ["Ctrl+S"], words: "Save as file", run: save("map") },
+    { words: "Save as text", run: save("text") },
+    { words: "Save in a folder …", run: guarded(() => saveInFolder(desk, studio)) },
+    { words: "Edit another …", run: guarded(() => chooseLevel(studio)) },
+    { words: "New level", run: () => studio.go("#/edit/new") },
+  ].map((command) => ({ ...command, run: () => { command.run(); if (command.follow) drawn.follow(); } }));
+}
+
+function nextKind(desk, by) {
+  const all = [...KINDS.keys()];
+  desk.chooseEntity(all[(all.indexOf(desk.entity.kind) + (desk.tool === "entity" ? by : 0) + all.length) % all.length]);
+}
+
+function press(event, commands, desk) {
+  if (event.altKey || document.querySelector("dialog[open]")) return;
+  const name = event.key.length === 1 ? event.key.toUpperCase() : event.key;
+  const shifted = event.shiftKey && /^[A-Z]$/.test(name);
+  const pressed = `${event.ctrlKey || event.metaKey ? "Ctrl+" : ""}${shifted ? "Shift+" : ""}${name}`;
+  const command = commands.find(({ keys }) => keys?.includes(pressed));
+  if (!command || (command.enabled && !command.enabled())) return;
+  if (takesKeys(event.target)) {
+    if (pressed !== "Ctrl+S") return;
+    event.target.blur(); // takes over what was typed
+  }
+  event.preventDefault();
+  command.run();
+}
+
+function makeButton(command) {
+  const { title, hint, keys, main, run } = command;
+  const button = element("button", {
+    type: "button", class: main ? "primary" : title.length < 2 ? "icon" : null, text: title, title: `${hint} (${keys[0]})`,
+    "aria-label": hint, "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"), onclick: run,
+  });
+  button.command = command;
+  return button;
+}
+
+function makeWords({ words, keys, run }) {
+  return element("button", { type: "button", text: words, title: keys ? `${words} (${keys[0]})` : null, onclick: run });
+}
+
+function titleField(desk) {
+  const input = element("input", { type: "text", maxlength: 128, placeholder: "untitled" });
+  input.addEventListener("change", () => desk.history.apply({ ...desk.state, title: input.value }));
+  return element("label", { class: "wide-field" }, "Title", input);
+}

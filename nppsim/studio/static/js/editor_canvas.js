@@ -1,0 +1,307 @@
+/* The editor's canvas: draws the level and what is in hand, and turns pointers and keys into places for the desk. */
+
+import { isOnStage, tileOf } from "./editor_desk.js";
+import { drawEntity, drawingOrder } from "./figures.js";
+import { documentOf, pixels } from "./level_document.js";
+import { NINJA, STEP, STEPS_PER_TILE, emptyState, place, placeOf } from "./level_model.js";
+import { Gait, drawNinja } from "./ninja.js";
+import { Pen } from "./pen.js";
+import { Scene } from "./scene.js";
+import { STAGE, TILE, tileOutline } from "./tiles.js";
+import { World } from "./world.js";
+
+const WHEEL_ZOOM = 1.0015; // per unit of a wheel's turn
+const QUARTERS_FROM = 2; // screen px per level px from which the grid shows quarter tiles
+const ONE_SIDED = 34; // and the tiles after it have a single face, at the top, right, bottom, left
+const FACES = [[[0, 0], [24, 0]], [[24, 0], [24, 24]], [[0, 24], [24, 24]], [[0, 0], [0, 24]]];
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+export class EditorCanvas {
+  constructor(canvas, desk) {
+    [this.canvas, this.desk] = [canvas, desk];
+    this.scene = new Scene(canvas);
+    this.scene.fit("stage");
+    this.grid = true;
+    this.route = null; // [[x, y], ...] px, of the planner's run
+    this.marks = []; // places in steps that findings are about
+    this.pointers = new Map(); // of fingers and the mouse: id -> [x, y] CSS px
+    this.pinch = null; // two fingers: {distance, middle}
+    this.wanted = 0; // an animation frame is asked for
+    this.change = () => this.#ask();
+    desk.addEventListener("change", this.change);
+    this.#listen();
+    this.#ask();
+  }
+
+  destroy() {
+    this.desk.removeEventListener("change", this.change);
+    cancelAnimationFrame(this.wanted);
+    this.scene.destroy();
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Drawing, once per animation frame however much has changed
+
+  #ask() {
+    if (this.wanted) return;
+    this.wanted = requestAnimationFrame(() => {
+      this.wanted = 0;
+      this.draw();
+    });
+  }
+
+  show({ route = this.route, marks = this.marks, grid = this.grid }) {
+    [this.route, this.marks, this.grid] = [route, marks, grid];
+    this.#ask();
+  }
+
+  draw() {
+    const { desk, scene } = this;
+    if (this.drawn !== desk.state) {
+      this.drawn = desk.state;
+      scene.setLevel(documentOf(desk.state), { keepView: true });
+    }
+    const ninja = desk.state.spawn ? scene.start.ninja : null;
+    scene.draw({ ninja, over: (pen) => this.#over(pen) });
+  }
+
+  #over(pen) {
+    const { desk } = this;
+    const thin = 1 / this.scene.view.scale; // a screen px
+    if (this.grid) this.#drawGrid(pen, thin);
+    for (const entity of desk.state.entities) this.#drawLink(pen, entity, thin);
+    if (this.route) {
+      pen.line(this.route, pen.colours.pale, 5);
+      pen.line(this.route, pen.colours.green, 2.4);
+    }
+    for (const at of this.marks) pen.ring(pixels(at), 15, 2.4, pen.colours.amber);
+    if (desk.region) this.#frame(pen, boxOf(desk.region), pen.colours.blue, 2 * thin, true);
+    if (desk.part) pen.ring(pixels(placeOf(desk.state, desk.part)), 14, Math.max(2, 2 * thin), pen.colours.blue);
+    this.#drawCursor(pen, thin);
+  }
+
+  #drawGrid(pen, thin) {
+    const draw = (step, opacity) => {
+      const c = pen.context;
+      c.beginPath();
+      for (let x = TILE; x <= STAGE.width - TILE; x += step) { c.moveTo(x, TILE); c.lineTo(x, STAGE.height - TILE); }
+      for (let y = TILE; y <= STAGE.height - TILE; y += step) { c.moveTo(TILE, y); c.lineTo(STAGE.width - TILE, y); }
+      c.globalAlpha = opacity;
+      c.lineWidth = thin;
+      c.strokeStyle = pen.colours.muted;
+      c.stroke();
+      c.globalAlpha = 1;
+    };
+    if (this.scene.view.scale >= QUARTERS_FROM) draw(STEP, 0.16);
+    draw(TILE, 0.34);
+  }
+
+  // Which switch is whose.
+  #drawLink(pen, entity, thin) {
+    if (!entity.switch) return;
+    const c = pen.context;
+    c.setLineDash([4 * thin, 4 * thin]);
+    pen.line([pixels([entity.x, entity.y]), pixels(entity.switch)], pen.colours.muted, 1.4 * thin);
+    c.setLineDash([]);
+  }
+
+  #frame(pen, [x, y, width, height], colour, line, filled) {
+    const c = pen.context;
+    c.strokeStyle = c.fillStyle = colour;
+    c.lineWidth = line;
+    if (filled) {
+      c.globalAlpha = 0.16;
+      c.fillRect(x, y, width, height);
+      c.globalAlpha = 1;
+    }
+    c.strokeRect(x, y, width, height);
+  }
+
+  #drawCursor(pen, thin) {
+    const { desk } = this;
+    const c = pen.context;
+    const [column, row] = tileOf(desk.cursor);
+    const box = boxOf({ column, row, width: 1, height: 1 });
+    const colour = desk.tool === "erase" ? pen.colours.red : pen.colours.blue;
+    if (desk.tool === "tile" || desk.tool === "fill") {
+      c.save();
+      c.globalAlpha = 0.55;
+      c.translate(box[0], box[1]);
+      c.fillStyle = desk.tile ? pen.colours.blue : pen.colours.pale;
+      c.fill(desk.tile ? tileOutline(desk.tile) : tileOutline(1));
+      c.restore();
+    } else if (desk.tool === "entity") {
+      c.globalAlpha = 0.7;
+      drawFigure(pen, desk.entity, desk.cursor, desk.pending);
+      c.globalAlpha = 1;
+    }
+    if (["select", "entity"].includes(desk.tool)) {
+      const [x, y] = pixels(desk.cursor);
+      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+        pen.line([[x + 3 * dx, y + 3 * dy], [x + 9 * dx, y + 9 * dy]], colour, Math.max(1.2, 1.5 * thin));
+      }
+    } else {
+      this.#frame(pen, box, colour, Math.max(1.4, 2 * thin), false);
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Pointers: one draws, two move and zoom the view; the right button erases, the middle one moves the view
+
+  #listen() {
+    const { canvas } = this;
+    canvas.addEventListener("pointerdown", (event) => this.#down(event));
+    canvas.addEventListener("pointermove", (event) => this.#move(event));
+    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => this.#up(event));
+    canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.scene.zoom(WHEEL_ZOOM ** -event.deltaY, event.offsetX, event.offsetY);
+      this.#ask();
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => this.#key(event));
+    canvas.addEventListener("keyup", (event) => {
+      if (event.key === " ") this.desk.letGo();
+    });
+    canvas.addEventListener("blur", () => this.desk.letGo());
+  }
+
+  // In steps.
+  #placeOf(event) {
+    return this.scene.toLevel(event.offsetX, event.offsetY).map((v) => v / STEP);
+  }
+
+  #down(event) {
+    this.canvas.setPointerCapture(event.pointerId);
+    this.canvas.focus({ preventScroll: true });
+    event.preventDefault();
+    this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+    if (this.pointers.size === 2) {
+      this.desk.cancel();
+      this.pinch = this.#fingers();
+    } else if (event.button === 1) {
+      this.dragging = [event.offsetX, event.offsetY];
+    } else if (this.pointers.size === 1) {
+      this.desk.press(this.#placeOf(event), event.button === 2 ? { erasing: true } : {});
+    }
+  }
+
+  #move(event) {
+    if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+    const { scale } = this.scene.view;
+    if (this.pinch) {
+      const now = this.#fingers();
+      this.scene.zoom(now.distance / this.pinch.distance, ...now.middle);
+      this.scene.pan((now.middle[0] - this.pinch.middle[0]) / scale, (now.middle[1] - this.pinch.middle[1]) / scale);
+      this.pinch = now;
+      this.#ask();
+    } else if (this.dragging) {
+      this.scene.pan((event.offsetX - this.dragging[0]) / scale, (event.offsetY - this.dragging[1]) / scale);
+      this.dragging = [event.offsetX, event.offsetY];
+      this.#ask();
+    } else {
+      this.desk.move(this.#placeOf(event));
+    }
+  }
+
+  #up(event) {
+    this.pointers.delete(event.pointerId);
+    if (this.pinch && this.pointers.size === 0) this.pinch = null;
+    else if (this.dragging) this.dragging = null;
+    else if (!this.pinch) this.desk.letGo();
+  }
+
+  #fingers() {
+    const [[ax, ay], [bx, by]] = [...this.pointers.values()];
+    return { distance: Math.max(Math.hypot(ax - bx, ay - by), 1), middle: [(ax + bx) / 2, (ay + by) / 2] };
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------
+  // Keys: arrows move the cursor, the space bar is the button of the mouse, Enter presses and the next one lets go
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const arrow = ARROWS[event.key];
+    if (arrow) {
+      this.desk.step(...arrow, event.shiftKey);
+      this.follow();
+    } else if (event.key === " " && !event.repeat) {
+      this.desk.press(this.desk.cursor);
+    } else if (event.key === "Enter" && !event.repeat) {
+      if (this.desk.held) this.desk.letGo();
+      else {
+        this.desk.press(this.desk.cursor);
+        if (this.desk.tool !== "select" && this.desk.tool !== "tile") this.desk.letGo();
+      }
+    } else if (event.key !== " " && event.key !== "Enter") {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  // Keep the cursor in view.
+  follow() {
+    const { canvas, scene } = this;
+    const [x, y] = scene.toCanvas(...pixels(this.desk.cursor));
+    const margin = 30;
+    const past = (v, size) => (v < margin ? margin - v : v > size - margin ? size - margin - v : 0);
+    const [dx, dy] = [past(x, canvas.clientWidth), past(y, canvas.clientHeight)];
+    if (dx || dy) scene.pan(dx / scene.view.scale, dy / scene.view.scale);
+    this.#ask();
+  }
+
+  zoom(factor) {
+    this.scene.zoom(factor);
+    this.follow();
+  }
+
+  fit() {
+    this.scene.fit("stage");
+    this.scene.redraw();
+    this.#ask();
+  }
+}
+
+// [x, y, width, height] px of a region of tiles.
+function boxOf({ column, row, width, height }) {
+  return [TILE * (column + 1), TILE * (row + 1), TILE * width, TILE * height];
+}
+
+/** Draw an entity as it looks at the start of a level, at a place in steps.  pending: its door, where this is its switch. */
+export function drawFigure(pen, entity, at, pending = null) {
+  if (!isOnStage(at)) return;
+  if (entity.kind === NINJA) {
+    const [x, y] = pixels(at);
+    drawNinja(pen, new Gait().after([x, y, 0, 0, 0, 0, -1, 0], 0));
+    return;
+  }
+  const [x, y] = pending ? [pending.x, pending.y] : at;
+  const level = documentOf(place(emptyState(), { ...entity, x, y, switch: at }));
+  const { looks } = new World(level);
+  for (const index of drawingOrder(level.entities)) {
+    const itsSwitch = level.entities[index].exit !== undefined;
+    if (pending || !itsSwitch) drawEntity(pen, level.entities[index], looks[index]);
+  }
+}
+
+/** A small picture of an entity, or of a tile, for a button.  Its colours are those of the page's theme. */
+export function drawIcon(canvas, colours, { entity, tile }) {
+  const ratio = window.devicePixelRatio || 1;
+  const size = Number(canvas.dataset.size);
+  [canvas.width, canvas.height] = [size * ratio, size * ratio];
+  const context = canvas.getContext("2d");
+  const shown = tile === undefined ? 36 : 28; // level px
+  const k = (size * ratio) / shown;
+  context.setTransform(k, 0, 0, k, 0, 0);
+  context.fillStyle = colours.open;
+  context.fillRect(0, 0, shown, shown);
+  if (tile === undefined) {
+    context.translate(shown / 2 - 8 * TILE, shown / 2 - 8 * TILE);
+    drawFigure(new Pen(context, colours), entity, [8 * STEPS_PER_TILE, 8 * STEPS_PER_TILE]);
+  } else {
+    context.translate(2, 2);
+    context.fillStyle = colours.tile;
+    context.fill(tileOutline(tile));
+    if (tile >= ONE_SIDED) new Pen(context, colours).line(FACES[tile - ONE_SIDED], colours.amber, 4);
+  }
+}

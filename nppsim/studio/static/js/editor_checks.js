@@ -1,0 +1,138 @@
+/* What the server says about the level in hand: what is wrong, whether the planner finishes it, how an agent does. */
+
+import { Socket, get } from "./api.js";
+import { element, seconds } from "./elements.js";
+import { draftOf } from "./level_model.js";
+
+const PAUSE_MS = 500; // without a change, after which the level is checked
+const SEARCHES = {
+  starting: "The planner is starting (minutes the first time on a machine, as it is compiled) …",
+  searching: "The planner is looking for a run …",
+  none: "Not finished: the planner has found no run. A person still may.",
+  timeout: "Not finished: the planner has found no run in its time. A person still may.",
+};
+
+/** Fills a panel, and lets the canvas show places and routes.  Returns what ends it. */
+export function showChecks(panel, desk, canvas, studio) {
+  const verdict = element("p", { id: "editor-verdict", role: "status" });
+  const list = element("ul", { class: "findings", id: "editor-findings" });
+  const choice = element("select", { "aria-label": "Agent", hidden: true });
+  const told = element("span", { class: "small", id: "editor-tries", role: "status" });
+  const button = element("button", { type: "button", text: "64 tries by an agent", onclick: () => tryAgent().catch((error) => {
+    told.textContent = "";
+    studio.failed(error);
+  }) });
+  panel.append(element("h2", { text: "Check" }), verdict, list, element("div", { class: "bar" }, choice, button, told));
+  const checks = new Checks({
+    found(findings) {
+      list.replaceChildren(...findings.map((one) => element("li", { class: one.severity }, sentence(one, desk, canvas))));
+      canvas.show({ marks: findings.filter(({ severity, at }) => at && severity !== "note").map(({ at }) => at), route: null });
+      if (findings.some(({ severity }) => severity === "error")) say("Not a level yet.", "bad");
+      else say("Checking …", "muted");
+    },
+    searched(search) {
+      if (search.state === "found") {
+        canvas.show({ route: search.route });
+        say(`Finishable: the planner needs ${seconds(search.par)} (${search.par} frames).`, "good");
+      } else {
+        say(search.why ?? SEARCHES[search.state], ["starting", "searching"].includes(search.state) ? "muted" : "warn");
+      }
+    },
+    failed(message) {
+      told.textContent = "";
+      say(message, "bad");
+    },
+    tried: (tries) => showTries(tries),
+  });
+
+  function say(text, kind) {
+    verdict.textContent = text;
+    verdict.className = kind;
+  }
+
+  function showTries({ wins, tries, of }) {
+    told.textContent = `${wins} of ${tries}${tries < of ? " so far" : ""} finished (${Math.round((100 * wins) / tries)} %)`;
+  }
+
+  // The agents are loaded when they are first wanted: that takes seconds.
+  async function tryAgent() {
+    if (!choice.options.length) {
+      told.textContent = "Loading the agents …";
+      const { agents, why_none: why } = await get("agents");
+      choice.replaceChildren(...agents.map(({ id, name }) => element("option", { value: id, text: name })));
+      choice.hidden = agents.length < 2;
+      if (why) told.textContent = why;
+    }
+    if (!choice.options.length) return;
+    told.textContent = `${choice.selectedOptions[0].text} plays …`;
+    checks.tries(desk.state, choice.value);
+  }
+
+  const change = () => {
+    told.textContent = "";
+    checks.later(desk.state);
+  };
+  desk.history.addEventListener("change", change);
+  checks.later(desk.state, 0);
+  const back = () => checks.later(desk.state, 0);
+  document.addEventListener("studioback", back);
+  return () => {
+    desk.history.removeEventListener("change", change);
+    document.removeEventListener("studioback", back);
+    checks.close();
+  };
+}
+
+// One that is about a place leads there.
+function sentence({ text, at }, desk, canvas) {
+  if (!at) return text;
+  return element("button", { type: "button", class: "quiet", text, onclick: () => {
+    desk.choose("select");
+    desk.goTo(at);
+    canvas.follow();
+    canvas.canvas.focus();
+  } });
+}
+
+/* The socket: sends the latest level when the author pauses, and forgets what is said about earlier ones. */
+class Checks {
+  constructor(listener) {
+    this.listener = listener;
+    this.number = 0;
+    this.timer = 0;
+    this.socket = null;
+  }
+
+  later(state, pause = PAUSE_MS) {
+    clearTimeout(this.timer);
+    this.number += 1; // what is said from now on about earlier ones is old
+    this.timer = setTimeout(() => this.#send({ check: draftOf(state) }), pause);
+  }
+
+  tries(state, agent) { this.#send({ tries: draftOf(state), agent }); }
+
+  #send(message) {
+    const { number } = this;
+    if (!this.socket || this.ended) {
+      this.ended = false;
+      this.socket = new Socket("edit");
+      this.socket.onmessage = (answer) => this.#receive(answer);
+      this.socket.onclose = () => { this.ended = true; };
+    }
+    this.socket.send({ ...message, number });
+  }
+
+  #receive({ number, findings, search, tries, error }) {
+    if (number !== this.number) return;
+    if (error) this.listener.failed(error);
+    if (findings) this.listener.found(findings);
+    if (search) this.listener.searched(search);
+    if (tries) this.listener.tried(tries);
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.number = -1;
+    this.socket?.close();
+  }
+}

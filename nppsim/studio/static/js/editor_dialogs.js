@@ -1,0 +1,91 @@
+/* The editor's dialogs: which level to edit, where to save, which keys there are. */
+
+import { get, openFile, post } from "./api.js";
+import { element } from "./elements.js";
+import { draftOf } from "./level_model.js";
+
+const KEYS = [
+  ["Arrows", "move the cursor: by tiles, or by quarter tiles for entities (with Shift by tiles)"],
+  ["Space", "press, as the mouse does; held while the cursor moves it draws or drags"],
+  ["Enter", "press; for drawing and selecting once more to let go"],
+  ["V B F A E", "tools: select, draw, fill, place, erase"],
+  ["I", "pick: take in hand what is under the cursor"],
+  ["[ ]  , .", "the tile before, the next tile"],
+  ["K, Shift+K", "the next entity, the one before"],
+  ["R, Shift+R", "turn the selected entity, or the one in hand"],
+  ["M", "its next mode"],
+  ["N, Shift+N", "select the next entity or switch, the one before"],
+  ["Delete", "remove what is selected or under the cursor"],
+  ["L", "fill the region, or all that is connected"],
+  ["H", "mirror the region or the level"],
+  ["Ctrl+C X V", "copy, cut, paste a region"],
+  ["Ctrl+A", "select the whole level"],
+  ["Ctrl+Z, Ctrl+Y", "undo, do again"],
+  ["+ − 0", "zoom in, zoom out, show all (mouse: wheel; middle button moves)"],
+  ["G", "grid"],
+  ["P", "play the level"],
+  ["Ctrl+S", "save as a file"],
+  ["Escape", "give up, select nothing"],
+];
+
+// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.
+function ask(title, contents, buttons) {
+  return new Promise((resolve) => {
+    const form = element("form", { method: "dialog" }, element("h2", { text: title }), contents, element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons));
+    const dialog = element("dialog", { "aria-label": title }, form);
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+const button = (value, text, kind = null) => element("button", { value, text, class: kind });
+
+export function showKeys() {
+  const rows = KEYS.map(([keys, does]) => element("tr", {}, element("th", { scope: "row", text: keys }), element("td", { text: does })));
+  return ask("Keys", element("div", { class: "wide" }, element("table", {}, element("tbody", {}, rows))), button("", "Close", "primary"));
+}
+
+/** Whether the level in hand, which is not saved, may be dropped for another one. */
+export async function askToDrop() {
+  const text = element("p", { text: "The level in the editor has changes that are not saved." });
+  return (await ask("Edit another level?", text, [button("", "Keep it"), button("drop", "Drop the changes", "danger")])) === "drop";
+}
+
+/** Choose a level of the studio, or a file, to edit. */
+export async function chooseLevel(studio) {
+  const { levels } = await get("levels");
+  const name = ({ name: its, category }) => (category ? `${category}: ${its}` : its);
+  const select = element("select", { "aria-label": "Level" }, levels.map((one) => element("option", { value: one.id, text: name(one) })));
+  const file = element("input", { type: "file", "aria-label": "A level file or replay of yours" });
+  const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Level", select)), element("p", {}, element("label", { class: "wide-field" }, "or a file", file)));
+  if ((await ask("Edit another level", contents, [button("", "Cancel"), button("edit", "Edit", "primary")])) !== "edit") return;
+  const id = file.files.length ? (await openFile(file.files[0])).level : select.value;
+  studio.go(`#/edit/${id}`);
+}
+
+/** Write the level into one of the studio's folders, once it has been confirmed. */
+export async function saveInFolder(desk, studio) {
+  const { folders } = await get("edit/folders");
+  if (!folders.length) {
+    const text = element("p", { text: "This studio has no folder that takes levels: start it with --levels FOLDER, a plain folder of level files. \"Save as file\" works everywhere." });
+    await ask("Save in a folder", text, button("", "Close", "primary"));
+    return;
+  }
+  const folder = element("select", { "aria-label": "Folder" }, folders.map((text, i) => element("option", { value: i, text })));
+  const input = element("input", { type: "text", required: true, maxlength: 80, value: desk.state.title.replace(/[^\w .-]/g, "_") || "level" });
+  const contents = element("div", {}, element("p", {}, element("label", { class: "wide-field" }, "Folder", folder)), element("p", {}, element("label", { class: "wide-field" }, "Name", input)));
+  if ((await ask("Save in a folder", contents, [button("", "Cancel"), button("save", "Save", "primary")])) !== "save") return;
+  const wish = { draft: draftOf(desk.state), folder: Number(folder.value), name: input.value, replace: false };
+  let saved = await post("edit/save", wish);
+  if (saved.exists) {
+    const text = element("p", { text: `There is a file ${saved.exists} already.` });
+    if ((await ask("Replace it?", text, [button("", "Keep it"), button("replace", "Replace", "danger")])) !== "replace") return;
+    saved = await post("edit/save", { ...wish, replace: true });
+  }
+  desk.history.markSaved();
+  studio.toast(`Saved as ${saved.saved}`, "good");
+}

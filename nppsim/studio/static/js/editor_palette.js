@@ -1,0 +1,134 @@
+/* What can be taken in hand: tools, tiles and entities; and the properties of the entity that is selected or will be placed. */
+
+import { drawIcon } from "./editor_canvas.js";
+import { element } from "./elements.js";
+import { KINDS, NUM_TILES, STEPS_PER_TILE, STEPS_X, STEPS_Y, TILE_NAMES, TURN_NAMES, describe, placeOf } from "./level_model.js";
+import { coloursOf } from "./pen.js";
+
+const TOOLS = [
+  ["select", "Select", "V", "Select and move entities, or select a region"],
+  ["tile", "Draw", "B", "Draw tiles"],
+  ["fill", "Fill", "F", "Fill all connected tiles that are equal"],
+  ["entity", "Place", "A", "Place entities"],
+  ["erase", "Erase", "E", "Remove entities, open tiles"],
+  ["pick", "Pick", "I", "Take in hand what is there"],
+];
+const ICON = 30; // CSS px
+
+/** Fills a panel with tools and palettes; returns a function that ends it. */
+export function showPalette(panel, desk) {
+  const tools = TOOLS.map(([name, title, key, hint]) => element("button", {
+    type: "button", title: `${hint} (${key})`, "aria-label": `${title}: ${hint}`, "aria-keyshortcuts": key, "data-tool": name,
+    onclick: () => desk.choose(name), text: title,
+  }));
+  const tiles = Array.from({ length: NUM_TILES }, (_, tile) => iconButton(`tile ${tile}: ${TILE_NAMES[tile]}`, { tile }, () => desk.chooseTile(tile)));
+  const entities = [...KINDS].map(([kind, { name, turns }]) => (
+    iconButton(name, { entity: { kind, orientation: turns?.[0] ?? 0, mode: 0 } }, () => desk.chooseEntity(kind))
+  ));
+  const hand = element("p", { class: "small muted", id: "editor-hand" });
+  panel.append(
+    element("h2", { text: "Tools" }), element("div", { class: "bar tools", role: "group", "aria-label": "Tools" }, tools), hand,
+    element("h3", { text: "Tiles" }), element("div", { class: "swatches", role: "group", "aria-label": "Tiles" }, tiles.map((one) => one.button)),
+    element("h3", { text: "Entities" }), element("div", { class: "swatches", role: "group", "aria-label": "Entities" }, entities.map((one) => one.button)),
+  );
+  const paint = () => {
+    const colours = coloursOf(panel);
+    for (const { canvas, what } of [...tiles, ...entities]) drawIcon(canvas, colours, what);
+  };
+  const update = () => {
+    for (const button of tools) button.setAttribute("aria-pressed", button.dataset.tool === desk.tool);
+    const drawing = desk.tool === "tile" || desk.tool === "fill";
+    for (const { button, what } of tiles) button.setAttribute("aria-pressed", drawing && what.tile === desk.tile);
+    for (const { button, what } of entities) button.setAttribute("aria-pressed", desk.tool === "entity" && what.entity.kind === desk.entity.kind);
+    hand.textContent = TOOLS.find(([name]) => name === desk.tool)[3];
+  };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", paint);
+  document.addEventListener("themechange", paint);
+  desk.addEventListener("change", update);
+  requestAnimationFrame(paint);
+  update();
+  return () => {
+    dark.removeEventListener("change", paint);
+    document.removeEventListener("themechange", paint);
+    desk.removeEventListener("change", update);
+  };
+}
+
+function iconButton(label, what, onclick) {
+  const canvas = element("canvas", { "data-size": ICON, "aria-hidden": "true" });
+  return { canvas, what, button: element("button", { type: "button", class: "swatch", title: label, "aria-label": label, onclick }, canvas) };
+}
+
+/** Fills a panel with the properties of what is selected, or of the entity in hand; returns a function that ends it. */
+export function showProperties(panel, desk) {
+  const heading = element("h2", { id: "editor-selected" });
+  const x = number("x", STEPS_X, (value) => desk.set({ x: value }));
+  const y = number("y", STEPS_Y, (value) => desk.set({ y: value }));
+  const turns = choice("Orientation", (value) => turnTo(value));
+  const modes = choice("Mode", (value) => changeTo(value));
+  const remove = element("button", { type: "button", class: "danger", text: "Remove", "aria-keyshortcuts": "Delete", onclick: () => desk.remove() });
+  const note = element("p", { class: "small muted" });
+  panel.append(heading, element("div", { class: "bar" }, x.label, y.label, turns.label, modes.label, remove), note);
+
+  const chosen = () => (desk.part?.index >= 0 ? desk.state.entities[desk.part.index] : desk.entity);
+  const turnTo = (value) => (desk.part?.index >= 0 ? desk.set({ orientation: value }) : desk.take({ orientation: value }));
+  const changeTo = (value) => (desk.part?.index >= 0 ? desk.set({ mode: value }) : desk.take({ mode: value }));
+  const update = () => {
+    const { part, region } = desk;
+    heading.textContent = part ? `Selected: ${describe(desk.state, part)}` : region ? `Selected: ${region.width} × ${region.height} tiles` : `In hand: ${inHand(desk)}`;
+    const isEntity = part ? part.part === "body" : desk.tool === "entity";
+    const kind = (isEntity && KINDS.get(chosen().kind)) || {};
+    for (const one of [x, y]) one.label.hidden = !part;
+    remove.hidden = !part;
+    if (part) {
+      const [px, py] = placeOf(desk.state, part);
+      x.show(px);
+      y.show(py);
+    }
+    turns.show(kind.turns?.map((turn) => [turn, TURN_NAMES[turn]]), chosen().orientation);
+    modes.show(kind.modes?.map((mode, i) => [i, mode]), chosen().mode);
+    note.textContent = noteOn(desk, kind);
+  };
+  desk.addEventListener("change", update);
+  update();
+  return () => desk.removeEventListener("change", update);
+}
+
+function inHand(desk) {
+  if (desk.tool === "entity") return KINDS.get(desk.entity.kind).name;
+  return ["tile", "fill"].includes(desk.tool) ? `tile ${desk.tile}, ${TILE_NAMES[desk.tile]}` : "nothing";
+}
+
+function noteOn(desk, kind) {
+  if (desk.part) return "Places are in tiles from the corner of the border, in quarters.";
+  if (desk.region) return "Copy, cut, paste, mirror, fill and remove act on it.";
+  if (desk.pending) return "Now place its switch; Escape gives up.";
+  return desk.tool === "entity" && kind.switch ? "First its place, then that of its switch." : "";
+}
+
+// A field in tiles for a number of steps.
+function number(name, most, set) {
+  const input = element("input", { type: "number", step: 1 / STEPS_PER_TILE, min: 0, max: most / STEPS_PER_TILE, class: "coordinate" });
+  input.addEventListener("change", () => {
+    const value = Math.round(input.valueAsNumber * STEPS_PER_TILE);
+    if (Number.isFinite(value)) set(value);
+  });
+  const show = (value) => {
+    if (document.activeElement !== input) input.value = value / STEPS_PER_TILE;
+  };
+  return { label: element("label", {}, name, input), show };
+}
+
+function choice(name, set) {
+  const select = element("select", {});
+  select.addEventListener("change", () => set(Number(select.value)));
+  const label = element("label", {}, name, select);
+  const show = (options, value) => {
+    label.hidden = !options;
+    if (!options) return;
+    const known = options.some(([one]) => one === value) ? options : [...options, [value, `as in the file (${value})`]];
+    select.replaceChildren(...known.map(([one, text]) => element("option", { value: one, selected: one === value, text })));
+  };
+  return { label, show };
+}

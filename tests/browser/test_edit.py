@@ -1,0 +1,243 @@
+"""Levels are made in the editor, by mouse and by keyboard alone, and are what the readers of level files say they are."""
+
+import re
+
+import pytest
+
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels import kinds
+from nppsim.levels.level import Level, mirror
+from nppsim.levels.level_set import LevelSet
+from nppsim.levels.tiles import MIRRORED
+from nppsim.planner import plan
+from nppsim.studio.drafts import draft_of, level_of
+
+PLANNER_MS = 400_000  # the planner's process may have to compile first
+CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
+CALL = "async ([path, name, ...args]) => (await import(`/static/js/${path}.js`))[name](...args)"
+
+# On a stage of solid tiles: what is done to it leads to the same state and back.
+UNDONE = """async (draft) => {
+    const model = await import("/static/js/level_model.js");
+    const history = new model.History(model.stateOf(draft));
+    const region = { column: 3, row: 4, width: 6, height: 5 };
+    const operations = [
+        (s) => model.setTile(s, 5, 6, 8), (s) => model.drawLine(s, [0, 0], [20, 9], 3), (s) => model.flood(s, 30, 15, 2),
+        (s) => model.place(s, { kind: 6, x: 30, y: 30, switch: [44, 30] }), (s) => model.place(s, { kind: 0, x: 9, y: 9 }),
+        (s) => model.movePart(s, { index: 0, part: "body" }, [33, 21]), (s) => model.changeEntity(s, 0, { orientation: 2 }),
+        (s) => model.paste(s, model.copy(s, region), 20, 10), (s) => model.mirrorRegion(s, region), model.mirrorLevel,
+        (s) => model.clear(s, region), (s) => model.removePart(s, { index: 0, part: "body" }),
+    ];
+    for (const operation of operations) history.apply(operation(history.state));
+    const last = model.draftOf(history.state);
+    let undone = 0;
+    for (; history.canUndo; undone++) history.undo();
+    const first = model.draftOf(history.state);
+    while (history.canRedo) history.redo();
+    return { operations: operations.length, undone, first, last, again: model.draftOf(history.state) };
+}"""
+
+
+@pytest.fixture
+def starter():
+    levels = LevelSet.open(STARTER_LEVELS)
+    return [levels[i] for i in range(len(levels))]
+
+
+def middle(page, column, row):
+    """Where the middle of a tile is on the screen, while the whole stage is shown."""
+    box = page.locator("#editor").bounding_box()
+    scale = min(box["width"] / 1056, box["height"] / 600)
+    x, y = 24 * (column + 1.5) - 528, 24 * (row + 1.5) - 300
+    return box["x"] + box["width"] / 2 + scale * x, box["y"] + box["height"] / 2 + scale * y
+
+
+def drag(page, start, end):
+    page.mouse.move(*middle(page, *start))
+    page.mouse.down()
+    page.mouse.move(*middle(page, *end), steps=3)
+    page.mouse.up()
+
+
+def saved(page, press):
+    """The level of the file that something leads to, and of its name."""
+    with page.expect_download() as download:
+        press()
+    return Level.load(download.value.path())
+
+
+def says(page, words, timeout=30_000):
+    page.wait_for_selector(f"#editor-verdict:has-text('{words}')", timeout=timeout)
+
+
+def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page, studio):
+    page.goto(studio.at("edit"))
+    says(page, "Not a level yet")
+    assert "no spawn" in page.text_content("#editor-findings") and "no exit" in page.text_content("#editor-findings")
+    page.keyboard.press("l")  # fills the open stage with solid tiles
+    page.get_by_role("button", name="Select").first.click()
+    drag(page, *CORRIDOR)
+    page.keyboard.press("Delete")
+    for name, places in (("ninja", [(3, 11)]), ("exit door", [(12, 11), (8, 11)]), ("gold", [(6, 11), (7, 11)])):
+        page.get_by_role("button", name=name, exact=True).click()
+        for place in places:
+            page.mouse.click(*middle(page, *place))
+    says(page, "Finishable", PLANNER_MS)
+    assert page.text_content("#editor-findings") == ""
+
+    page.get_by_label("Title").fill("Made by mouse")
+    page.keyboard.press("Enter")
+    level = saved(page, lambda: page.click("text=Save as file"))
+    assert level.title == "Made by mouse" and not level.warnings
+    assert level == Level.build(
+        level.tiles, (4 * 4 + 2, 4 * 12 + 2), exits=[((4 * 9 + 2, 50), (4 * 13 + 2, 50))],
+        entities=[(kinds.GOLD, 4 * 7 + 2, 50), (kinds.GOLD, 4 * 8 + 2, 50)],
+    )  # fmt: skip
+    assert (level.tiles[10:12, 2:15] == 0).all() and (level.tiles == 0).sum() == 26
+    frames = int(re.search(r"\((\d+) frames\)", page.text_content("#editor-verdict"))[1])
+    assert frames == plan(level).frames
+
+    page.click("text=Save as text")  # does not wait for the download, which the next page may cut short
+    page.locator("#editor").focus()
+    page.keyboard.press("p")
+    page.wait_for_selector(".verdict:has-text('Ready')")
+    page.go_back()
+    assert page.get_by_label("Title").input_value() == "Made by mouse"  # the level in hand is kept
+
+
+def test_a_level_is_made_by_the_keyboard_alone(page, studio):
+    page.goto(studio.at("edit"))
+    says(page, "Not a level yet")
+    keys = page.keyboard
+
+    def go(key, times):
+        for _ in range(times):
+            keys.press(key)
+
+    keys.press("l")
+    keys.press("v")
+    keys.press("Enter")  # begins a region at the cursor, tile (1, 1)
+    go("Shift+ArrowRight", 12)
+    go("Shift+ArrowDown", 1)
+    keys.press("Enter")
+    keys.press("Delete")
+    keys.press("k")  # the ninja
+    go("Shift+ArrowLeft", 11)
+    keys.press("Enter")
+    keys.press("k")  # the exit, then its switch
+    go("Shift+ArrowRight", 9)
+    keys.press("Enter")
+    go("Shift+ArrowLeft", 3)
+    keys.press("Enter")
+    keys.press("b")
+    keys.press("]")  # tile 2, over a stroke of three
+    go("ArrowUp", 1)
+    keys.down(" ")
+    go("ArrowLeft", 2)
+    keys.up(" ")
+    keys.press("Control+z")
+    keys.press("Control+z")
+    keys.press("Control+y")
+    keys.press("Control+Shift+z")
+    keys.press("n")  # the spawn
+    assert "spawn" in page.text_content("#editor-here")
+    keys.press("Enter")  # is taken hold of, moved by a quarter tile, and let go
+    go("ArrowRight", 1)
+    keys.press("Enter")
+    level = saved(page, lambda: keys.press("Control+s"))
+    row = 4 * 3 + 2
+    assert level.records.tolist() == [[0, 4 * 3 + 3, row, 0, 0], [3, 4 * 12 + 2, row, 0, 0], [4, 4 * 9 + 2, row, 0, 0]]
+    assert level.tiles[1, 6:9].tolist() == [2, 2, 2] and (level.tiles == 0).sum() == 2 * 13 - 3
+    keys.press("?")
+    page.wait_for_selector("dialog:has-text('quarter tiles')")
+    keys.press("Escape")
+    keys.press("h")
+    assert saved(page, lambda: keys.press("Control+s")) == mirror(level)
+
+
+def test_regions_are_copied_and_entities_turned(page, studio, starter):
+    level = next(one for one in starter if (one.records[:, 0] == kinds.EXIT).sum() == 1)
+    page.goto(studio.at(f"edit/{level.fingerprint}"))
+    says(page, "Finishable", PLANNER_MS)
+    assert saved(page, lambda: page.keyboard.press("Control+s")) == level
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Control+c")
+    page.keyboard.press("Delete")
+    says(page, "Not finished")
+    page.keyboard.press("Control+v")
+    page.get_by_role("button", name="thwump", exact=True).click()
+    page.mouse.click(*middle(page, 20, 10))
+    page.keyboard.press("v")
+    page.mouse.click(*middle(page, 20, 10))
+    page.get_by_label("Orientation").select_option("left")
+    page.get_by_label("x", exact=True).fill("7.25")
+    page.get_by_label("x", exact=True).press("Enter")
+    edited = saved(page, lambda: page.keyboard.press("Control+s"))
+    added = [row for row in edited.records.tolist() if row not in level.records.tolist()]
+    assert added == [[kinds.THWUMP, 29, 4 * 11 + 2, 4, 0]]
+    assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
+
+
+def test_what_is_done_can_be_undone_and_done_again(page, studio, starter):
+    page.goto(studio.at("edit"))
+    draft, _ = draft_of(starter[0])
+    told = page.evaluate(UNDONE, draft)
+    assert told["undone"] == told["operations"]
+    assert level_of(told["first"]) == starter[0] and told["again"] == told["last"] != told["first"]
+
+
+def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, starter):
+    page.goto(studio.at("edit"))
+    call = """async (draft) => {
+        const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
+        return draftOf(mirrorLevel(stateOf(draft)));
+    }"""
+    for level in starter[::4]:
+        assert level_of(page.evaluate(call, draft_of(level)[0])) == mirror(level)
+    tiles = """async () => {
+        const { mirroredTile } = await import("/static/js/level_model.js");
+        return [...Array(256).keys()].map(mirroredTile);
+    }"""
+    assert page.evaluate(tiles) == MIRRORED.tolist()
+    table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
+    known = dict(map(tuple, page.evaluate(table)))
+    assert set(known) == {kinds.NINJA, *kinds.CREATING}
+    for kind, what in known.items():
+        assert what["name"] == kinds.ENTITY_NAMES[kind]
+        assert ("turns" in what) == (kind in kinds.ORIENTED)
+        assert ("modes" in what) == (kind in (*kinds.DRONES, kinds.LASER))
+        assert what.get("switch") == {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}.get(kind)
+
+
+def test_what_is_drawn_is_what_the_server_would_send(page, studio, starter):
+    """The editor draws levels from its own model: their documents are those of the server."""
+    page.goto(studio.at("edit"))
+    call = """async (draft) => {
+        const { stateOf } = await import("/static/js/level_model.js");
+        return (await import("/static/js/level_document.js")).documentOf(stateOf(draft));
+    }"""
+    for level in starter[::4]:
+        drawn = page.evaluate(call, draft_of(level)[0])
+        sent = page.evaluate("async (id) => (await import('/static/js/api.js')).get(`levels/${id}`)", level.fingerprint)
+        index = {place: i for i, place in enumerate(map(placed, sent["entities"]))}
+        assert drawn["tiles"] == sent["tiles"] and drawn["spawn"] == sent["spawn"]
+        assert len(drawn["entities"]) == len(sent["entities"])
+        for i, entity in enumerate(drawn["entities"]):
+            other = sent["entities"][index[placed(entity)]]
+            assert (entity.get("door"), entity["kind"]) == (other.get("door"), other["kind"])
+            assert drawn["start"]["c"][str(i)][0] == sent["start"]["c"][str(index[placed(entity)])][0]
+
+
+def placed(entity):
+    return entity["type"], entity["x"], entity["y"], tuple(entity.get("door", ()))
+
+
+def test_it_can_be_used_on_a_narrow_screen_in_the_dark(new_page, studio):
+    page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
+    page.goto(studio.at("edit"))
+    says(page, "Not a level yet")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="ninja", exact=True).tap()
+    page.locator("#editor").scroll_into_view_if_needed()
+    page.touchscreen.tap(*middle(page, 5, 5))
+    page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")

@@ -1,0 +1,90 @@
+"""Agents are watched in the page: what they think is shown, runs side by side, deaths; an experiment in training."""
+
+import re
+
+import pytest
+
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
+
+from browsing import until
+
+LEVEL = LevelSet.open(STARTER_LEVELS)[0]
+
+
+def watch(page, studio, level=LEVEL):
+    page.goto(studio.at(f"watch/{level.fingerprint}"))
+    page.wait_for_selector(".player .run")
+    until(page, lambda: "won" in page.text_content(".player .run"), "the end of the run")
+
+
+def seek(page, frame):
+    page.locator(".transport input[type=range]").evaluate(
+        "(slider, frame) => { slider.value = frame; slider.dispatchEvent(new Event('input')); }", frame
+    )
+
+
+def thought(page):
+    """(shares of the six actions in %, place of the one that was taken, value)."""
+    shares = [int(re.match(r"\d+", text)[0]) for text in page.locator(".action .share").all_text_contents()]
+    taken = [("chosen" in row) for row in page.locator(".action").evaluate_all("rows => rows.map((r) => r.className)")]
+    return shares, taken.index(True), float(page.text_content(".thinks dd"))
+
+
+def test_an_agent_is_watched_and_says_what_it_thinks(page, studio):
+    pytest.importorskip("torch")
+    watch(page, studio)
+    seek(page, 40)
+    shares, taken, value = thought(page)
+    assert sum(shares) == pytest.approx(100, abs=4) and shares[taken] > 0 and value > 0
+    seek(page, 0)
+    assert thought(page) != (shares, taken, value)
+    assert "shaping" in page.text_content(".terms")
+    for box in page.locator(".overlays input").all():  # each overlay can be drawn
+        box.check()
+    page.get_by_text("Numbers").click()
+    assert "waypoint1 dx" in page.text_content(".numbers")
+
+
+def test_a_second_try_and_the_planner_run_beside_it_and_where_they_part_is_told(page, studio):
+    pytest.importorskip("torch")
+    watch(page, studio)
+    for label in ("vision_free_foresight", "the planner"):
+        page.get_by_label("Who else").select_option(label=label)
+        page.get_by_role("button", name="Add").click()
+    until(page, lambda: page.locator(".player .run .good").count() == 3, "three runs")
+    until(page, lambda: page.locator("section:has-text('Where they part') h3").count() == 2, "two differences")
+    assert "planner" in page.text_content(".player .runs")
+
+
+def test_deaths_are_counted_and_drawn(page, studio):
+    pytest.importorskip("torch")
+    watch(page, studio)
+    page.get_by_role("button", name="Count").click()
+    until(page, lambda: "64 of 64 won (100 %)" in page.text_content(".deaths"), "64 episodes")
+    page.get_by_label("Where").select_option("category")
+    page.get_by_role("button", name="Count").click()
+    until(page, lambda: page.locator(".deaths tbody tr").count() == 3, "the levels of the category")
+    page.wait_for_selector(".deaths button:has-text('Count')")
+
+
+def test_a_training_is_followed_and_its_newest_weights_play(new_page, start_studio, tmp_path):
+    pytest.importorskip("torch")
+    from rl.policy import checkpoint
+    from rl.policy.checkpoint import load_policy
+
+    import tiny_run
+    from places import ROOT
+
+    run = tiny_run.train(tmp_path, seed=1, updates=2)
+    policy, _ = load_policy(ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors")
+    (run.folder / "checkpoints").mkdir()
+    checkpoint.save(run.folder / "checkpoints" / "checkpoint_2048.safetensors", policy, frame_skip=4)
+    page = new_page(viewport={"width": 390, "height": 800})  # a phone's
+    page.goto(start_studio("--run", str(tmp_path)).address)
+    page.wait_for_selector(".live .player .run")
+    assert "checkpoint_2048" in page.text_content(".live")
+    until(page, lambda: page.locator(".curves canvas").count() > 3, "learning curves")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    checkpoint.save(run.folder / "checkpoints" / "checkpoint_4096.safetensors", policy, frame_skip=4)
+    until(page, lambda: "checkpoint_4096" in page.text_content(".trainings"), "the newer weights")

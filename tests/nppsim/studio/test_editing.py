@@ -1,0 +1,93 @@
+"""The server's side of the editor: drafts become levels and files, and are checked on a socket."""
+
+import json
+
+import pytest
+
+from nppsim.levels.level import Level
+from nppsim.studio import editing
+from nppsim.studio.app import Studio
+from nppsim.studio.drafts import draft_of
+from nppsim.studio.library import Library
+from nppsim.studio.security import Access
+
+from worlds import corridor, straight
+
+DRAFT = draft_of(corridor())[0]
+
+
+@pytest.fixture
+def folder_page(page, tmp_path):
+    """A studio with an indexed level set and a plain folder of levels, which alone takes new ones."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    straight().save(plain / "one.map")
+    library = Library([tmp_path / "levels", plain])
+    return type(page)(Studio(library, tmp_path / "demonstrations"), Access()), plain
+
+
+def wish(**change):
+    return json.dumps({"draft": DRAFT, "folder": 0, "name": "two", "replace": False} | change)
+
+
+def test_a_level_is_taken_up_changed_and_given_back(page):
+    taken = page.get(f"edit/drafts/{straight().fingerprint}").json()
+    assert taken == {"draft": draft_of(straight())[0], "lost": []}
+    assert page.post("edit/level", json.dumps({"draft": taken["draft"]}))["level"] == straight().fingerprint
+    id = page.post("edit/level", json.dumps({"draft": DRAFT}))["level"]
+    assert Level.from_bytes(page.get(f"levels/{id}/file").content) == corridor()
+    assert "no such level" in page.get("edit/drafts/0123", 404).json()["error"]
+    broken = {**DRAFT, "spawn": None}
+    assert "place the ninja" in page.post("edit/level", json.dumps({"draft": broken}), 400)["error"]
+    assert "draft" in page.post("edit/level", b"{}", 400)["error"]
+    assert "not JSON" in page.post("edit/level", b"{", 400)["error"]
+
+
+def test_levels_are_saved_in_plain_folders_alone_and_replaced_when_that_is_confirmed(folder_page):
+    page, plain = folder_page
+    assert page.get("edit/folders").json() == {"folders": [str(plain)]}
+    assert page.post("edit/save", wish()) == {"saved": "two.map"}
+    assert Level.load(plain / "two.map") == corridor()
+    assert corridor().fingerprint in [card["id"] for card in page.get("levels").json()["levels"]]
+    assert page.post("edit/save", wish(name="one")) == {"exists": "one.map"}
+    assert Level.load(plain / "one.map") == straight()
+    assert page.post("edit/save", wish(name="one.map", replace=True)) == {"saved": "one.map"}
+    assert Level.load(plain / "one.map") == corridor()
+    assert page.post("edit/save", wish(name="three.level")) == {"saved": "three.level"}
+    assert (plain / "three.level").read_text().startswith("nppsim level")
+    assert sorted(file.name for file in plain.iterdir()) == ["one.map", "three.level", "two.map"]
+
+
+@pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "é"])
+def test_no_name_leads_out_of_a_folder(folder_page, name):
+    page, plain = folder_page
+    assert "no name for a file" in page.post("edit/save", wish(name=name), 400)["error"]
+    assert "no such folder" in page.post("edit/save", wish(folder=1), 400)["error"]
+    assert [file.name for file in plain.iterdir()] == ["one.map"]
+
+
+def test_a_draft_is_checked_at_once_and_then_searched(page):
+    with page.client, page.socket("edit") as socket:
+
+        def ask(message):
+            socket.send_text(json.dumps(message))
+            return socket.receive_json()
+
+        assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["findings"][0]["text"]
+        assert ask({"check": {}, "number": 2}) == {
+            "error": "draft is no level draft: title, tiles, spawn, entities missing (docs/studio.md)", "number": 2,
+        }  # fmt: skip
+        assert "check missing" in ask({"number": 3})["error"]
+        assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]
+        assert ask({"check": DRAFT, "number": 5}) == {"findings": [], "number": 5}
+        assert socket.receive_json() == {"search": {"state": "starting"}, "number": 5}
+        found = socket.receive_json()
+        assert (found["number"], found["search"]["state"]) == (5, "found")
+        assert len(found["search"]["route"]) == found["search"]["par"] + 1
+
+
+def test_only_so_many_editors_are_open(page, monkeypatch):
+    monkeypatch.setattr(editing, "MAX_EDITORS", 0)
+    with page.client, page.socket("edit") as socket:
+        socket.send_text(json.dumps({"check": DRAFT, "number": 1}))
+        assert "0 editors are open" in socket.receive_json()["error"]

@@ -1,0 +1,48 @@
+"""The studio beside a training."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from nppsim.errors import ConfigError
+from nppsim.studio import command
+from rl.command_line import resolve
+from rl.experiment.viewer import ViewerError, viewed
+from rl.stored import changes
+
+LIMIT_S = 60
+
+
+def test_the_page_is_there_while_the_block_lasts(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    said = []
+    with viewed(tmp_path, said.append):
+        address = said[0].split()[2]
+        root, token = address.split("/?token=")
+        request = urllib.request.Request(f"{root}/api/experiment", headers={"X-Studio-Token": token.split("#")[0]})
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+            assert json.load(answer)["name"] == tmp_path.name
+        assert address.endswith("#/run")
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(request, timeout=LIMIT_S)
+
+
+def test_a_page_that_cannot_be_shown_is_an_error_with_its_reason(tmp_path):
+    with pytest.raises(ViewerError, match=r"--visualize-training: .*no config\.json"):
+        with viewed(tmp_path / "nothing", lambda line: None):
+            raise AssertionError("there is nothing to show")
+
+
+def test_whether_it_is_shown_is_no_part_of_what_a_run_computes(tmp_path, monkeypatch):
+    level = "datasets/dev/simplest/000000.map"
+    own = ["--experiment-name", "a", "--architectures", "vision_free", "--single-level", level]
+    own += ["--output-dir", str(tmp_path)]
+    shown = resolve([*own, "--visualize-training"])
+    assert shown.visualize_training and not changes(resolve(own), shown)
+    monkeypatch.setattr(command, "_PACKAGES", ("a_package_that_nobody_has",))
+    with pytest.raises(ImportError, match=r"nppsim\[studio\]"):
+        resolve([*own, "--visualize-training"])
+    with pytest.raises(ConfigError, match="in an environment of its own"):
+        resolve([*own, "--vis-env-idx", "1"])
