@@ -5,11 +5,13 @@
 The result takes the clone's place: PPO starts from it, is pulled towards it and held against it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import torch
 
 import hardware
 from hardware.team import Team
@@ -18,7 +20,7 @@ from nppsim.progress import progress_bar
 from rl.curriculum_config import CurriculumConfig
 from rl.events import EventWriter
 from rl.experiment.follower import make_env
-from rl.experiment.kept import TAUGHT, Clone, read_clone, save_clone
+from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, save_clone
 from rl.judge.results import ALL, aggregate
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = f"pretrain/unfinished_lessons{checkpoint.SUFFIX}"
 SAVE_SECONDS = 60.0  # between two states to go on from
+WORSE, ROUNDING = 1.5, 0.05  # a pupil may part from its teacher by so many times as much as at first, and nats
 TOLD = 8  # lines about lessons, where there is no progress bar
 
 
@@ -87,11 +90,13 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
         job.log(f"lessons go on after {lessons.decisions:,} decisions")
     else:
         check_worth(job, pupil, teacher, path)
+    cloned = checkpoint.load(job.folder / CLONE)["policy"]
     cut_events(job.folder / BOARD, 0, lessons=lessons.lessons)
     with EventWriter(job.folder / BOARD) as writer, _told(job, lessons) as tell:
-        saved = lessons.seconds
+        saved, first, last = lessons.seconds, 0.0, 0.0
         while not lessons.lessons or lessons.progress < 1:
             figures = lessons.give()
+            first, last = first or figures.divergence, figures.divergence
             for tag, value in as_tags(figures).items():
                 writer.add_scalar(LESSONS + tag, value, lessons.lessons)
             writer.flush()
@@ -100,6 +105,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
                 write(unfinished, pupil, frame_skip=job.config.frame_skip, training=lessons.state())
                 saved = lessons.seconds
     pupil.set_training_mode(False)
+    check_learned(pupil, cloned, first, last)
     taught = replace(clone, policy=pupil, taught_s=lessons.seconds)
     save_clone(job.folder, taught, job.config.frame_skip, {"teacher": asdict(job.config.teacher)}, TAUGHT)
     unfinished.unlink(missing_ok=True)
@@ -120,6 +126,22 @@ def check_worth(job: "Job", pupil: NppPolicy, teacher: NppPolicy, path: Path) ->
         raise TeacherError(
             f"{path}: finishes {theirs:.1%} of the dev levels and its pupil {mine:.1%}: there is nothing to learn; give a "
             "better teacher, or leave out --teacher"
+        )
+
+
+def check_learned(pupil: NppPolicy, cloned: Mapping[str, torch.Tensor], first: float, last: float) -> None:
+    """TeacherError where lessons have done nothing, or the opposite of what they are for.
+
+    cloned: weights before the first.
+    first, last: divergence in the first lesson since the run was begun or gone on with, and in the last one, nats.
+    """
+    moved = [name for name, tensor in pupil.state_dict().items() if not torch.equal(tensor.cpu(), cloned[name].cpu())]
+    if not moved:
+        raise TeacherError("lessons have left every weight as it was; raise --teacher-learning-rate")
+    if last > WORSE * first + ROUNDING:
+        raise TeacherError(
+            f"lessons have led away from the teacher: divergence {first:.3f} nats in the first, {last:.3f} in the last; "
+            "lower --teacher-learning-rate"
         )
 
 

@@ -36,6 +36,10 @@ from rl.train.vec_env import BatchVecEnv
 
 LOWEST_RATE = 0.1  # of the learning rate, at the end
 MAX_GRAD_NORM = 1.0  # longer gradients are shortened to this norm
+AUDIT_EVERY = 32  # lessons, of which a few decisions are worked out anew
+AUDITED = 4  # environments
+_REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
+SAME = 0.01  # nats; rounding parts two answers of a teacher by less
 
 
 class TeacherError(UserError, RuntimeError):
@@ -150,10 +154,13 @@ class Lessons:
         self.pupil.set_training_mode(False)
         self.pupil.forget()
         episodes, away, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
+        audited = buffer.shape[0] // 2 if self.lessons % AUDIT_EVERY == 0 else -1
         buffer.begin(sim.obs)
         for t in range(buffer.shape[0]):
             if t:
                 buffer.note_ages(t)
+            if t == audited:
+                states = sim.snapshot(slice(0, AUDITED))
             logits = self._decide(t)
             told = buffer.log_probs[t].cpu()
             away += float(divergence(told, F.log_softmax(logits, dim=1)).mean())
@@ -165,6 +172,10 @@ class Lessons:
             if sim.finished.size:
                 episodes.append(sampler.next_episodes(sim))
         sampler.update(sim)
+        if not math.isfinite(away):
+            raise TeacherError(f"lesson {self.lessons + 1}: the divergence from the teacher is {away}; {_REMEDY}")
+        if audited >= 0:
+            self._audit(audited, states)
         return np.concatenate(episodes), away / buffer.shape[0], agreed / buffer.shape[0]
 
     def _decide(self, t: int) -> torch.Tensor:
@@ -181,6 +192,26 @@ class Lessons:
             return logits.float().cpu()
 
         return torch.cat(self.team.share(self.env.num_envs, part))
+
+    @torch.no_grad()
+    def _audit(self, t: int, states: np.ndarray) -> None:
+        """TeacherError unless row t of the buffer is what these states show, and what the teacher says of that.
+
+        states: uint8[k, B], snapshots of the first environments before decision t.
+        """
+        sim = self.env.sim.sibling(len(states), tuple(self.env.sim.keys))
+        sim.restore(slice(None), states)
+        seen = sim.observe()
+        kept = self._buffer.observations(t * self.env.num_envs + torch.arange(len(states), device=self._buffer.device))
+        answers = self.teacher.logits_and_values(self.teacher.to_tensors(newest(seen, self.pupil, self.teacher)))[0]
+        off = divergence(F.log_softmax(answers.float(), dim=1), self._buffer.log_probs[t, : len(states)]).abs().max()
+        other = [key for key, values in kept.items() if not np.array_equal(values.cpu().numpy(), seen[key])]
+        if other or not off < SAME:
+            raise TeacherError(
+                f"lesson {self.lessons + 1}: decision {t}, worked out anew: {', '.join(other) or 'no observation'} differs, "
+                f"and the teacher's answers by {float(off):.3f} nats: the pupil is told about other states than it is in; "
+                "please report this"
+            )
 
     def _learn(self) -> None:
         """Move towards what the teacher said."""
@@ -203,16 +234,14 @@ class Lessons:
         known = [gradient for gradient in gradients if gradient is not None]
         if not known or not math.isfinite(away):
             raise TeacherError(
-                f"lesson {self.lessons + 1}: the divergence from the teacher is {away}, "
-                f"{len(known)} tensors have gradients; lower --teacher-learning-rate"
+                f"lesson {self.lessons + 1}: the divergence from the teacher is {away}, {len(known)} tensors have gradients; "
+                f"{_REMEDY}"
             )
         for parameter, gradient in zip(self._moving, gradients, strict=True):
             parameter.grad = gradient
         norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
         if not math.isfinite(norm):
-            raise TeacherError(
-                f"lesson {self.lessons + 1}: the gradients are not finite; lower --teacher-learning-rate"
-            )
+            raise TeacherError(f"lesson {self.lessons + 1}: the gradients are not finite; {_REMEDY}")
         self._optimizer.step()
 
 

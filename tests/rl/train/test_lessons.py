@@ -12,9 +12,11 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
+from rl.experiment.teaching import check_learned
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import build_policy
 from rl.teacher_config import TeacherConfig
+from rl.train import lessons
 from rl.train.lessons import Lessons, TeacherError, as_tags
 from rl.train.losses import divergence
 from rl.train.vec_env import BatchVecEnv
@@ -55,13 +57,13 @@ def test_a_pupil_that_is_its_teacher_has_nothing_to_learn():
 def test_a_pupil_comes_to_act_as_a_teacher_that_sees_more(name):
     pupil, teacher = make_policy(1, name), make_policy(2, "vision_free_foresight")
     before, values = weights(pupil), weights(pupil.value_net)
-    lessons = make_lessons(pupil, teacher, TeacherConfig(name="x.safetensors", decisions=30 * 64, minibatch_size=32))
+    course = make_lessons(pupil, teacher, TeacherConfig(name="x.safetensors", decisions=30 * 64, minibatch_size=32))
     given = []
-    while lessons.progress < 1:
-        given.append(lessons.give())
+    while course.progress < 1:
+        given.append(course.give())
     assert given[-1].divergence < given[0].divergence / 3
     assert given[-1].agreement > given[0].agreement
-    assert lessons.lessons == 30
+    assert course.lessons == 30
     same = [key for key, tensor in pupil.state_dict().items() if torch.equal(tensor, before[key])]
     assert not [key for key in same if "value" not in key and "normalize" not in key]
     assert all(torch.equal(tensor, values[key]) for key, tensor in pupil.value_net.state_dict().items())
@@ -70,11 +72,11 @@ def test_a_pupil_comes_to_act_as_a_teacher_that_sees_more(name):
 def test_the_divergence_is_that_of_what_was_seen_then():
     pupil, teacher = make_policy(1), make_policy(2, "vision_free_foresight")
     frozen = copy.deepcopy(pupil)
-    lessons = make_lessons(
+    course = make_lessons(
         pupil, teacher, TeacherConfig(name="x.safetensors", decisions=64, epochs=1, minibatch_size=64)
     )
-    told = lessons.give().divergence
-    buffer = lessons._buffer
+    told = course.give().divergence
+    buffer = course._buffer
     with torch.no_grad():
         mine = F.log_softmax(frozen.logits_and_values(buffer.observations(torch.arange(64)))[0], dim=1)
     assert told == pytest.approx(float(divergence(buffer.flat("log_probs"), mine).mean()), rel=1e-4)
@@ -84,16 +86,16 @@ def test_the_divergence_is_that_of_what_was_seen_then():
 def test_lessons_go_on_bit_for_bit(threads):
     def given(interrupted):
         pupil, teacher = make_policy(1), make_policy(2, "vision_free_foresight")
-        lessons = make_lessons(pupil, teacher, threads=threads)
-        while lessons.progress < 1:
-            figures = lessons.give()
-            if interrupted and lessons.lessons == 3:
-                kept, state = weights(pupil), copy.deepcopy(lessons.state())
+        course = make_lessons(pupil, teacher, threads=threads)
+        while course.progress < 1:
+            figures = course.give()
+            if interrupted and course.lessons == 3:
+                kept, state = weights(pupil), copy.deepcopy(course.state())
                 pupil = make_policy(3)
-                lessons = make_lessons(pupil, teacher, threads=threads)
+                course = make_lessons(pupil, teacher, threads=threads)
                 pupil.load_state_dict(kept)
-                lessons.load(state)
-        return weights(pupil), figures.divergence, lessons.decisions
+                course.load(state)
+        return weights(pupil), figures.divergence, course.decisions
 
     (one, *figures), (other, *others) = given(False), given(True)
     assert figures == others
@@ -112,3 +114,29 @@ def test_no_success_is_told_of_a_lesson_without_an_end():
     tags = as_tags(figures)
     assert {"divergence", "agreement", "decisions_per_s"} <= set(tags)
     assert ("success" in tags) == (figures.episodes > 0)
+
+
+@pytest.mark.parametrize("name", ["vision_free", "vision_free+state3"])
+def test_a_teacher_that_is_asked_about_other_states_is_noticed(name, monkeypatch):
+    make_lessons(make_policy(1, name), make_policy(2, "vision_free_foresight")).give()
+    before, original = [], lessons.newest
+
+    def late(*arguments):
+        before.append(original(*arguments))
+        before[-1] = {key: values.copy() for key, values in before[-1].items()}
+        return before[-2] if 1 < len(before) <= 16 else before[-1]
+
+    monkeypatch.setattr(lessons, "newest", late)
+    with pytest.raises(
+        TeacherError, match="lesson 1: decision 8, worked out anew: no observation differs, and the teacher"
+    ):
+        make_lessons(make_policy(1, name), make_policy(2, "vision_free_foresight")).give()
+
+
+def test_lessons_that_do_nothing_or_lead_away_are_noticed():
+    pupil, moved = make_policy(1), make_policy(2)
+    with pytest.raises(TeacherError, match="every weight as it was"):
+        check_learned(pupil, pupil.state_dict(), 1.0, 0.5)
+    check_learned(pupil, moved.state_dict(), 1.0, 0.5)
+    with pytest.raises(TeacherError, match=r"1.000 nats in the first, 2.000 in the last"):
+        check_learned(pupil, moved.state_dict(), 1.0, 2.0)
