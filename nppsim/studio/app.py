@@ -129,7 +129,7 @@ async def open_file(request: Request) -> JSONResponse:
 
 async def replays(request: Request) -> JSONResponse:
     """The replays of the folders."""
-    return await answered(lambda: {"replays": _studio(request).library.replays()})
+    return await answered(_studio(request).library.replays)
 
 
 async def replay_run(request: Request) -> JSONResponse:

@@ -145,6 +145,7 @@ def _bytes(text: Any) -> np.ndarray:
 async def play(socket: "WebSocket") -> None:
     """The play socket: a session from its first message to its end."""
     from starlette.concurrency import run_in_threadpool  # the extra ``studio``; see ``nppsim.studio.app``
+    from starlette.websockets import WebSocketDisconnect
 
     studio = socket.app.state.studio
     await socket.accept()
@@ -163,5 +164,7 @@ async def play(socket: "WebSocket") -> None:
             except UserError as error:
                 answer = {"error": str(error)}
             await socket.send_text(json.dumps(answer))
+    except WebSocketDisconnect:  # it has gone before it had its answer
+        pass
     finally:
         studio.sessions.discard(session)

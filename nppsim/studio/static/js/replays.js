@@ -58,7 +58,7 @@ async function known() {
 // All of them
 
 async function list(root, studio) {
-  const [runs, { levels }, { demonstrations }] = await Promise.all([known(), get("levels"), get("recordings")]);
+  const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([known(), get("levels"), get("recordings"), get("replays")]);
   const names = new Map(levels.map(({ id, name }) => [id, name]));
   const folder = element("section", { class: "panel", "aria-label": "My demonstrations" });
   showFolder(folder, demonstrations);
@@ -73,11 +73,15 @@ async function list(root, studio) {
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
   const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
-  root.append(element("div", { class: "page" }, folder, element("div", { class: "bar above" }, search, count),
+  root.append(element("div", { class: "page" }, folder, told(problems), element("div", { class: "bar above" }, search, count),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
       : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
   fill();
   return undefined;
+}
+
+function told(problems) {
+  return problems.map((text) => element("p", { class: "warn small", text }));
 }
 
 function row(run, names, studio, folder) {
@@ -107,7 +111,7 @@ function row(run, names, studio, folder) {
 }
 
 /** How far the folder of demonstrations is. */
-function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking }) {
+function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems }) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;
   const counts = Object.entries(categories).map(([name, number]) => `${name} ${number}`).join(", ");
@@ -115,5 +119,5 @@ function showFolder(panel, { folder, recordings, levels, wanted, missing, catego
     element("p", {}, `${recordings} of ${wanted} recordings, of ${levels} levels. `,
       missing ? `${missing} more make a data set.` : "Enough for a data set.", lacking.length ? ` None yet of: ${lacking.join(", ")}.` : ""),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
-    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })));
+    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })), ...told(problems));
 }
