@@ -93,6 +93,19 @@ def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, to
     assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files_are_opened_or_refused_but_never_a_failure(page, winning, seed):
+    rng = np.random.default_rng(seed)
+    whole = [moving_level().to_bytes(), winning.to_bytes(), Replay(winning.level, winning.inputs).to_bytes("attract")]
+    data = bytearray(whole[seed % 3])
+    for _ in range(rng.integers(1, 8)):
+        data[rng.integers(len(data))] = rng.integers(256)
+    if seed % 2:
+        del data[rng.integers(len(data)) :]
+    answer = page.client.post("/api/open", content=bytes(data), headers=page.headers)
+    assert answer.status_code in (200, 400), answer.text
+
+
 def test_opened_levels_are_bounded_and_the_oldest_are_forgotten(page, monkeypatch):
     monkeypatch.setattr(library, "MAX_OPENED", 2)
     ids = [page.post("open", corridor(spawn).to_bytes())["level"] for spawn in (20, 24, 28)]
