@@ -103,6 +103,8 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     page.wait_for_selector(".verdict:has-text('Ready')")
     page.go_back()
     assert page.get_by_label("Title").input_value() == "Made by mouse"  # the level in hand is kept
+    page.reload()
+    assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
 def test_a_level_is_made_by_the_keyboard_alone(page, studio):
