@@ -26,7 +26,7 @@ async function watch(root, studio, run, path) {
   const place = element("div");
   const others = element("div", { class: "bar others" });
   root.append(element("div", { class: "page" },
-    element("div", { class: "bar" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
+    element("div", { class: "bar heading" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
       element("span", { class: "spacer" }), element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
     place, others));
   const player = new Player(place, { level, runs: [run] });
@@ -88,7 +88,8 @@ function row(run, names, studio, folder) {
   const act = (text, job) => element("button", { type: "button", class: "quiet", text, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
   const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
-    element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) ?? run.level.slice(0, 8) })),
+    names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
+      : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
     element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
   if (run.kind !== "recordings") {
     line.append(element("td"));
