@@ -63,6 +63,7 @@ def saved(page, press):
     """The level of the file that something leads to, and of its name."""
     with page.expect_download() as download:
         press()
+    assert download.value.suggested_filename.endswith(".map")
     return Level.load(download.value.path())
 
 
@@ -165,7 +166,7 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    says(page, "Not finished")
+    says(page, "cannot be finished")
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))
