@@ -197,7 +197,7 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     weight = {
         name: float(ppo.logger.name_to_value[f"train/{name}"]) for name in ("clip_range", "ent_coef", "bc_kl_coef")
     }
-    logits, values = policy.logits_and_values(buffer.observations(rows))
+    logits, values = policy.logits_and_values(ppo.shown(policy, rows))
     log_probs, values = logits.double().log_softmax(dim=1), values.double()
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
