@@ -572,6 +572,9 @@ class ExperimentConfig:
 
     def _check_teacher(self) -> None:
         name = self.teacher.name
+        if name and any(get_architecture(network).memory for network in self.networks):
+            advice = f"lessons are of single decisions; leave it out, or networks with a memory (+{WITH_MEMORY})"
+            raise ConfigError(advice, "--teacher", name)
         if name is None:
             return
         if "with_pretrain" not in self.conditions:
@@ -594,8 +597,9 @@ class ExperimentConfig:
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
-        plain, plus, deep = name.partition("+deep")  # stacks come before the heads in a name
-        return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + plus + deep))
+        name, plus, memory = name.partition(f"+{WITH_MEMORY}")
+        plain, also, deep = name.partition("+deep")  # in a name stacks come before the heads, and these before a memory
+        return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)
 
     @property
     def conditions(self) -> tuple[str, ...]:

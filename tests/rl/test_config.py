@@ -409,6 +409,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
         ([*REQUIRED, "--frame-stack-padding", "repeat"], "--frame-stack-padding repeat: pads stacks; give --enable"),
+        (
+            [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
+            "--teacher mlp_baseline: lessons are of single decisions",
+        ),
         ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: is for networks with a memory; give NAME.gru"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
