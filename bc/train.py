@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from bc.baselines import Metrics, predictors, score, transition_counts
-from bc.dataset import GRAPH, BCDataset
+from bc.batches import Batches, batches_of
+from bc.dataset import BCDataset
 from hardware.team import Team, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import UserError
@@ -23,7 +24,6 @@ from nppsim.files import table
 from nppsim.progress import progress_bar
 from nppsim.settings import check_settings, setting
 
-_EVALUATION_BATCH = 1024
 _REPLAYS = "replay-data-dir"
 _BASELINES = ("repeat_previous", "majority")
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
@@ -111,7 +111,7 @@ class BCResult:
 
 class Policy(Protocol):
     """What pretraining needs of a policy: a torch module that gives logits float[B, 6] and values float[B] of a batch of raw
-    observations."""
+    observations.  One whose ``memory`` is not None is ``bc.batches.Recurrent``, too."""
 
     training: bool
 
@@ -198,8 +198,8 @@ class _Setup:
 
     policy: Policy
     dataset: BCDataset
+    batches: Batches
     config: BCConfig
-    device: str | torch.device
     team: Team
     training: np.ndarray
     validation: np.ndarray
@@ -214,9 +214,10 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | t
     optimizer = torch.optim.AdamW(
         policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
-    updates = config.epochs * math.ceil(len(training) / config.batch_size)
+    batches = batches_of(policy, dataset, device)
+    updates = config.epochs * batches.steps(training, config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    return _Setup(policy, dataset, config, device, team, training, validation, weights, optimizer, schedule)
+    return _Setup(policy, dataset, batches, config, team, training, validation, weights, optimizer, schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +287,7 @@ def _fit(
         bar.update(len(course.history))
         while len(course.history) < epochs and len(course.history) - course.best.epoch < setup.config.patience:
             epoch = len(course.history) + 1
-            scalars = _train_epoch(setup, course.order.permutation(setup.training), epoch)
+            scalars = _train_epoch(setup, course.order, epoch)
             metrics = evaluate(setup.policy, setup.dataset, setup.validation)
             loss = metrics.loss
             if loss is None or not math.isfinite(loss):
@@ -314,9 +315,9 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
     policy.eval()
     losses, predictions = [], []
     with torch.no_grad():
-        for start in range(0, len(rows), _EVALUATION_BATCH):
-            part = rows[start : start + _EVALUATION_BATCH]
-            observations, actions = _observed(dataset, part, device)
+        batches = batches_of(policy, dataset, device)
+        for part in batches.parts(rows):
+            observations, actions = batches.observe_whole(part)
             logits = policy.logits_and_values(observations)[0].float()
             losses.append(torch.nn.functional.cross_entropy(logits, actions, reduction="sum").item())
             predictions.append(logits.argmax(dim=1).cpu().numpy())
@@ -351,8 +352,9 @@ def check_result(
 def _loss_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> float:
     """Mean cross-entropy on these rows, nats; not by ``evaluate``, which it is there to check."""
     device, total = next(policy.parameters()).device, 0.0
-    for part in np.array_split(rows, -(-len(rows) // _EVALUATION_BATCH)):
-        observations, actions = _observed(dataset, part, device)
+    batches = batches_of(policy, dataset, device)
+    for part in batches.parts(rows):
+        observations, actions = batches.observe_whole(part)
         with torch.no_grad():
             logits = policy.logits_and_values(observations)[0].double().cpu().numpy()
         highest = logits.max(axis=1, keepdims=True)
@@ -369,36 +371,24 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
     return {name: score(tables[name][previous], actions, previous) for name in _BASELINES}
 
 
-def _observed(
-    dataset: BCDataset, rows: np.ndarray, device: str | torch.device
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Observations and actions, int64[B], of some rows."""
-    observations = {key: torch.from_numpy(values).to(device) for key, values in dataset.observe(rows).items()}
-    return observations, torch.from_numpy(dataset.actions[rows]).to(device, torch.int64)
-
-
-def _train_epoch(setup: _Setup, rows: np.ndarray, epoch: int) -> dict[str, float]:
-    """One pass over the rows in the given order; mean (weighted) loss and accuracy while learning."""
+def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[str, float]:
+    """One pass over the training rows in random order; mean (weighted) loss and accuracy while learning."""
     scalars = {"learning_rate": float(setup.schedule.get_last_lr()[0])}
     setup.policy.train()
     total = np.zeros(2)
-    for start in range(0, len(rows), setup.config.batch_size):
-        batch = rows[start : start + setup.config.batch_size]
-        if GRAPH in setup.dataset.observations:  # decisions of one level side by side: threads then share few graphs
-            batch = np.sort(batch)
+    for number, batch in enumerate(setup.batches.epoch(setup.training, setup.config.batch_size, order), start=1):
         loss, accuracy = _differentiate(setup, batch)
         if not math.isfinite(loss):
-            number = start // setup.config.batch_size + 1
             raise TrainingError(f"imitation loss is {loss} in epoch {epoch}, batch {number}; {_NOT_FINITE}")
         _step(setup, epoch)
         total += (loss * len(batch), accuracy * len(batch))
-    loss, accuracy = total / len(rows)
+    loss, accuracy = total / len(setup.training)
     return scalars | {"train_loss": float(loss), "train_accuracy": float(accuracy)}
 
 
 def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
     """Loss and accuracy of a batch; every parameter that serves the logits has its gradient then."""
-    observations, actions = _observed(setup.dataset, batch, setup.device)
+    observations, actions = setup.batches.observe(batch)
 
     def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
         logits = setup.policy.logits_and_values({key: some[rows] for key, some in observations.items()})[0].float()
@@ -408,7 +398,7 @@ def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
         return losses.mean(), torch.stack((losses.mean(), right.float().mean()))
 
     parameters = [parameter for parameter in setup.policy.parameters() if parameter.requires_grad]
-    means, gradients = summed_gradients(setup.team, len(batch), loss, parameters)
+    means, gradients = summed_gradients(setup.team, len(batch), loss, parameters, setup.batches.begins(batch))
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     return means.tolist()

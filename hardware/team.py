@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 Result = TypeVar("Result")
@@ -25,9 +26,15 @@ class Team:
         if threads > 1:
             self._others = ThreadPoolExecutor(threads - 1, "team", torch.set_num_threads, (1,))
 
-    def share(self, rows: int, work: Callable[[slice], Result]) -> list[Result]:
-        """``work`` on as many parts of 0..rows as there are threads, their sizes as even as can be; results in order."""
+    def share(self, rows: int, work: Callable[[slice], Result], begins: np.ndarray | None = None) -> list[Result]:
+        """``work`` on as many parts of 0..rows as there are threads, their sizes as even as can be; results in order.
+
+        begins: int64[S], ascending from 0: rows at which a part may begin; None: at all.
+        """
         edges = [rows * i // self.threads for i in range(self.threads + 1)]
+        if begins is not None:
+            inner = begins[np.searchsorted(begins, edges[1:-1], side="right") - 1]
+            edges = [0, *inner.tolist(), rows]
         parts = [slice(*pair) for pair in pairwise(edges) if pair[0] < pair[1]]
         if self._others is None or len(parts) < 2:
             return [work(part) for part in parts]
@@ -45,12 +52,14 @@ def summed_gradients(
     rows: int,
     loss: Callable[[slice], tuple[torch.Tensor, torch.Tensor]],
     parameters: Sequence[torch.Tensor],
+    begins: np.ndarray | None = None,
 ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
     """Means over a batch and the gradients of its loss, computed in parts and added in their order.
 
     rows: of the batch.
     loss: rows -> (the loss to differentiate, whatever else is to be averaged), means over those rows.
     parameters: of which the gradients are wanted.
+    begins: as of ``Team.share``.
     Returns the averages and, for each parameter, its gradient; None where the loss does not depend on it.
     """
 
@@ -59,7 +68,7 @@ def summed_gradients(
         minimised, averaged = loss(of)
         return averaged.detach() * share, torch.autograd.grad(minimised * share, parameters, allow_unused=True)
 
-    averages, gradients = zip(*team.share(rows, part), strict=True)
+    averages, gradients = zip(*team.share(rows, part, begins), strict=True)
     return sum(averages[1:], averages[0]), [_sum(parts) for parts in zip(*gradients, strict=True)]
 
 

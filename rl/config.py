@@ -24,7 +24,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
-from rl.policy.architectures import MOST_DECISIONS, WITH_SUBTASKS, ArchitectureError, get_architecture
+from rl.policy.architectures import MOST_DECISIONS, WITH_MEMORY, WITH_SUBTASKS, ArchitectureError, get_architecture
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
@@ -550,6 +550,16 @@ class ExperimentConfig:
             )
         if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
             raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")
+        remembering = any(get_architecture(name).memory for name in self.networks)
+        for flag, value in (("segment", self.ppo.memory_segment), ("burn-in", self.ppo.memory_burn_in)):
+            if value and not remembering:
+                raise ConfigError(f"is for networks with a memory; give NAME+{WITH_MEMORY}", f"--memory-{flag}", value)
+        if self.ppo.prioritised_alpha and remembering:
+            raise ConfigError(
+                f"draws single decisions, and networks with a memory (+{WITH_MEMORY}) learn from sequences; leave it out",
+                "--prioritised-alpha",
+                self.ppo.prioritised_alpha,
+            )
         if self.hierarchy.hierarchical and self.hierarchy.from_stage and self.curriculum.chosen != "stages":
             raise ConfigError(
                 "waits for a stage, and only the curriculum stages goes from one to the next; give --curriculum stages, or "
@@ -562,6 +572,9 @@ class ExperimentConfig:
 
     def _check_teacher(self) -> None:
         name = self.teacher.name
+        if name and any(get_architecture(network).memory for network in self.networks):
+            advice = f"lessons are of single decisions; leave it out, or networks with a memory (+{WITH_MEMORY})"
+            raise ConfigError(advice, "--teacher", name)
         if name is None:
             return
         if "with_pretrain" not in self.conditions:
@@ -584,8 +597,9 @@ class ExperimentConfig:
         return tuple(map(self._with_settings, self.architectures))
 
     def _with_settings(self, name: str) -> str:
-        plain, plus, deep = name.partition("+deep")  # stacks come before the heads in a name
-        return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + plus + deep))
+        name, plus, memory = name.partition(f"+{WITH_MEMORY}")
+        plain, also, deep = name.partition("+deep")  # in a name stacks come before the heads, and these before a memory
+        return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)
 
     @property
     def conditions(self) -> tuple[str, ...]:

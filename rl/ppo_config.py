@@ -8,6 +8,7 @@ from nppsim.errors import ConfigError
 from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
+MEMORY_SEGMENT = 32  # decisions of a segment, at most, where nobody says; two seconds with the usual frame skip
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 
@@ -122,6 +123,20 @@ class PPOConfig:
     )
     self_imitation_coef: float = setting(
         0.0, "weight of imitating own wins that the critic did not expect", flag="self-imitation-coef", low=0
+    )
+    memory_segment: int | None = setting(
+        None,
+        "for networks with a memory (NAME+gru): decisions through which gradients flow; default: the largest number up to "
+        f"{MEMORY_SEGMENT} that divides rollouts and minibatches",
+        flag="memory-segment",
+        low=1,
+    )
+    memory_burn_in: int = setting(
+        0,
+        "likewise: decisions before a segment that are looked at again, so that it begins with what the present network "
+        "remembers instead of what was stored",
+        flag="memory-burn-in",
+        low=0,
     )
     vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", low=0)
     scale_value_loss: bool = setting(

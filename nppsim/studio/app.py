@@ -1,5 +1,6 @@
 """The studio as a web application: what is answered at which address.  The addresses are in docs/studio.md."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
+_ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}
 
 
@@ -118,7 +120,8 @@ async def level_file(request: Request) -> Response:
     format = _one_of(request, "format", tuple(LEVEL_FORMATS))
     found = (await run_in_threadpool(_studio(request).library.level, request.path_params["id"])).level
     data = found.to_bytes() if format == "map" else to_text(found).encode()
-    return _download(data, found.fingerprint[:8] + LEVEL_FORMATS[format])
+    name = _ODD_IN_NAMES.sub("_", found.title.strip()) or found.fingerprint[:8]
+    return _download(data, name + LEVEL_FORMATS[format])
 
 
 async def open_file(request: Request) -> JSONResponse:
@@ -129,7 +132,7 @@ async def open_file(request: Request) -> JSONResponse:
 
 async def replays(request: Request) -> JSONResponse:
     """The replays of the folders."""
-    return await answered(lambda: {"replays": _studio(request).library.replays()})
+    return await answered(_studio(request).library.replays)
 
 
 async def replay_run(request: Request) -> JSONResponse:

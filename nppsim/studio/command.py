@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 PORT = 8765
+EVERY_ADDRESS = ("0.0.0.0", "::")  # of this machine
 _PACKAGES = ("starlette", "uvicorn", "websockets")
 
 
@@ -91,13 +92,12 @@ def run(arguments: argparse.Namespace) -> None:
     access = Access(arguments.host)
     with listening(arguments.host, arguments.port) as listener:
         Game(LevelSet.open(STARTER_LEVELS)[0]).play(np.zeros(1, np.uint8))  # compiles the kernels, the first time
-        address = address_of(listener, access) + view
+        every = arguments.host in EVERY_ADDRESS
+        address = address_of(listener, LOOPBACK if every else arguments.host, access) + view
         print(f"the studio is at {address} (Ctrl-C ends it)", flush=True)
         if not is_local(arguments.host):
-            print(
-                "note: other machines can reach it; who has this address can use it, and nothing is encrypted",
-                file=sys.stderr,
-            )
+            others = address_of(listener, socket.gethostname() if every else arguments.host, access)
+            print(f"note: from other machines it is {others}; nothing is encrypted", file=sys.stderr)
         if arguments.end_with_input:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
@@ -127,9 +127,9 @@ def listening(host: str, port: int) -> socket.socket:
         raise ConfigError(advice, "--port", port) from error
 
 
-def address_of(listener: socket.socket, access: Access) -> str:
-    """Where the page is, token included."""
-    name = f"[{access.host}]" if ":" in access.host else access.host
+def address_of(listener: socket.socket, host: str, access: Access) -> str:
+    """Where the page is, by a name of this machine, token included."""
+    name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 

@@ -69,6 +69,7 @@ POSITION_STEPS = 16  # of a run document, per px
 SPEED_STEPS = 256  # per px per frame
 NORMAL_STEPS = 16384
 AIRBORNE = 16  # added to the state
+MAX_CHANGES = 1_000_000  # of entities in a run document: some 40 MB
 MAX_RUN_FRAMES = 100_000  # of a run document: 28 minutes of play
 _STATE_OF_MOVER = (kinds.FLOOR_GUARD, kinds.THWUMP, kinds.SHOVE_THWUMP)  # whose state is that of their mover
 _FIELDS = list(NINJA_DTYPE.fields or ())
@@ -201,7 +202,10 @@ class RunWriter:
         self._shown = _rounded(self.start["c"])  # entity -> how it looked last, rounded
 
     def play(self, inputs: np.ndarray) -> Document:
-        """Play on (uint8[frames], until the run ends): inputs, track and changes of these frames, the outcome so far."""
+        """Play on (uint8[frames], until the run ends): inputs, track and changes of these frames, the outcome so far.
+
+        Raises StudioError where more moves than can be shown.
+        """
         inputs = np.ascontiguousarray(inputs, np.uint8)
         game, before = self.game, self.game.frame
         track, changes = np.zeros((len(inputs), 8)), []
@@ -220,6 +224,8 @@ class RunWriter:
                 if look != self._shown[i]:
                     self._shown[i] = look
                     changes.append([before + k + 1, i, *look])
+            if len(changes) > MAX_CHANGES:
+                raise StudioError(f"more moves in this run than can be shown (frame {game.frame}): cut it")
         limits, played = np.iinfo(np.int16), game.frame - before
         packed = np.clip(np.rint(track[:played]), limits.min, limits.max).astype("<i2")
         return {
@@ -234,7 +240,7 @@ class RunWriter:
 def run_document(bank: LevelBank, inputs: np.ndarray, label: str = "", colour: str | None = None) -> Document:
     """The document of the run that inputs (uint8[frames]) lead to on a bank's only level, until it ends.
 
-    Raises StudioError for a run too long to be shown.
+    Raises StudioError for a run too long to be shown, or with too much in it.
     """
     if len(inputs) > MAX_RUN_FRAMES:
         raise StudioError(f"the run has {len(inputs):,} frames; at most {MAX_RUN_FRAMES:,} can be shown: cut it")

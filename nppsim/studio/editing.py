@@ -10,7 +10,7 @@ The socket /ws/edit takes two messages; what is under way for an earlier one is 
 
     {"check": draft, "number"}         -> {"findings"} at once; then, for what is a level, {"search": {"state"}}, which is
                                           "starting" or "searching" and in the end "found" (with ``trial``'s answer), "none",
-                                          "timeout" or "failed" (with "why")
+                                          "barred" (no way leads to an exit), "timeout" or "failed" (with "why")
     {"tries": draft, "agent", "number"} -> {"tries": {"wins", "tries", "of"}} as the agent's episodes end
 """
 
@@ -151,7 +151,7 @@ class Checker:
         except TrialError as error:
             answer = {"state": "failed", "why": str(error)}
         else:
-            answer["state"] = "none" if answer["par"] is None else "found"
+            answer["state"] = "found" if answer["par"] else "none" if answer["reachable"] else "barred"
         await self._send(number, search=answer)
 
     async def _try(self, level: Level, agent_id: str, number: int) -> None:

@@ -149,36 +149,37 @@ class Library:
         return list(dict.fromkeys(category for levels in self._sets for category in levels.categories))
 
     # ------------------------------------------------------------------------------------------------------ replays
-    def replays(self) -> list[Document]:
-        """What is known of each replay of the folders; its "number" names it."""
-        return [
+    def replays(self) -> Document:
+        """{"replays": what is known of each of the folders; "number" names it, "problems": what cannot be read}."""
+        with self._lock:
+            found, problems = self._replays
+        known = [
             {"number": number, "label": label, "level": level, "frames": frames, "success": success}
-            for number, (_, label, level, frames, success) in enumerate(self._replays)
+            for number, (_, label, level, frames, success) in enumerate(found)
         ]
+        return {"replays": known, "problems": problems}
 
     @cached_property
-    def _replays(self) -> list[tuple[str, str, str, int, bool | None]]:
-        """(place, label, level, frames, success) of each.  Raises ReplayError."""
-        found = []
+    def _replays(self) -> tuple[list[tuple[str, str, str, int, bool | None]], list[str]]:
+        """(place, label, level, frames, success) of each, and what cannot be read."""
+        found: list[tuple[str, str, str, int, bool | None]] = []
+        problems = []
         for file in self._replay_files:
-            if file.suffix == REPLAY_SET:
-                with ReplaySet(file) as replays:
-                    entries = list(map(replays.entry, range(len(replays))))
-                for i, one in enumerate(entries):
-                    label = PurePath(one.name).with_suffix("").as_posix() if one.name else f"{file.stem} {i}"
-                    found.append((f"{file}#{i}", label, one.level_fingerprint, one.frames, one.success))
-            else:
-                replay = Replay.load(file)
-                found.append((str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success))
+            try:
+                found += _listed(file)
+            except ReplayError as error:
+                problems.append(str(error))
             if len(found) > MAX_REPLAYS:
                 raise StudioError(f"more than {MAX_REPLAYS:,} replays; start the studio with a folder of fewer")
-        return found
+        return found, problems
 
     def replay(self, number: int) -> tuple[Replay, str]:
         """A replay by its number, and its label; its level can be asked for afterwards."""
-        if not 0 <= number < len(self._replays):
+        with self._lock:
+            found, _ = self._replays
+        if not 0 <= number < len(found):
             raise StudioError(f"there is no replay {number} here", _NOT_FOUND)
-        place, label, *_ = self._replays[number]
+        place, label, *_ = found[number]
         replay = Replay.load(place)
         self.add(replay.level, label)
         return replay, label
@@ -207,6 +208,20 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
     entry, level = levels.entries[i], levels[i]
     name = level.title.strip() or PurePath(entry.file).with_suffix("").as_posix()
     return ShownLevel(level, name, entry.category, entry.par_frames)
+
+
+def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
+    """(place, label, level, frames, success) of the replays in a file.  Raises ReplayError."""
+    if file.suffix != REPLAY_SET:
+        replay = Replay.load(file)
+        return [(str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success)]
+    with ReplaySet(file) as replays:
+        entries = list(map(replays.entry, range(len(replays))))
+    return [
+        (f"{file}#{i}", PurePath(one.name).with_suffix("").as_posix() if one.name else f"{file.stem} {i}")
+        + (one.level_fingerprint, one.frames, one.success)
+        for i, one in enumerate(entries)
+    ]
 
 
 def _read(data: bytes, name: str) -> Level | Replay:

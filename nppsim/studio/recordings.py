@@ -17,7 +17,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
 from nppsim.replays.playback import REPLAY_SET, SUFFIXES
-from nppsim.replays.replay import Replay, on_grid
+from nppsim.replays.replay import Replay, ReplayError, on_grid
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
@@ -135,7 +135,7 @@ class Demonstrations:
 
     def summary(self) -> Document:
         """How many there are, of how many levels and which categories, and what a data set still lacks."""
-        found = self._found() if self.folder.is_dir() else []
+        found, problems = self._found()
         categories = Counter(category for category, _ in found)
         return {
             "folder": str(self.folder),
@@ -144,21 +144,25 @@ class Demonstrations:
             "categories": dict(sorted(categories.items())),
             "wanted": DATA_SET,
             "missing": max(0, DATA_SET - len(found)),
+            "problems": problems,
             "missing_categories": [name for name in self._categories if _folder_name(name) not in categories],
         }
 
-    def _found(self) -> list[tuple[str, str]]:
-        """(category, fingerprint of the level) of each replay in the folder.  Raises ReplayError."""
-        found = []
+    def _found(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """(category, fingerprint of the level) of each replay in the folder, and what cannot be read."""
+        found, problems = [], []
         for file in sorted(path for path in self.folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
             category = file.parent.name if file.parent != self.folder else UNCATEGORISED
-            if file.suffix == REPLAY_SET:
-                with ReplaySet(file) as replays:
-                    entries = map(replays.entry, range(len(replays)))
+            try:
+                if file.suffix == REPLAY_SET:
+                    with ReplaySet(file) as replays:
+                        entries = list(map(replays.entry, range(len(replays))))
                     found += [(one.category or category, one.level_fingerprint) for one in entries]
-            else:
-                found.append((category, Replay.load(file).level.fingerprint))
-        return found
+                else:
+                    found.append((category, Replay.load(file).level.fingerprint))
+            except ReplayError as error:
+                problems.append(str(error))
+        return found, problems
 
 
 def examined(inputs: np.ndarray, bank: LevelBank) -> tuple[np.ndarray, bool, float]:

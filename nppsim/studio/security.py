@@ -53,7 +53,7 @@ class Access:
     @property
     def names(self) -> tuple[str, ...]:
         """The names by which this machine may be called."""
-        return _LOCAL_NAMES if is_local(self.host) else (*_LOCAL_NAMES, self.host, socket.gethostname())
+        return _LOCAL_NAMES if is_local(self.host) else (*_LOCAL_NAMES, self.host.lower(), socket.gethostname().lower())
 
     def refusal(
         self, path: str, headers: Mapping[bytes, list[bytes]], query: bytes, is_socket: bool
@@ -133,10 +133,12 @@ class Guard:
 
 
 async def _body(receive: "Receive") -> bytes | None:
-    """The body of a request; None if it is too large."""
+    """The body of a request; None if it is too large, or its sender has gone."""
     body = b""
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
         body += message.get("body", b"")
         if len(body) > MAX_BODY:
             return None

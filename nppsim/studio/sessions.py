@@ -1,7 +1,8 @@
 """Live play: one game per socket, advanced by exactly the frames that the page asks for.
 
-The protocol is in docs/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames; to go
-back it restores the last one before and plays the inputs from there again, which takes microseconds.
+The protocol is in docs/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames (of
+huge levels more seldom); to go back it restores the last one before and plays the inputs from there again, which takes
+microseconds.
 """
 
 import base64
@@ -23,7 +24,8 @@ from nppsim.studio.recordings import Recordings
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
-SNAPSHOT_EVERY = 60  # frames
+SNAPSHOT_EVERY = 60  # frames, at least
+SNAPSHOT_BYTES = 64 << 20  # of one session at most; usual levels need a third of that for the longest run
 MAX_STEP = 600  # frames of one message
 MAX_SESSIONS = 64
 MAX_LABEL = 100  # characters
@@ -69,6 +71,7 @@ class Session:
         self._writer = FrameWriter(bank.compiled[0])
         self._inputs = bytearray()
         self._snapshots = [self._game.snapshot()]
+        self._every = max(SNAPSHOT_EVERY, -(-MAX_RUN_FRAMES * self._snapshots[0].nbytes // SNAPSHOT_BYTES))
         self._play(inputs)
         return {"level": id, "frame": self._frame(all=True)}
 
@@ -88,8 +91,8 @@ class Session:
         assert self._game is not None
         if not 0 <= frame <= len(self._inputs):
             raise StudioError(f"rewind to frame {frame} of {len(self._inputs)}: give one that was played")
-        kept = frame // SNAPSHOT_EVERY
-        again = np.frombuffer(bytes(self._inputs[kept * SNAPSHOT_EVERY : frame]), np.uint8)
+        kept = frame // self._every
+        again = np.frombuffer(bytes(self._inputs[kept * self._every : frame]), np.uint8)
         self._game.restore(self._snapshots[kept])
         self._game.play(again)
         del self._inputs[frame:], self._snapshots[kept + 1 :]
@@ -108,11 +111,11 @@ class Session:
         assert self._game is not None
         played = 0
         while played < len(inputs):
-            part = inputs[played : played + SNAPSHOT_EVERY - len(self._inputs) % SNAPSHOT_EVERY]
+            part = inputs[played : played + self._every - len(self._inputs) % self._every]
             frames = self._game.play(np.ascontiguousarray(part))
             self._inputs += part[:frames].tobytes()
             played += frames
-            if frames and len(self._inputs) % SNAPSHOT_EVERY == 0:
+            if frames and len(self._inputs) % self._every == 0:
                 self._snapshots.append(self._game.snapshot())
             if frames < len(part):
                 break
@@ -145,6 +148,7 @@ def _bytes(text: Any) -> np.ndarray:
 async def play(socket: "WebSocket") -> None:
     """The play socket: a session from its first message to its end."""
     from starlette.concurrency import run_in_threadpool  # the extra ``studio``; see ``nppsim.studio.app``
+    from starlette.websockets import WebSocketDisconnect
 
     studio = socket.app.state.studio
     await socket.accept()
@@ -163,5 +167,7 @@ async def play(socket: "WebSocket") -> None:
             except UserError as error:
                 answer = {"error": str(error)}
             await socket.send_text(json.dumps(answer))
+    except WebSocketDisconnect:  # it has gone before it had its answer
+        pass
     finally:
         studio.sessions.discard(session)

@@ -4,7 +4,8 @@
 
 reads one job per line from standard input, ``{"level": base64 of a level file, "budget": simulated frames}``, and answers
 each with a line: ``{"par": frames, "inputs": base64, "route": [[x, y], ...]}`` (px, the spawn first, then after each frame),
-or ``{"par": null}`` where no run was found.  It ends with its input.
+or ``{"par": null, "reachable": whether a way leads over an exit switch to its exit}`` where no run was found.  It ends with
+its input.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from asyncio.subprocess import PIPE, Process
 
 import numpy as np
 
+from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.levels import tiles
 from nppsim.levels.level import Level
@@ -110,8 +112,9 @@ def attend() -> None:
         job = json.loads(line)
         level = Level.from_bytes(base64.b64decode(job["level"]))
         run = plan(level, budget=job["budget"])
-        answer: dict = {"par": None}
-        if run is not None:
+        if run is None:
+            answer: dict = {"par": None, "reachable": bool(LevelBank([level]).reachable[0])}
+        else:
             answer = {
                 "par": run.frames,
                 "inputs": base64.b64encode(run.inputs.tobytes()).decode(),

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from nppsim.batch import BatchSimulator
@@ -14,6 +15,7 @@ from rl.experiment.data import Log
 from rl.experiment.rehearsal import rehearse
 from rl.forensics.doctor import CHECKPOINT, STORED, Doctor
 from rl.policy import checkpoint
+from rl.policy.player import player_of
 from rl.stored import config_from_dict
 
 SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
@@ -66,10 +68,12 @@ def _look_at_agent(doctor: Doctor, path: Path) -> None:
         stacking=policy.stacking,
     )
     rng, seen = torch.Generator().manual_seed(0), []
+    player, everybody = player_of(policy, sim.num_envs), np.arange(sim.num_envs)
     sim.reset()
     for _ in range(16):
         seen.append({key: torch.from_numpy(values.copy()) for key, values in sim.obs.items()})
-        sim.step(policy.act(sim.obs, deterministic=False, rng=rng))
+        sim.step(player.act(sim.obs, everybody, deterministic=False, rng=rng))
+        player.begin(sim.finished)
     sample = {key: torch.cat([some[key] for some in seen]) for key in policy.observations}
     doctor.examine(CHECKPOINT, policy=policy, facts=facts, sample=sample)
 

@@ -29,6 +29,7 @@ from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault
+from rl.train.make import make_ppo
 from rl.train.ppo import BatchPPO
 from rl.train.vec_env import BatchVecEnv
 
@@ -85,7 +86,7 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
     plan = task.plan
     torch.set_num_threads(plan.operation_threads)
     env = make_env(config, data, get_architecture(task.architecture), task.settings, plan, task.seed, ranks)
-    ppo = BatchPPO(
+    ppo = make_ppo(
         env,
         task.architecture,
         task.settings,

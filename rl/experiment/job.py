@@ -40,12 +40,13 @@ from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.train import saving
-from rl.train.hierarchy.ppo import make_ppo
 from rl.train.logs import BOARD, cut_events, write_settings
+from rl.train.make import make_ppo
 from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.profiling import profilers
+from rl.train.recurrent import segment_length
 from rl.train.vec_env import BatchVecEnv
 from rl.train.written import check_same, write
 from rl.upload import Uploader
@@ -152,6 +153,8 @@ def train_one(job: Job) -> RunRecord:
     write_json(job.folder / RUN_FILE, facts | {"settings": found})
     write_settings(job.folder / BOARD, found)
     own = plan.of_each(job.ranks.size)
+    if job.architecture.memory:
+        segment_length(settings, own)  # what does not fit is said now, and not after imitation
     env = make_env(job.config, job.data, job.architecture, settings, own, job.seed, job.ranks)
     introduce(job, settings, plan, env)
     teacher = teacher_of(job)
@@ -450,7 +453,13 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
             check_same(
                 ppo.policy.state_dict(), checkpoint.load(monitor.checkpoints.best)["policy"], job.folder, "agent."
             )
-        saving.save_plain(ppo, job.folder / "final_model.zip")
+        if ppo.policy.memory is None:
+            saving.save_plain(ppo, job.folder / "final_model.zip")
+        else:
+            job.log(
+                f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 carries no memory; the policy is "
+                "in agent.safetensors"
+            )
         stop_if(asked)
     return monitor.events + ppo.sampler.events
 

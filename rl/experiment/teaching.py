@@ -46,10 +46,10 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
             f"{path}: decides every {facts['frame_skip']} frames, the pupil every {frame_skip}; give another teacher or "
             f"--frame-skip {facts['frame_skip']}"
         )
-    if policy.stacking or policy.commander is not None:
+    if policy.stacking or policy.commander is not None or policy.memory is not None:
         raise TeacherError(
-            f"{path}: {policy.architecture} acts on more than it sees now, its stacks or its subtask; a teacher is asked "
-            "about states that it has not come to by itself: give one without"
+            f"{path}: {policy.architecture} acts on more than it sees now, its stacks, subtask or memory; a teacher is "
+            "asked about states that it has not come to by itself: give one without"
         )
     return policy.requires_grad_(False)
 

@@ -18,7 +18,7 @@ from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.experiment.job import statistics_of_random_play
 from rl.policy.architectures import get_architecture
-from rl.train.ppo import BatchPPO
+from rl.train.make import make_ppo
 from rl.train.probe import UpdateProbe
 from rl.train.vec_env import BatchVecEnv
 
@@ -58,7 +58,7 @@ def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     )
     env = BatchVecEnv(sim, make_sampler([entry.category for entry in levels.entries], CurriculumConfig(), seed=0))
     statistics = statistics_of_random_play(env, seed=0)
-    ppo = BatchPPO(env, architecture, settings, plan, statistics=statistics, device=plan.device)
+    ppo = make_ppo(env, architecture, settings, plan, statistics=statistics, device=plan.device)
     ppo.learn(plan.batch_size)
     warm = ppo.decisions_played, ppo.seconds
     ppo.learn(UPDATES * plan.batch_size, reset_num_timesteps=False)

@@ -183,8 +183,10 @@ def no_layer_is_dead(policy: NppPolicy, sample: Observed) -> str:
     handles = []
 
     def watch(name: str):
-        def remember(module: nn.Module, inputs: tuple, output: torch.Tensor) -> None:
-            flat = output.detach().float().flatten(1)
+        def remember(module: nn.Module, inputs: tuple, output: torch.Tensor | tuple) -> None:
+            # a recurrent layer gives its last states, too
+            answers = output[0] if isinstance(output, tuple) else output
+            flat = answers.detach().float().flatten(1)
             if not bool(torch.isfinite(flat).all()):
                 raise CheckFailed(
                     f"{name} gives numbers that are not finite", "lower --initial-lr, or look at its input"

@@ -12,6 +12,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.policy.architectures import get_architecture
 from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.recurrent import FOLLOWS
 from rl.train.ppo import BatchPPO
 
 Observed = Mapping[str, torch.Tensor]  # raw observations of some decisions: key -> [rows, *shape]
@@ -28,7 +29,8 @@ def observed(ppo: BatchPPO, rows: int, seed: int = 0) -> Observed:
     index = np.random.default_rng(seed).choice(
         len(ppo.rollout_buffer), min(rows, len(ppo.rollout_buffer)), replace=False
     )
-    return ppo.rollout_buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
+    found = ppo.rollout_buffer.observations(torch.from_numpy(np.sort(index)).to(ppo.device))
+    return {key: values for key, values in found.items() if key != FOLLOWS}  # each by itself
 
 
 def bytes_differ(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> list[str]:

@@ -18,6 +18,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from rl.judge.results import EpisodeRecord, ResultsError
 from rl.policy.commander import COMMAND
+from rl.policy.recurrent import MEMORY, blank
 
 EPISODES = 8  # that are looked at, spread over all
 MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
@@ -31,6 +32,10 @@ class Network(Protocol):
 
     def to_tensors(self, obs: Mapping[str, np.ndarray], /) -> dict[str, torch.Tensor]: ...
     def logits_and_values(self, observations: Mapping[str, torch.Tensor], /) -> tuple[torch.Tensor, torch.Tensor]: ...
+    def step(
+        self, observations: Mapping[str, torch.Tensor], /
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """The same and what is remembered afterwards; asked of a policy with a memory."""
 
 
 def verify(
@@ -123,14 +128,18 @@ def _asked_again(episodes: Sequence[EpisodeRecord], policy: Network, **seen: Any
     played = [_actions_of(one, seen["frame_skip"]) for one in episodes]
     sim = BatchSimulator([one.level for one in episodes], len(episodes), **seen)
     obs = sim.reset(np.arange(len(episodes)))
+    remembered = blank(policy, len(episodes))
     log_probs, actions = [], []
     for t in range(max(map(len, played))):
         active = [i for i, decisions in enumerate(played) if t < len(decisions)]
         with torch.no_grad():
-            seen = policy.to_tensors(
-                {key: values[active] for key, values in obs.items()} | _commands(episodes, active, t)
-            )
-            logits = policy.logits_and_values(seen)[0]
+            shown = {key: values[active] for key, values in obs.items()} | _commands(episodes, active, t)
+            if remembered is None:
+                logits = policy.logits_and_values(policy.to_tensors(shown))[0]
+            else:
+                logits, _, states = policy.step(policy.to_tensors({**shown, MEMORY: remembered[active]}))
+                assert states is not None
+                remembered[active] = states.cpu().numpy()
         log_probs.append(torch.log_softmax(logits.double(), dim=1).cpu().numpy())
         actions += [int(played[i][t]) for i in active]
         step = np.array([int(decisions[t]) if t < len(decisions) else 0 for decisions in played])

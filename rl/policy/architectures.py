@@ -57,6 +57,7 @@ class Architecture:
     deep: residual blocks in their place, as wide as the last of them; None: plain layers.
     stacking: how many frames an observation shows.
     subtasks: decisions after which a new subtask is chosen at the latest (``rl.policy.commander``); 0: there are none.
+    memory: size of the state that a GRU carries from decision to decision (``rl.policy.recurrent``); 0: there is none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Architecture:
     reads: tuple[str, ...] = ()
     stacking: Stacking = NO_STACKS
     subtasks: int = 0
+    memory: int = 0
 
     @property
     def imitated(self) -> "Architecture":
@@ -207,6 +209,8 @@ _SHIPPED = frozenset(ARCHITECTURES)
 
 WITH_SUBTASKS = "subtasks"  # as it stands behind the + of a name, with a number
 MOST_DECISIONS = 10_000  # between two choices of a subtask
+WITH_MEMORY = "gru"  # as it stands behind the + of a name
+MEMORY_SIZE = 64  # of the state; a step of the cell then costs a third of the network around it
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
@@ -219,12 +223,23 @@ def _decisions(known: Architecture, suffix: str) -> int:
     return int(number)
 
 
+def _memory_size(known: Architecture) -> int:
+    """Of +gru; ArchitectureError for a network that reads the graph."""
+    if known.graph:
+        raise ArchitectureError(
+            f"architecture {known.name!r}: minibatches of a graph network are sorted by graph, those of a memory are "
+            f"sequences; give +{WITH_MEMORY} to a network without a graph"
+        )
+    return MEMORY_SIZE
+
+
 def get_architecture(name: str) -> Architecture:
     """The architecture of that name; ArchitectureError says what to write instead.
 
     ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
-    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``), ``NAME+subtasksK`` with subtasks of K decisions
-    at most (``rl.policy.commander``); they stand in this order.
+    ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``), ``NAME+gru`` with a memory
+    (``rl.policy.recurrent``), ``NAME+subtasksK`` with subtasks of K decisions at most (``rl.policy.commander``); they stand
+    in this order, and the last two exclude each other.
     """
     plain, *suffixes = name.split("+")
     if suffixes:
@@ -245,11 +260,21 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
     """An architecture with what one suffix of the name that was given says."""
     full = f"{known.name}+{suffix}"
     try:
+        if suffix == WITH_MEMORY and not (known.memory or known.subtasks):
+            return replace(known, name=full, memory=_memory_size(known))
+        if suffix.startswith(WITH_SUBTASKS) and known.memory:
+            raise ArchitectureError(
+                f"architecture {name!r}: subtasks and a memory do not go together yet; leave out +{WITH_MEMORY} or +{suffix}"
+            )
         if suffix.startswith(WITH_SUBTASKS) and not known.subtasks:
             return replace(known, name=full, subtasks=_decisions(known, suffix))
-        if suffix.startswith("deep") and known.deep is None and not known.subtasks:
+        if suffix.startswith("deep") and known.deep is None and not (known.memory or known.subtasks):
             return replace(known, name=full, deep=ResidualBlocks.named(suffix))
-        if suffix.startswith(("visual", "state")) and known.deep is None and not (known.stacking or known.subtasks):
+        if (
+            suffix.startswith(("visual", "state"))
+            and known.deep is None
+            and not (known.stacking or known.memory or known.subtasks)
+        ):
             stacking = Stacking.named(suffix)
             if known.module:
                 raise ArchitectureError(
@@ -267,7 +292,7 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
         raise ArchitectureError(f"architecture {name!r}, behind the +: {error}") from error
     raise ArchitectureError(
         f"architecture {name!r}: {suffix!r} cannot stand there; behind a + there are stacks ({HOW_NAMED}), then deep "
-        f"heads (deepN), then subtasks ({WITH_SUBTASKS}K), each once"
+        f"heads (deepN), then a memory ({WITH_MEMORY}) or subtasks ({WITH_SUBTASKS}K), each once"
     )
 
 

@@ -85,6 +85,11 @@ def check_exportable(policy: NppPolicy) -> None:
             f"{policy.architecture} remembers its subtask from decision to decision, an ONNX file remembers nothing: "
             f"export a network without +subtasks"
         )
+    if policy.memory:
+        raise ExportError(
+            f"{policy.architecture} carries a memory from decision to decision, an ONNX file remembers nothing: export a "
+            f"network without +gru"
+        )
 
 
 def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Who plays a batch of environments: a policy, and the subtasks in force where it has a high level.
+"""Who plays a batch of environments: a policy, and the subtasks in force or the memory where it has them.
 
     player = player_of(policy, num_envs)
     actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: of these environments, [k, ...]
@@ -15,6 +15,7 @@ import torch
 
 from rl.policy.commands import Commands, with_command
 from rl.policy.policy import NppPolicy, sample_actions
+from rl.policy.recurrent import blank, with_memory
 
 
 class Player:
@@ -66,8 +67,35 @@ class HierarchicalPlayer(Player):
         return self.policy.act(commanded, deterministic=deterministic, rng=rng)
 
 
+class RecurrentPlayer(Player):
+    """A policy with a memory, in N environments; all of them begin.
+
+    states: float32[N, size], what is remembered; zero where an episode begins.
+    """
+
+    policy: NppPolicy
+
+    def __init__(self, policy: NppPolicy, num_envs: int):
+        super().__init__(policy)
+        states = blank(policy, num_envs)
+        assert states is not None
+        self.states = states
+
+    def begin(self, envs: np.ndarray) -> None:
+        self.states[envs] = 0
+
+    def act(
+        self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
+    ) -> np.ndarray:
+        seen = with_memory(obs, self.states[envs])
+        actions, self.states[envs] = self.policy.act_and_remember(seen, deterministic=deterministic, rng=rng)
+        return actions
+
+
 def player_of(policy: Any, num_envs: int) -> Player:
     """Who plays N environments with this policy."""
     if isinstance(policy, NppPolicy) and policy.commander is not None:
         return HierarchicalPlayer(policy, num_envs)
+    if isinstance(policy, NppPolicy) and policy.memory is not None:
+        return RecurrentPlayer(policy, num_envs)
     return Player(policy)

@@ -27,6 +27,7 @@ from rl.policy.architectures import get_architecture
 from rl.policy.commander import COMMAND, Commander
 from rl.policy.heads import DeepHeads
 from rl.policy.networks import Encoder, ObservationError, check_batch
+from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # of a policy on its own; imitation has its own optimiser, PPO its own schedule
@@ -85,9 +86,10 @@ class NppPolicy(ActorCriticPolicy):
             self.set_statistics(statistics)
 
     def _build_mlp_extractor(self) -> None:
-        """The heads' hidden layers, Stable-Baselines3's own unless the architecture has deep ones; and a high level."""
+        """The heads' hidden layers, Stable-Baselines3's own unless the architecture has deep ones; high level and memory."""
         chosen = self._architecture
         self.commander = Commander(self.features_dim, chosen.subtasks) if chosen.subtasks else None
+        self.memory = Memory(self.features_dim, chosen.memory) if chosen.memory else None
         if chosen.deep is None:
             super()._build_mlp_extractor()
         else:
@@ -133,15 +135,33 @@ class NppPolicy(ActorCriticPolicy):
 
         observations: {key: tensor [N, *shape]}, raw, on the policy's device; further keys are ignored.
         """
+        logits, values, _ = self.step(observations)
+        return logits, values
+
+    def step(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """The same, and what is remembered afterwards, float32[N, size]; None where there is no memory."""
+        states = None
         with self._autocast():
             features = self.features_extractor(observations)
             if self.commander:
                 features = self.commander(features, observations)
+            if self.memory:
+                features, states = self.memory(features, observations)
             latent_actor, latent_critic = self.mlp_extractor(features)
         # Output layers in float32: logits rounded to 8 bits would tie actions and make the PPO ratio jump.
         logits = self.action_net(latent_actor.float())
         values = self.value_net(latent_critic.float())
-        return logits, values.flatten()
+        return logits, values.flatten(), states
+
+    def in_sequences(
+        self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None
+    ) -> dict[str, torch.Tensor]:
+        """The observations, made sequences of, for a network with a memory.
+
+        follows: bool[N], whether a row goes on where the one above it ended.
+        states: float32[N, size], what is remembered before the rows that do not; None: nothing.
+        """
+        return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
 
     def choose_subtasks(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits float32[N, 5] of the subtasks and values float32[N] of the high level; only where there is one."""
@@ -186,19 +206,30 @@ class NppPolicy(ActorCriticPolicy):
         deterministic: the most likely action instead of a sample.
         rng: a CPU generator, whatever the policy's device, so that a seed means the same on every machine; None
             draws from torch's global one.
+        ObservationError for a network with a memory, which ``rl.policy.player.player_of`` plays.
         """
+        if self.memory:
+            raise _forgetful(self.architecture)
+        return self.act_and_remember(obs, deterministic=deterministic, rng=rng)[0]
+
+    @torch.no_grad()
+    def act_and_remember(
+        self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Actions as of ``act``, and what is remembered afterwards, float32[N, size]; None where there is no memory."""
         tensors = self.to_tensors(obs)
         self.remember(tensors)
-        logits, _ = self.logits_and_values(tensors)
+        logits, _, states = self.step(tensors)
         logits = logits.cpu()
-        return (logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)).numpy()
+        actions = (logits.argmax(dim=1) if deterministic else sample_actions(logits, rng)).numpy()
+        return actions, None if states is None else states.cpu().numpy()
 
     def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
         """The observations that the network reads, as tensors on its device; on the CPU they share memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
-        keys = (*self.observations, COMMAND) if self.commander and COMMAND in obs else self.observations
-        return {key: torch.from_numpy(obs[key]).to(device) for key in keys}
+        own = [key for key, part in ((COMMAND, self.commander), (MEMORY, self.memory)) if part and key in obs]
+        return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
     # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
 
@@ -230,6 +261,8 @@ class NppPolicy(ActorCriticPolicy):
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
         """For ``predict``: tensors with a batch axis, and whether the observation had one."""
+        if self.memory:
+            raise _forgetful(self.architecture)
         given = _dictionary(observation)
         arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
         vectorized = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
@@ -246,6 +279,14 @@ class NppPolicy(ActorCriticPolicy):
             "statistics": self.statistics,
             "precision": self.precision,
         }
+
+
+def _forgetful(architecture: str) -> ObservationError:
+    """Of asking a network with a memory as if it had none."""
+    return ObservationError(
+        f"{architecture} remembers, and forgets all between two calls of this; play with player_of(policy, num_envs) of "
+        "rl.policy.player, which carries its memory"
+    )
 
 
 def _own_axes(shape: tuple[int, ...], values: np.ndarray) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from nppsim.errors import UserError
 from rl.policy.architectures import get_architecture
 from rl.policy.commander import COMMAND, SUBTASKS
 from rl.policy.policy import NppPolicy
+from rl.policy.recurrent import MEMORY
 
 State = Mapping[str, torch.Tensor]  # a state dict
 TOLERANCE = 1e-5  # of features and logits, as a share of the largest absolute value
@@ -182,7 +183,8 @@ def check_same_policy(
     """Compare two policies on a probe batch, both in float32; returns the share of equal greedy actions.
 
     obs: raw observations {key: array [N, *shape]}, N of a few hundred.
-    A target with subtasks is compared under each of them, with a source that may have none.
+    A target with subtasks is compared under each of them, with a source that may have none; one with a memory with and
+    without something in it.
     WeightTransferError: architectures differ otherwise, features or logits differ by more than 1e-5 of their largest absolute
         value (at least of 1), or fewer than 95 % of the actions agree.
     """
@@ -193,10 +195,13 @@ def check_same_policy(
 
 
 def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
-    """The observations, under every subtask that the target may be given."""
+    """The observations, under every subtask that the target may be given; with nothing and with something remembered."""
+    rows = len(next(iter(obs.values())))
+    if target.memory is not None:
+        remembered = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)
+        return [obs, {**obs, MEMORY: remembered}]
     if target.commander is None:
         return [obs]
-    rows = len(next(iter(obs.values())))
     return [{**obs, COMMAND: np.full((rows, 2), (number, 1))} for number in range(len(SUBTASKS))]
 
 

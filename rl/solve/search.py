@@ -33,7 +33,7 @@ from nppsim.outcomes import WON
 from nppsim.planner.kernels import cell
 from nppsim.planner.search import Way
 from nppsim.reward import MIN_PATH, RewardConfig
-from rl.policy.checkpoint import load_policy
+from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy
 
 PACE = 1.5  # px per frame that a run covers of its way, as the best-first search takes it
@@ -50,8 +50,13 @@ class Agent:
 
     @classmethod
     def load(cls, path: Path) -> "Agent":
-        """The agent of a checkpoint.  Raises CheckpointError."""
+        """The agent of a checkpoint.  Raises CheckpointError, also for a network with a memory."""
         policy, facts = load_policy(path)
+        if policy.memory is not None:
+            raise CheckpointError(
+                f"{path}: {policy.architecture} remembers what led to a state, and a search goes on from many states: give "
+                "an agent without a memory"
+            )
         return cls(policy, facts["frame_skip"])
 
     @property

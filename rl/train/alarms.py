@@ -28,6 +28,7 @@ from rl.train.growth import falling, growing, memory_mib, sizes
 from rl.train.hierarchy.audit import faults_of_commands
 from rl.train.one_step import OneStep
 from rl.train.ppo import BatchPPO, DivergedError
+from rl.train.recurrent_audit import faults_of_memory
 from rl.train.replayed import Replay
 
 WINDOW = 20  # updates that bands and trends look back on
@@ -132,7 +133,8 @@ class Alarms:
         self._take_note(ppo)
         faults = [*self._levels_are_drawn(ppo), *self._roles_are_kept(ppo)]
         if self._kept:
-            faults += [*faults_of_rollout(ppo, self._kept, self._start), *faults_of_commands(ppo)]
+            faults += faults_of_rollout(ppo, self._kept, self._start)
+            faults += [*faults_of_commands(ppo), *faults_of_memory(ppo, self._start)]
         if self._replay:
             faults += self._replay.faults(ppo)
         played = len(ppo.rollout_buffer) * ppo.ranks.size

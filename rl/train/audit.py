@@ -20,6 +20,7 @@ from nppsim.actions import ACTION_INPUT, ACTION_TAGS, NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.reward import TERMS
+from rl.policy.commander import COMMAND
 from rl.policy.policy import NppPolicy
 from rl.ppo_config import PPOConfig
 from rl.train.ppo import BatchPPO
@@ -405,8 +406,8 @@ class Start:
     episodes: counted by the sampler, by stage.
     level: int32[N], that each environment plays.
     so_far: float64[2, N], decisions and sum of rewards of the episodes that go on.
-    obs: what each environment observes.
-    arrays: where that lies in memory.
+    obs: what each environment observes, and remembers; the subtask in force may be chosen anew.
+    arrays: where the former lies in memory.
     """
 
     def __init__(self, ppo: BatchPPO):
@@ -414,7 +415,7 @@ class Start:
         self.level = ppo.sim.level.copy()
         going, count = ppo.sim.state, ppo.sim.num_envs
         self.so_far = np.stack([going.progress["decisions"][:count], going.terms[:count].sum(axis=1)])
-        self.obs = {key: values.copy() for key, values in ppo.sim.obs.items()}
+        self.obs = {key: values.copy() for key, values in ppo.seen.items() if key != COMMAND}
         self.arrays = {key: values.ctypes.data for key, values in ppo.sim.obs.items()}
 
     def faults(self, ppo: BatchPPO) -> Iterator[Fault]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from hardware.team import Team, summed_gradients
@@ -37,6 +38,7 @@ def set_gradients(
     settings: LossSettings,
     size: int | None = None,
     further: Further | None = None,
+    segment: int = 1,
 ) -> Any:
     """The losses of a step; every parameter that is to move has its gradient then, and no other has one.
 
@@ -49,6 +51,7 @@ def set_gradients(
     size: decisions that go through the network together; the gradients of such minibatches are accumulated, each with its
         share of the decisions, so that the sum is that of one minibatch of B.  None: B.
     further: what else the loss has.
+    segment: decisions that stay together; a divisor of B and ``size``.
     Returns Losses, or what ``further`` makes of them, as floats.
     """
     # The trunk is shared: the cloned actor must not move while the critic learns.
@@ -72,7 +75,8 @@ def set_gradients(
                 parts = further(parts, policy, seen, some, settings)
             return parts.loss, torch.stack(parts)
 
-        means, gradients = summed_gradients(team, len(minibatch), loss, moving)
+        begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
+        means, gradients = summed_gradients(team, len(minibatch), loss, moving, begins)
         share = len(minibatch) / len(index)
         total = total.to(means.device) + share * means
         for parameter, gradient in zip(moving, gradients, strict=True):

@@ -19,6 +19,7 @@ from rl.policy.policy import ADAM, NppPolicy
 from rl.train.audit import CLOSE, Fault, Kept, closeness, everybodys, numbers
 from rl.train.hierarchy.audit import command_loss
 from rl.train.ppo import HEADS, BatchPPO
+from rl.train.recurrent_audit import asked_in_steps
 
 BETAS = (0.9, 0.999)  # of Adam
 FEW = 1e-6  # times its size, that a weight may be rounded by
@@ -197,7 +198,7 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     weight = {
         name: float(ppo.logger.name_to_value[f"train/{name}"]) for name in ("clip_range", "ent_coef", "bc_kl_coef")
     }
-    logits, values = policy.logits_and_values(buffer.observations(rows))
+    logits, values = asked_in_steps(ppo, policy, rows, config.memory_burn_in)
     log_probs, values = logits.double().log_softmax(dim=1), values.double()
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
@@ -221,7 +222,7 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     pull = weight["bc_kl_coef"]
     if ppo.reference is not None and pull > 0:
         with torch.no_grad():
-            cloned = ppo.reference.logits_and_values(buffer.observations(rows))[0].double().log_softmax(dim=1)
+            cloned = asked_in_steps(ppo, ppo.reference, rows, 0)[0].double().log_softmax(dim=1)
         loss = loss + pull * (cloned.exp() * (cloned - log_probs)).sum(dim=1).mean()
     if config.self_imitation_coef:
         gained = surprises(ppo)[rows] / spread

@@ -138,15 +138,18 @@ def asked(policy: NppPolicy, buffer: TensorRolloutBuffer, team: Team, size: int)
 
     size: observations that are looked at together.
     """
+    order = buffer.in_order()
 
     @torch.no_grad()
     def part(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        index = torch.arange(rows.start, rows.stop, device=buffer.device)
+        index = order[rows]
         pieces = [policy.logits_and_values(buffer.observations(some)) for some in index.split(size)]
         return torch.cat([F.log_softmax(logits, dim=1) for logits, _ in pieces]), torch.cat([v for _, v in pieces])
 
-    log_probs, values = zip(*team.share(len(buffer), part), strict=True)
-    return torch.cat(log_probs), torch.cat(values)
+    begins = np.arange(0, len(buffer), buffer.segment) if buffer.segment > 1 else None
+    log_probs, values = (torch.cat(parts) for parts in zip(*team.share(len(buffer), part, begins), strict=True))
+    back = order.argsort() if buffer.segment > 1 else slice(None)
+    return log_probs[back], values[back]
 
 
 def priorities(advantages: torch.Tensor, alpha: float) -> np.ndarray:

@@ -9,6 +9,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +78,7 @@ class BatchPPO(PPO):
     policy: NppPolicy
     rollout_buffer: TensorRolloutBuffer  # type: ignore[assignment]  # called like SB3's, stores tensors
     buffer_class: type[TensorRolloutBuffer] = TensorRolloutBuffer
+    buffer_settings: Mapping[str, Any] = MappingProxyType({})  # of the buffer's class, beyond the stacking
     further: Further | None = None  # what the loss has beyond PPO's own
 
     def __init__(
@@ -109,7 +112,7 @@ class BatchPPO(PPO):
             max_grad_norm=config.max_grad_norm,
             target_kl=config.target_kl,
             rollout_buffer_class=self.buffer_class,  # type: ignore[arg-type]  # called like SB3's, stores tensors
-            rollout_buffer_kwargs={"stacking": env.sim.stacking},
+            rollout_buffer_kwargs={"stacking": env.sim.stacking, **self.buffer_settings},
             policy_kwargs={"architecture": architecture, "statistics": statistics, "precision": plan.precision},
             seed=seed,
             device=device,
@@ -311,7 +314,7 @@ class BatchPPO(PPO):
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            logits, values = self.policy.logits_and_values(buffer.observe(t, rows, seen))
+            logits, values = self.judge(t, rows, buffer.observe(t, rows, seen))
             buffer.values[t, rows] = values
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
             return logits.cpu()
@@ -319,6 +322,14 @@ class BatchPPO(PPO):
         actions = sample_actions(torch.cat(self._team.share(self.sim.num_envs, part)), self.sampling)
         buffer.actions[t] = actions.to(self.device)
         return actions.numpy()
+
+    def judge(self, t: int, rows: slice, shown: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits float32[n, 6] and values float32[n] for what environments ``rows`` show before decision t."""
+        return self.policy.logits_and_values(shown)
+
+    def shown(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What a policy is shown of the rollout's decisions ``index``, int64[B], when it learns from them."""
+        return self.rollout_buffer.observations(index)
 
     def _store_outcome(self, t: int) -> None:
         """Rewards and ends of decision t."""
@@ -392,11 +403,18 @@ class BatchPPO(PPO):
         statistics = self._gradient_statistics()
         kl, stopped = 0.0, False
         for index in self._steps(passes):
-            observations, samples = self.rollout_buffer.observations, passes.samples
             numbers = self._finite(
                 self._averaged(
                     set_gradients(
-                        self.policy, self._team, observations, samples, index, settings, self.batch_size, self.further
+                        self.policy,
+                        self._team,
+                        partial(self.shown, self.policy),
+                        passes.samples,
+                        index,
+                        settings,
+                        self.batch_size,
+                        self.further,
+                        self.rollout_buffer.segment,
                     )
                 )
             )

@@ -17,6 +17,8 @@ from nppsim.workers import OtherPrograms
 from rl.policy.architectures import get_architecture
 from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
+from rl.policy.recurrent import FOLLOWS, MEMORY
+from rl.ppo_config import MEMORY_SEGMENT
 from rl.train.gradients import set_gradients
 from rl.train.losses import LossSettings, Samples
 
@@ -36,7 +38,11 @@ class UpdateProbe:
     def __init__(self, name: str, device: str, precision: str):
         self.device, self.precision = device, precision
         architecture = get_architecture(name)
-        self.observations, self.stacking = architecture.observations, architecture.stacking
+        self.observations, self.stacking, self.memory = (
+            architecture.observations,
+            architecture.stacking,
+            architecture.memory,
+        )
         with torch.random.fork_rng():
             self.policy = build_policy(name, _made_up_statistics(self.observations), precision=precision, device=device)
 
@@ -47,7 +53,7 @@ class UpdateProbe:
         forward pass keeps for the backward pass.
         """
         self.policy.precision = self.precision
-        minibatch = _Minibatch.made_up(self.observations, self.stacking, minibatch_size, self.device)
+        minibatch = self._made_up(minibatch_size)
         if torch.device(self.device).type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             _update(self.policy, minibatch, Team(1))
@@ -55,6 +61,9 @@ class UpdateProbe:
         weights = sum(_bytes(parameter) for parameter in self.policy.parameters())
         inputs = sum(_bytes(values) for values in minibatch.obs.values())
         return 4 * weights + inputs + self._kept_bytes(minibatch)  # weights, gradients and Adam's two moments
+
+    def _made_up(self, size: int) -> "_Minibatch":
+        return _Minibatch.made_up(self.observations, self.stacking, self.memory, size, self.device)
 
     def _kept_bytes(self, minibatch: "_Minibatch") -> int:
         """What an update keeps from the forward to the backward pass; tensors that share memory count once."""
@@ -70,7 +79,7 @@ class UpdateProbe:
 
     def race(self, minibatch_size: int, ways: Sequence[Way]) -> Timings:
         """Updates in each way; they alternate, so that all meet the same disturbances."""
-        minibatch = _Minibatch.made_up(self.observations, self.stacking, minibatch_size, self.device)
+        minibatch = self._made_up(minibatch_size)
         teams = [Team(way.threads) for way in ways]
         wall, processor = np.full((2, ROUNDS, len(ways)), np.inf)
         others, begin = OtherPrograms(), time.perf_counter()
@@ -87,19 +96,24 @@ class UpdateProbe:
 
 @dataclass(frozen=True)
 class _Minibatch:
-    """Observations and decisions of a minibatch, and the order that they are used in."""
+    """Observations and decisions of a minibatch, the order that they are used in, and how many of them stay together."""
 
     obs: Mapping[str, torch.Tensor]
     samples: Samples
     index: torch.Tensor
+    segment: int
 
     @staticmethod
-    def made_up(keys: tuple[str, ...], stacking: Stacking, size: int, device: str) -> "_Minibatch":
-        """So many decisions, all alike."""
+    def made_up(keys: tuple[str, ...], stacking: Stacking, memory: int, size: int, device: str) -> "_Minibatch":
+        """So many decisions, all alike; with a memory of so many numbers, in segments."""
         nothing = torch.zeros(size, device=device)
         indifferent = torch.full((size, NUM_ACTIONS), 1 / NUM_ACTIONS, device=device).log()
         samples = Samples(nothing.long(), indifferent, nothing, nothing)
-        return _Minibatch(_ones(keys, size, device, stacking), samples, torch.arange(size, device=device))
+        index = torch.arange(size, device=device)
+        obs = _ones(keys, size, device, stacking)
+        if memory:
+            obs |= {MEMORY: torch.zeros((size, memory), device=device), FOLLOWS: index % MEMORY_SEGMENT != 0}
+        return _Minibatch(obs, samples, index, MEMORY_SEGMENT if memory else 1)
 
     def observations(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
         """Those of the decisions ``index``; copied, as from a rollout."""
@@ -112,7 +126,8 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 def _update(policy: NppPolicy, minibatch: _Minibatch, team: Team) -> None:
     """Gradients and a step of the optimiser, as in PPO."""
-    set_gradients(policy, team, minibatch.observations, minibatch.samples, minibatch.index, SETTINGS)
+    made, seen = minibatch, minibatch.observations
+    set_gradients(policy, team, seen, made.samples, made.index, SETTINGS, segment=made.segment)
     policy.optimizer.step()
 
 

@@ -116,6 +116,15 @@ class TensorRolloutBuffer:
                 index = index[self.flat_obs("graph_state")[index, 0].argsort(stable=True)]
             yield index
 
+    def in_order(self) -> torch.Tensor:
+        """int64[T * N]: the order in which a network is asked about the whole rollout."""
+        return torch.arange(len(self), device=self.device)
+
+    @property
+    def segment(self) -> int:
+        """Decisions in that order that stay together."""
+        return 1
+
     def flat(self, name: str) -> torch.Tensor:
         """A field with T and N merged: [T * N, ...]."""
         return getattr(self, name).flatten(0, 1)

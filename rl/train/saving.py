@@ -52,6 +52,7 @@ def save_plain(ppo: BatchPPO, path: str | Path) -> None:
 def process_state(ppo: BatchPPO) -> dict[str, Any]:
     """What each of several processes that train together has for itself."""
     return {
+        **ppo.own_state(),
         "environments": ppo.batch_env.state(),
         "curriculum": as_json(ppo.sampler.state_dict()),
         "shuffling": json.dumps(ppo.rng.bit_generator.state),
@@ -75,7 +76,6 @@ def training_state(ppo: BatchPPO) -> dict[str, Any]:
         "speed": dict(ppo.speed),
         "episodes": [list(ppo.ep_info_buffer), list(ppo.ep_success_buffer)],
         "reference": None if ppo.reference is None else ppo.reference.state_dict(),
-        **ppo.own_state(),
         **process_state(ppo),
         **({"others": others} if others else {}),
     }

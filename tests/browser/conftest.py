@@ -77,9 +77,9 @@ def studio(start_studio):
     return start_studio()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Chromium, headless."""
+    """Chromium, headless.  Ended with the tests of a file: its event loop would stand in the way of other tests' own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: dev)")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:

@@ -63,6 +63,7 @@ def saved(page, press):
     """The level of the file that something leads to, and of its name."""
     with page.expect_download() as download:
         press()
+    assert download.value.suggested_filename.endswith(".map")
     return Level.load(download.value.path())
 
 
@@ -103,6 +104,8 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     page.wait_for_selector(".verdict:has-text('Ready')")
     page.go_back()
     assert page.get_by_label("Title").input_value() == "Made by mouse"  # the level in hand is kept
+    page.reload()
+    assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
 def test_a_level_is_made_by_the_keyboard_alone(page, studio):
@@ -163,7 +166,7 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    says(page, "Not finished")
+    says(page, "cannot be finished")
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))

@@ -9,6 +9,8 @@ import pytest
 
 from nppsim import simulate
 from nppsim.env import STARTER_LEVELS
+from nppsim.levels.kinds import LOCKED_DOOR
+from nppsim.levels.level import TYPE
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
 from nppsim.replays.replay import Replay
@@ -50,19 +52,19 @@ def test_levels_are_shown_with_pictures_and_found_by_words_and_filters(page, stu
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
     until(page, lambda: page.evaluate(PAINTED) >= 8, "pictures")
-    assert shown(page) == len(LEVELS)
+    assert shown(page) >= len(LEVELS)  # those that other tests opened are among them
     page.keyboard.press("/")
     page.keyboard.type("simple 000001")
-    until(page, lambda: shown(page) < len(LEVELS))
+    until(page, lambda: shown(page) < len(LEVELS) / 2)
     names = page.locator(".card h3").all_text_contents()
     assert names and all("simple" in name and "000001" in name for name in names)
     page.fill("input[type=search]", "")
     page.select_option("[aria-label=Category]", "medium")
     assert shown(page) == len(LEVELS.indices("medium"))
-    page.select_option("[aria-label=Category]", "")
+    locked = [LEVELS.category(i) for i, level in enumerate(LEVELS) if (level.records[:, TYPE] == LOCKED_DOOR).any()]
+    page.select_option("[aria-label=Category]", locked[0])
     page.select_option("[aria-label=With]", "locked door")
-    locked = [level for level in LEVELS if (level.records[:, 0] == 6).any()]
-    assert shown(page) == len(locked) > 0
+    assert shown(page) == locked.count(locked[0])
 
 
 def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
@@ -75,7 +77,8 @@ def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
     assert LEVELS[1].fingerprint in page.url
     page.keyboard.press("Alt+1")
     page.wait_for_selector("a.card")
-    page.keyboard.press("Alt+2")
+    tabs = page.locator("#tabs a").all_text_contents()
+    page.keyboard.press(f"Alt+{tabs.index('Runs') + 1}")
     page.wait_for_selector("h2:has-text('My demonstrations')")
 
 
@@ -91,6 +94,9 @@ def test_a_level_that_is_dropped_is_played(page, studio, form):
     )
     page.wait_for_selector(".verdict:has-text('Ready')")
     assert level.fingerprint in page.url
+    page.goto(studio.at("levels"))
+    page.select_option("[aria-label=Category]", "opened here")
+    page.wait_for_selector(f"a.card[data-level='{level.fingerprint}']")
 
 
 @pytest.mark.parametrize("form", ["compact", "attract"])

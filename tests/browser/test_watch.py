@@ -14,7 +14,7 @@ LEVEL = LevelSet.open(STARTER_LEVELS)[0]
 
 def watch(page, studio, level=LEVEL):
     page.goto(studio.at(f"watch/{level.fingerprint}"))
-    page.wait_for_selector(".player .run")
+    page.wait_for_selector(".player .run")  # the first agent takes seconds to be loaded
     until(page, lambda: "won" in page.text_content(".player .run"), "the end of the run")
 
 
@@ -43,7 +43,7 @@ def test_an_agent_is_watched_and_says_what_it_thinks(page, studio):
     for box in page.locator(".overlays input").all():  # each overlay can be drawn
         box.check()
     page.get_by_text("Numbers").click()
-    assert "waypoint1 dx" in page.text_content(".numbers")
+    until(page, lambda: "waypoint1 dx" in page.text_content(".numbers"), "the numbers")
 
 
 def test_a_second_try_and_the_planner_run_beside_it_and_where_they_part_is_told(page, studio):

@@ -110,6 +110,8 @@ EXAMPLES = {
     "vtrace-c-clip": ["0.9"],
     "prioritised-alpha": ["0.6"],
     "prioritised-beta": ["0.4"],
+    "memory-segment": ["16"],
+    "memory-burn-in": ["4"],
     "gradient-statistics-freq": ["10"],
     "ent-coef-start": ["0.02"],
     "ent-coef-end": ["0.01"],
@@ -247,6 +249,8 @@ def arguments(name):
         "vtrace-rho-clip": ["--returns-from", "current"],
         "frame-stack-padding": ["--enable-state-stacking"],
         "hierarchical-from-stage": ["--curriculum", "stages"],
+        "memory-segment": ["--architectures", "vision_free+gru"],
+        "memory-burn-in": ["--architectures", "vision_free+gru"],
     }.get(name, [])
     strategies = STRATEGIES_WITH.get(KNOWN[name].name, ()) if "curriculum" in name else ()
     chosen = ["--curriculum", strategies[0]] if strategies else []
@@ -405,6 +409,15 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
         ([*REQUIRED, "--frame-stack-padding", "repeat"], "--frame-stack-padding repeat: pads stacks; give --enable"),
+        (
+            [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
+            "--teacher mlp_baseline: lessons are of single decisions",
+        ),
+        ([*REQUIRED, "--memory-burn-in", "4"], "--memory-burn-in 4: is for networks with a memory; give NAME.gru"),
+        (
+            ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
+            "--prioritised-alpha 0.5: draws single decisions, and networks with a memory",
+        ),
         ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free", "--enable-visual-frame-stacking"],

@@ -14,7 +14,7 @@ from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import ALONE, own_seed
 from rl.policy.architectures import get_architecture
-from rl.train.hierarchy.ppo import make_ppo as ppo_for
+from rl.train.make import make_ppo as ppo_for
 from rl.train.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor

@@ -1,7 +1,6 @@
 """Hierarchical PPO: BatchPPO whose every environment follows a subtask that a high level has chosen for it.
 
     ppo = HierarchicalPPO(env, "vision_free+subtasks50", config, plan, statistics=statistics)
-    ppo = make_ppo(env, architecture, config, plan, from_stage=None, ...)      # this one, or BatchPPO, by the network
 
 Right after each decision it is seen which subtasks are over, and new ones are drawn: what the environments show and the
 subtask in force are one observation, stored and learned from as such.  The high level learns from each choice, with the
@@ -234,10 +233,3 @@ def figures(buffer: HierarchicalBuffer, chosen: np.ndarray) -> dict[str, float]:
     if ends.any():
         told["hierarchy/choices_per_episode"] = float(over.sum() / ends.sum())
     return told
-
-
-def make_ppo(env: Any, architecture: str, *arguments: Any, from_stage: str | None = None, **keywords: Any) -> BatchPPO:
-    """PPO for a network: with subtasks where it has some.  Arguments: as of HierarchicalPPO."""
-    if get_architecture(architecture).subtasks:
-        return HierarchicalPPO(env, architecture, *arguments, from_stage=from_stage, **keywords)
-    return BatchPPO(env, architecture, *arguments, **keywords)

@@ -93,6 +93,19 @@ def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, to
     assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files_are_opened_or_refused_but_never_a_failure(page, winning, seed):
+    rng = np.random.default_rng(seed)
+    whole = [moving_level().to_bytes(), winning.to_bytes(), Replay(winning.level, winning.inputs).to_bytes("attract")]
+    data = bytearray(whole[seed % 3])
+    for _ in range(rng.integers(1, 8)):
+        data[rng.integers(len(data))] = rng.integers(256)
+    if seed % 2:
+        del data[rng.integers(len(data)) :]
+    answer = page.client.post("/api/open", content=bytes(data), headers=page.headers)
+    assert answer.status_code in (200, 400), answer.text
+
+
 def test_opened_levels_are_bounded_and_the_oldest_are_forgotten(page, monkeypatch):
     monkeypatch.setattr(library, "MAX_OPENED", 2)
     ids = [page.post("open", corridor(spawn).to_bytes())["level"] for spawn in (20, 24, 28)]
@@ -116,9 +129,18 @@ def test_replays_of_the_folders_are_listed_and_shown(page, winning, tmp_path):
         writer.append(Replay(corridor(), winning.inputs, name="first.map"))
         writer.append(winning)
     of_set = Library(replays=[tmp_path / "set.h5"])
-    assert [one["label"] for one in of_set.replays()] == ["first", "set 1"]
+    assert [one["label"] for one in of_set.replays()["replays"]] == ["first", "set 1"]
     replay, _ = of_set.replay(0)
     assert replay.level == corridor() and of_set.document(corridor().fingerprint)["id"] == corridor().fingerprint
+
+
+def test_a_replay_that_cannot_be_read_is_told_and_the_others_are_shown(winning, tmp_path):
+    winning.save(tmp_path / "good.replay")
+    (tmp_path / "bad.replay").write_bytes(b"bad")
+    (tmp_path / "bad.h5").write_bytes(b"bad")
+    found = Library(replays=[tmp_path]).replays()
+    assert [one["label"] for one in found["replays"]] == ["good"]
+    assert sorted(problem.split(":")[0] for problem in found["problems"]) == sorted(map(str, tmp_path.glob("bad.*")))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -170,6 +192,9 @@ def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winnin
     found = load_demonstrations(find_replays(page.studio.demonstrations.folder), 4)
     (one,) = found.demonstrations
     assert not found.left_out and one.category == "simple" and one.retimed and one.level == winning.level
+    (page.studio.demonstrations.folder / "bad.replay").write_bytes(b"bad")
+    after = page.get("recordings").json()["demonstrations"]
+    assert after["recordings"] == 1 and "bad.replay" in after["problems"][0]
     assert "already" in page.post(f"recordings/{number}/demonstration", status=409)["error"]
 
 

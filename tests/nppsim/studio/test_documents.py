@@ -134,6 +134,13 @@ def test_a_game_stops_at_its_end():
     assert game.frame == 0 and game.outcome == "running"
 
 
+def test_a_run_with_too_much_in_it_is_refused(monkeypatch):
+    bank, inputs, _ = play(4, KINDS[4])  # drones
+    monkeypatch.setattr(documents, "MAX_CHANGES", 10)
+    with pytest.raises(StudioError, match="more moves in this run"):
+        run_document(bank, inputs)
+
+
 def test_a_run_too_long_to_show_is_refused():
     bank = LevelBank([straight()])
     with pytest.raises(StudioError, match="cut it"):

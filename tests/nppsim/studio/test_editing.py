@@ -6,9 +6,11 @@ import pytest
 
 from nppsim.levels.level import Level
 from nppsim.studio import editing
+from nppsim.studio.agents import Ending
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
 from nppsim.studio.library import Library
+from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access
 
 from worlds import corridor, straight
@@ -84,6 +86,29 @@ def test_a_draft_is_checked_at_once_and_then_searched(page):
         found = socket.receive_json()
         assert (found["number"], found["search"]["state"]) == (5, "found")
         assert len(found["search"]["route"]) == found["search"]["par"] + 1
+
+
+class Runner:
+    """An agent, and its plug-in, that finishes every other try."""
+
+    name, facts = "runner", {}
+
+    def load_agent(self, path):
+        return self
+
+    def tries(self, levels, episodes, *, seed=0, deterministic=False):
+        assert levels == [corridor()]
+        for number in range(episodes):
+            yield Ending(0, "won" if number % 2 else "died", 60, 0.0, 0.0)
+
+
+def test_an_agent_tries_the_level_as_it_is(page, tmp_path):
+    page.studio.roster = Roster([tmp_path / "agent"], find=Runner)
+    with page.client, page.socket("edit") as socket:
+        socket.send_text(json.dumps({"tries": DRAFT, "agent": "0", "number": 1}))
+        told = [socket.receive_json()["tries"] for _ in range(8)]
+    assert told[0] == {"wins": 4, "tries": 8, "of": 64}
+    assert told[-1] == {"wins": 32, "tries": 64, "of": 64}
 
 
 def test_only_so_many_editors_are_open(page, monkeypatch):

@@ -160,7 +160,6 @@ def test_nothing_can_be_done_before_a_level_is_started(page):
 
 
 def test_memory_of_a_session_is_bounded(page, monkeypatch):
-    assert MAX_RUN_FRAMES / SNAPSHOT_EVERY < 2000  # snapshots of some kilobytes
     monkeypatch.setattr(sessions, "MAX_RUN_FRAMES", 100)
     with page.socket() as socket:
         ask(socket, start=straight().fingerprint)
@@ -169,6 +168,24 @@ def test_memory_of_a_session_is_bounded(page, monkeypatch):
         too_long = base64.b64encode(bytes(101)).decode()
         assert "at most 100 frames" in ask(socket, start=straight().fingerprint, inputs=too_long)["error"]
         assert ask(socket, rewind=50)["frame"]["f"] == 50
+
+
+def test_snapshots_take_no_more_memory_than_they_may_and_rewinds_stay_exact(page, monkeypatch):
+    limit = 20 * MAX_RUN_FRAMES  # bytes: enough for a state of this level every hundred frames or so
+    monkeypatch.setattr(sessions, "SNAPSHOT_BYTES", limit)
+    level, inputs = moving_level(), random_inputs(1, 400)
+    with page.socket() as socket:
+        ask(socket, start=level.fingerprint)
+        ask(socket, step=inputs.tolist())
+        (session,) = page.studio.sessions
+        size = session._snapshots[0].nbytes
+        every = session._every
+        assert every > SNAPSHOT_EVERY and MAX_RUN_FRAMES / every * size <= limit
+        assert len(session._snapshots) == 1 + 400 // every
+        for frame in (every + 1, every, every - 1, 3):
+            there = ask(socket, rewind=frame)["frame"]["n"][:2]
+            assert there == nppsim.simulate(level, inputs[:frame]).position[-1].tolist()
+            ask(socket, step=inputs[frame:].tolist())
 
 
 def test_the_number_of_games_is_bounded(page, monkeypatch):

@@ -18,6 +18,7 @@ from rl.forensics.digests import first_divergence, read_trail
 from rl.forensics.doctor import read_findings
 from rl.forensics.same_run import differences
 from rl.policy.checkpoint import CheckpointError
+from rl.solve.search import Agent
 
 from places import ROOT
 
@@ -145,6 +146,34 @@ def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
     one, other = (read_trail(place / "vision_free+subtasks5") for place in (whole, folder))
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2, 3]
     assert first_divergence(one, other) is None
+
+
+def test_a_run_with_a_memory_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """As above; and what follows it: an evaluation of the agent, no archive of Stable-Baselines3, no search."""
+    mine = ["vision_free+gru" if flag == "vision_free" else flag for flag in flags]
+    more = [
+        "--memory-burn-in",
+        "8",
+        "--total-timesteps",
+        "1536",
+        "--record-eval-videos",
+        "--max-videos-per-category",
+        "1",
+    ]
+    lines = run_until(configuration(mine, tmp_path, *more), "evaluation at 0")
+    (folder,) = tmp_path.glob("tiny_*")
+    whole = tmp_path / "whole"
+    shutil.copytree(folder, whole)
+    run(resolve(["--resume-from", str(whole)]), lines.append)
+    run_until(resolve(["--resume-from", str(folder)]), "evaluation at 1,024")
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    one, other = (read_trail(place / "vision_free+gru") for place in (whole, folder))
+    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2, 3]
+    assert first_divergence(one, other) is None
+    assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
+    assert any("no final_model.zip, as PPO of Stable-Baselines3 carries no memory" in line for line in lines)
+    with pytest.raises(CheckpointError, match="give an agent without a memory"):
+        Agent.load(folder / "vision_free+gru" / "agent.safetensors")
 
 
 def test_a_finished_experiment_says_so_and_changes_nothing(finished):

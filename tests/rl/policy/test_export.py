@@ -127,6 +127,7 @@ def test_a_network_that_computes_something_else_is_found(networks, levels):
     [
         ("vision_free_gcn", "vision_free_gcn reads the graph of a level"),
         ("vision_free+subtasks8", r"vision_free\+subtasks8 remembers its subtask"),
+        ("vision_free+gru", r"vision_free\+gru carries a memory"),
     ],
 )
 def test_what_is_more_than_a_function_of_numbers_is_refused(name, told):

@@ -6,6 +6,7 @@
  *     const { frame } = await socket.ask({ start: id });
  */
 
+const TRY_LATER = 1013; // why a socket is closed: too many of them
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
 /** What the server refused or could not do.  status: of HTTP; 0 where there was no answer at all. */
@@ -86,7 +87,7 @@ export class Socket {
     });
     this.opened.catch(() => {}); // told to those who ask, and by onclose
     this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
-    this.socket.onclose = () => this.end();
+    this.socket.onclose = ({ code, reason }) => this.end(code, reason);
   }
 
   get isOpen() {
@@ -120,12 +121,13 @@ export class Socket {
     this.socket.close();
   }
 
-  end() {
-    const error = new ApiError("the connection to the studio has ended", 0);
+  end(code, reason) {
+    const busy = code === TRY_LATER;
+    const error = busy ? new ApiError(reason, code) : new ApiError("the connection to the studio has ended", 0);
     this.refuse(error);
     for (const { reject } of this.waiting.splice(0)) reject(error);
     if (!this.closed) {
-      document.dispatchEvent(new Event("studiolost"));
+      if (!busy) document.dispatchEvent(new Event("studiolost"));
       this.onclose();
     }
   }

@@ -25,7 +25,7 @@ const VIEWS = [
   { name: "watch", title: "Watch", module: "./watch.js" },
   { name: "run", title: "Training", module: "./run.js", hidden: true }, // until the studio says that it follows one
 ];
-const RETRY_MS = 1500;
+const RETRY_MS = 700;
 const PATIENCE_MS = 400; // until a view that is slow says so
 
 const view = document.getElementById("view");
@@ -149,8 +149,8 @@ async function waitForStudio() {
   const words = element("p", { text: "The studio has ended. Start it again: this page waits for it." });
   const box = element("div", { class: "toast bad", id: "lost" }, words);
   document.getElementById("toasts").append(box);
-  for (let delay = 0; ; delay = RETRY_MS) {
-    await new Promise((resolve) => setTimeout(resolve, delay));
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     try {
       await get("state");
       break;

@@ -10,11 +10,12 @@ import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
+const STORED = "nppsim.draft"; // in the tab's storage: the level in hand outlives a reload
 let kept = null; // the desk, while other views are shown
 let tried = null; // {id, state} of the level that was played or saved last
 
 export async function show(view, studio, id) {
-  kept ??= new Desk(new History(emptyState()));
+  kept ??= restored();
   const desk = kept;
   const inHand = id && tried?.id === id && tried.state === desk.state;
   if (id && !inHand && (desk.history.isSaved || (await askToDrop()))) await take(desk, studio, id);
@@ -57,6 +58,15 @@ export async function show(view, studio, id) {
     for (const end of ends) end();
     drawn.destroy();
   };
+}
+
+/** The level that was in hand before a reload, or an empty one. */
+function restored() {
+  const stored = sessionStorage.getItem(STORED);
+  const desk = new Desk(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
+  desk.history.saved = emptyState();
+  addEventListener("pagehide", () => sessionStorage.setItem(STORED, JSON.stringify(draftOf(desk.state))));
+  return desk;
 }
 
 /** Take up another level; nothing of the one before can be undone. */

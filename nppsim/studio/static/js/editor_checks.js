@@ -8,6 +8,7 @@ const PAUSE_MS = 500; // without a change, after which the level is checked
 const SEARCHES = {
   starting: "The planner is starting (minutes the first time on a machine, as it is compiled) …",
   searching: "The planner is looking for a run …",
+  barred: "It cannot be finished as it is.",
   none: "Not finished: the planner has found no run. A person still may.",
   timeout: "Not finished: the planner has found no run in its time. A person still may.",
 };

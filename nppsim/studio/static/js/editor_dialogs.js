@@ -39,6 +39,7 @@ function ask(title, contents, buttons) {
     });
     document.body.append(dialog);
     dialog.showModal();
+    dialog.scrollTop = 0; // the button that has the focus is at its end
   });
 }
 

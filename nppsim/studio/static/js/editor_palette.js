@@ -67,9 +67,9 @@ export function showProperties(panel, desk) {
   const y = number("y", STEPS_Y, (value) => desk.set({ y: value }));
   const turns = choice("Orientation", (value) => turnTo(value));
   const modes = choice("Mode", (value) => changeTo(value));
-  const remove = element("button", { type: "button", class: "danger", text: "Remove", "aria-keyshortcuts": "Delete", onclick: () => desk.remove() });
+  const remove = element("button", { type: "button", class: "danger icon", text: "✕", title: "Remove (Delete)", "aria-label": "Remove", "aria-keyshortcuts": "Delete", onclick: () => desk.remove() });
   const note = element("p", { class: "small muted" });
-  panel.append(heading, element("div", { class: "bar" }, x.label, y.label, turns.label, modes.label, remove), note);
+  panel.append(heading, element("div", { class: "bar" }, x.label, y.label, remove), element("div", { class: "bar" }, turns.label, modes.label), note);
 
   const chosen = () => (desk.part?.index >= 0 ? desk.state.entities[desk.part.index] : desk.entity);
   const turnTo = (value) => (desk.part?.index >= 0 ? desk.set({ orientation: value }) : desk.take({ orientation: value }));
@@ -101,7 +101,7 @@ function inHand(desk) {
 }
 
 function noteOn(desk, kind) {
-  if (desk.part) return "Places are in tiles from the corner of the border, in quarters.";
+  if (desk.part) return "";
   if (desk.region) return "Copy, cut, paste, mirror, fill and remove act on it.";
   if (desk.pending) return "Now place its switch; Escape gives up.";
   return desk.tool === "entity" && kind.switch ? "First its place, then that of its switch." : "";
@@ -109,7 +109,7 @@ function noteOn(desk, kind) {
 
 // A field in tiles for a number of steps.
 function number(name, most, set) {
-  const input = element("input", { type: "number", step: 1 / STEPS_PER_TILE, min: 0, max: most / STEPS_PER_TILE, class: "coordinate" });
+  const input = element("input", { type: "number", step: 1 / STEPS_PER_TILE, min: 0, max: most / STEPS_PER_TILE, class: "coordinate", title: "in tiles from the corner of the border" });
   input.addEventListener("change", () => {
     const value = Math.round(input.valueAsNumber * STEPS_PER_TILE);
     if (Number.isFinite(value)) set(value);

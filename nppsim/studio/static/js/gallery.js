@@ -19,6 +19,11 @@ const SUCCESS = { any: () => true, "never finished": (runs) => runs && !runs.won
 
 const kept = { search: "", category: "", entity: "", size: "any", par: "any", success: "any", order: "as in the folder", top: 0 }; // while other views are shown
 
+/** A level's category; one that is in none of the folders was opened or made here. */
+function categoryOf({ category }) {
+  return category ?? "opened here";
+}
+
 /** The view; see app.js. */
 export async function show(root, studio) {
   const { levels, problems } = await get("levels");
@@ -70,13 +75,13 @@ class Gallery {
   }
 
   bar() {
-    const categories = [...new Set(this.levels.map(({ category }) => category ?? ""))];
+    const categories = [...new Set(this.levels.map(categoryOf))];
     const kinds = [...new Set(this.levels.flatMap(({ entities }) => Object.keys(entities)))].sort();
     const file = element("input", { type: "file", multiple: true, hidden: true, onchange: () => this.studio.openFiles(file.files) });
     this.search = element("input", { type: "search", placeholder: "Search levels  ( / )", "aria-label": "Search levels", value: kept.search,
       oninput: () => this.choose("search", this.search.value) });
     return element("div", { class: "bar" }, this.search,
-      this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one || "opened here"])]),
+      this.chooser("category", "Category", [["", "all categories"], ...categories.map((one) => [one, one])]),
       this.chooser("entity", "With", [["", "any entities"], ...kinds.map((kind) => [kind, `with ${kind}`])]),
       this.chooser("size", "Size", Object.keys(SIZES).map((one) => [one, one === "any" ? "any size" : one])),
       this.chooser("par", "Par time", Object.keys(PARS).map((one) => [one, one === "any" ? "any par time" : `par ${one}`])),
@@ -101,7 +106,7 @@ class Gallery {
     const words = kept.search.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = this.levels.filter((card) => {
       const text = `${card.name} ${card.category ?? ""} ${card.id.slice(0, 12)}`.toLowerCase();
-      return words.every((word) => text.includes(word)) && (!kept.category || (card.category ?? "") === kept.category)
+      return words.every((word) => text.includes(word)) && (!kept.category || categoryOf(card) === kept.category)
         && (!kept.entity || card.entities[kept.entity]) && SIZES[kept.size](card.extent[0] * card.extent[1]) && PARS[kept.par](card.par)
         && SUCCESS[this.runs.size ? kept.success : "any"](this.runs.get(card.id));
     });
@@ -123,7 +128,7 @@ class Gallery {
   card(card) {
     const picture = element("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     this.painter.watch(picture, card.id);
-    const category = card.category ?? "opened here";
+    const category = categoryOf(card);
     const text = [card.par === null ? null : `par ${seconds(card.par)}`, `${card.extent[0]} × ${card.extent[1]}`,
       card.name.startsWith(`${category}/`) ? null : category].filter(Boolean).join(" · ");
     const runs = this.runs.get(card.id);

@@ -270,6 +270,7 @@ class Play {
     this.markButton.setAttribute("aria-pressed", this.mark > 0);
     this.markButton.textContent = this.mark ? `Practising from ${seconds(this.mark)}` : "Practise from here";
     const pacing = this.pacing.summary();
+    this.pace.dataset.summary = JSON.stringify(pacing); // for tests/support/pacing.py
     this.pace.textContent = pacing
       ? `${pacing.frames} frames, ${(100 * pacing.share).toFixed(2)} % within 20 ms (worst ${pacing.worst.toFixed(1)} ms); `
         + `from input to state ${pacing.median.toFixed(1)} ms, 99 % within ${pacing.late.toFixed(1)} ms`
@@ -305,7 +306,8 @@ class Play {
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
             element("dt", { text: "attempt" }), this.attempt),
           element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"),
-            element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }))),
+            element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
+            element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),
         panel("Ghosts", this.ghostList),
         panel("Keys", keysPanel(() => this.controls)),

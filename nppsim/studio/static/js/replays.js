@@ -26,7 +26,7 @@ async function watch(root, studio, run, path) {
   const place = element("div");
   const others = element("div", { class: "bar others" });
   root.append(element("div", { class: "page" },
-    element("div", { class: "bar" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
+    element("div", { class: "bar heading" }, element("h1", { text: run.label || level.name }), element("span", { class: "muted", text: level.name }),
       element("span", { class: "spacer" }), element("a", { class: "button", href: `#/play/${level.id}`, text: "Play this level" })),
     place, others));
   const player = new Player(place, { level, runs: [run] });
@@ -58,7 +58,7 @@ async function known() {
 // All of them
 
 async function list(root, studio) {
-  const [runs, { levels }, { demonstrations }] = await Promise.all([known(), get("levels"), get("recordings")]);
+  const [runs, { levels }, { demonstrations }, { problems }] = await Promise.all([known(), get("levels"), get("recordings"), get("replays")]);
   const names = new Map(levels.map(({ id, name }) => [id, name]));
   const folder = element("section", { class: "panel", "aria-label": "My demonstrations" });
   showFolder(folder, demonstrations);
@@ -73,18 +73,23 @@ async function list(root, studio) {
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
   const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
-  root.append(element("div", { class: "page" }, folder, element("div", { class: "bar above" }, search, count),
+  root.append(element("div", { class: "page" }, folder, told(problems), element("div", { class: "bar above" }, search, count),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
       : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
   fill();
   return undefined;
 }
 
+function told(problems) {
+  return problems.map((text) => element("p", { class: "warn small", text }));
+}
+
 function row(run, names, studio, folder) {
   const act = (text, job) => element("button", { type: "button", class: "quiet", text, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
   const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
-    element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) ?? run.level.slice(0, 8) })),
+    names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
+      : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
     element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
   if (run.kind !== "recordings") {
     line.append(element("td"));
@@ -107,7 +112,7 @@ function row(run, names, studio, folder) {
 }
 
 /** How far the folder of demonstrations is. */
-function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking }) {
+function showFolder(panel, { folder, recordings, levels, wanted, missing, categories, missing_categories: lacking, problems }) {
   const share = element("i");
   share.style.width = `${Math.min(100, (100 * recordings) / wanted)}%`;
   const counts = Object.entries(categories).map(([name, number]) => `${name} ${number}`).join(", ");
@@ -115,5 +120,5 @@ function showFolder(panel, { folder, recordings, levels, wanted, missing, catego
     element("p", {}, `${recordings} of ${wanted} recordings, of ${levels} levels. `,
       missing ? `${missing} more make a data set.` : "Enough for a data set.", lacking.length ? ` None yet of: ${lacking.join(", ")}.` : ""),
     element("div", { class: "meter", role: "img", "aria-label": `${recordings} of ${wanted}` }, share),
-    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })));
+    element("p", { class: "small muted" }, counts ? `${counts}. ` : "", "Train on them: --replay-data-dir ", element("code", { text: folder })), ...told(problems));
 }

@@ -244,7 +244,8 @@ function openPart(level) {
   }));
   const [x, y] = level.spawn;
   take(x - TILE, y - TILE, x + TILE, y + TILE);
-  [left, top, right, bottom] = [left - MARGIN, top - MARGIN, right + MARGIN, bottom + MARGIN];
+  [left, top] = [Math.max(left - MARGIN, 0), Math.max(top - MARGIN, 0)];
+  [right, bottom] = [Math.min(right + MARGIN, STAGE.width), Math.min(bottom + MARGIN, STAGE.height)];
   const [spareX, spareY] = [Math.max(LEAST_VIEW[0] - (right - left), 0) / 2, Math.max(LEAST_VIEW[1] - (bottom - top), 0) / 2];
-  return [Math.max(left - spareX, 0), Math.max(top - spareY, 0), Math.min(right + spareX, STAGE.width), Math.min(bottom + spareY, STAGE.height)];
+  return [left - spareX, top - spareY, right + spareX, bottom + spareY];
 }

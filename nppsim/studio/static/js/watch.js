@@ -134,10 +134,10 @@ class Watch {
     const agent = this.agents.find(({ id }) => id === wish.agent);
     const name = agent?.name ?? (wish.planner ? "planner" : this.replays.find(({ number }) => number === wish.replay)?.label);
     const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "likeliest" }) },
-      ["draws", "likeliest"].map((text) => element("option", { value: text, text, selected: wish.deterministic === (text === "likeliest") })));
+      [["draws", "draws its actions"], ["likeliest", "takes the likeliest"]].map(([value, text]) => element("option", { value, text, selected: wish.deterministic === (value === "likeliest") })));
     const seed = agent && element("span", { class: "small muted", text: `try ${wish.seed}` });
     const about = agent && Object.entries(agent.facts).map(([fact, words]) => `${fact}: ${words}`).join("\n");
-    return element("li", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), seed, how, drop);
+    return element("li", {}, element("div", { title: about }, dot, element("span", { class: "name", text: name ?? "?" }), drop), agent && element("div", {}, seed, how));
   }
 
   receive(message) {

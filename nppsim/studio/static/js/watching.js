@@ -72,6 +72,7 @@ export class Watching {
     one.facts = facts;
     const name = this.wishes[run].seed > 0 ? `${label} · ${this.wishes[run].seed}` : label;
     this.player.add({ label: name, colour: RUN_COLOURS[run % RUN_COLOURS.length], outcome: "running", frames: 0, inputs: "", track: "", changes: [], start });
+    if (run === 0) this.player.follow(one.index); // whoever was ready first
     if (this.player.runs.length === 1) this.player.play();
   }
 

@@ -1,0 +1,156 @@
+"""How a policy is shown demonstrations: single decisions in random order, or, if it has a memory, sequences of them.
+
+    batches = batches_of(policy, dataset, device)
+    for rows in batches.epoch(training, size, rng):         # to learn from
+        observations, actions = batches.observe(rows)
+    for rows in batches.parts(validation):                  # to be judged on
+        observations, actions = batches.observe_whole(rows)
+
+Of a policy with a memory, a demonstration is cut into segments of SEGMENT decisions.  Before each epoch it is shown all
+of them in their order, so that each segment begins with what it remembers there; gradients flow within a segment.
+Source: Kapturowski et al. 2019 (stored states).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from bc.dataset import GRAPH, BCDataset
+
+EVALUATION_BATCH = 1024
+SEGMENT = 32  # decisions; two seconds with the usual frame skip
+
+Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
+
+
+class Recurrent(Protocol):
+    """A policy with a memory."""
+
+    def step(
+        self, observations: Mapping[str, torch.Tensor], /
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Logits, values and states after each row, float32[B, size]."""
+
+    def in_sequences(
+        self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None, /
+    ) -> dict[str, torch.Tensor]:
+        """The observations, of rows that follow each other where bool[B] says so; states: before the others, else zeros."""
+
+
+class Batches:
+    """Single decisions, for a policy that remembers nothing."""
+
+    def __init__(self, dataset: BCDataset, device: str | torch.device):
+        self.dataset, self.device = dataset, device
+
+    def steps(self, rows: np.ndarray, size: int) -> int:
+        """Batches of one epoch over these rows."""
+        return -(-len(rows) // size)
+
+    def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """All rows once, in random order, in batches of ``size``."""
+        order = rng.permutation(rows)
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            # decisions of one level side by side: threads then share few graphs
+            yield np.sort(batch) if GRAPH in self.dataset.observations else batch
+
+    def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The rows in their order, in parts that fit into memory."""
+        for start in range(0, len(rows), EVALUATION_BATCH):
+            yield rows[start : start + EVALUATION_BATCH]
+
+    def begins(self, rows: np.ndarray) -> np.ndarray | None:
+        """int64[S]: places at which a batch may be cut; None: anywhere."""
+        return None
+
+    def observe(self, rows: np.ndarray) -> Batch:
+        """What a batch of an epoch is learned from."""
+        found = self.dataset.observe(rows)
+        observations = {key: torch.from_numpy(values).to(self.device) for key, values in found.items()}
+        return observations, torch.from_numpy(self.dataset.actions[rows]).to(self.device, torch.int64)
+
+    def observe_whole(self, rows: np.ndarray) -> Batch:
+        """What a part is judged on."""
+        return self.observe(rows)
+
+
+class Sequences(Batches):
+    """Segments of demonstrations, for a policy with a memory."""
+
+    def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
+        super().__init__(dataset, device)
+        self.policy = policy
+        lengths = np.bincount(dataset.demonstration)
+        first = np.cumsum(lengths) - lengths
+        self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # decisions before each
+        self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
+
+    def steps(self, rows: np.ndarray, size: int) -> int:
+        return -(-len(self._segments(rows)) // self._together(size))
+
+    def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """All segments once, in random order, in batches of as many as have ``size`` decisions, if none is short."""
+        self._remember(rows)
+        segments, count = self._segments(rows), self._together(size)
+        order = rng.permutation(len(segments))
+        for start in range(0, len(order), count):
+            yield np.concatenate([segments[number] for number in order[start : start + count]])
+
+    @staticmethod
+    def _together(size: int) -> int:
+        """Segments of a batch."""
+        return max(1, size // SEGMENT)
+
+    def _segments(self, rows: np.ndarray) -> list[np.ndarray]:
+        return np.split(rows, self.begins(rows)[1:])
+
+    def begins(self, rows: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(self._age[rows] % SEGMENT == 0)
+
+    def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Whole demonstrations in their order."""
+        firsts = np.flatnonzero(self._age[rows] == 0)
+        sizes = np.diff(np.append(firsts, len(rows)))
+        whole = np.bincount(self.dataset.demonstration)[self.dataset.demonstration[rows[firsts]]]
+        if firsts[0] or not np.array_equal(sizes, whole):
+            raise ValueError(
+                "a policy with a memory is shown whole demonstrations, from their first decision to their last"
+            )
+        part = np.cumsum(sizes) // EVALUATION_BATCH
+        return iter(np.split(rows, firsts[1:][part[1:] != part[:-1]]))
+
+    def observe(self, rows: np.ndarray) -> Batch:
+        follows = self._age[rows] % SEGMENT != 0
+        return self._observe(rows, follows, torch.stack([self._states[row] for row in rows[~follows].tolist()]))
+
+    def observe_whole(self, rows: np.ndarray) -> Batch:
+        return self._observe(rows, self._age[rows] != 0, None)
+
+    def _observe(self, rows: np.ndarray, follows: np.ndarray, states: torch.Tensor | None) -> Batch:
+        observations, actions = super().observe(rows)
+        before = None
+        if states is not None:
+            before = states.new_zeros((len(rows), states.shape[1]))
+            before[torch.from_numpy(~follows).to(states.device)] = states
+        return self.policy.in_sequences(observations, torch.from_numpy(follows).to(self.device), before), actions
+
+    @torch.no_grad()
+    def _remember(self, rows: np.ndarray) -> None:
+        """What the policy remembers where segments begin."""
+        self._states = {}
+        for part in self.parts(rows):
+            states = self.policy.step(self.observe_whole(part)[0])[2]
+            assert states is not None
+            for place in self.begins(part).tolist():
+                begins = self._age[part[place]] == 0
+                self._states[int(part[place])] = torch.zeros_like(states[0]) if begins else states[place - 1]
+
+
+def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> Batches:
+    """How this policy is shown these demonstrations."""
+    if getattr(policy, "memory", None) is not None:
+        return Sequences(policy, dataset, device)
+    return Batches(dataset, device)

@@ -1,0 +1,86 @@
+"""The memory of a recurrent policy: a GRU between what is seen now and the heads.
+
+    memory = Memory(features=256, size=64)
+    features, states = memory(features, observations)       # float[N, 256] as the heads see them, float32[N, 64] afterwards
+
+The state before a decision is an observation like others, MEMORY: float32[N, size], zero where an episode begins.  So it is
+stored with the decision that it led to, and each decision can be looked at alone.  FOLLOWS, bool[N], makes sequences of rows:
+the state before such a row is the one after the row above it, in place of MEMORY, and gradients flow through it.  Where
+MEMORY is absent, sequences begin with zeros, as at the start of an episode.
+Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence
+
+MEMORY = "memory"  # key of the observation: the state before the decision
+FOLLOWS = "follows"  # key of the observation: whether a row goes on where the row above it ended
+
+Seen = Mapping[str, torch.Tensor]
+
+
+class Memory(nn.Module):
+    """Adds to the features what is remembered, the present included.
+
+    features: size of the encoder's output.
+    size: of the state.
+    """
+
+    def __init__(self, features: int, size: int):
+        super().__init__()
+        self.size = size
+        self.cell = nn.GRU(features, size, batch_first=True)
+        self.told = nn.Linear(size, features, bias=False)
+
+    def forward(self, features: torch.Tensor, observations: Seen) -> tuple[torch.Tensor, torch.Tensor]:
+        """(features as the heads see them, float[N, F]; states after each row, float32[N, size])."""
+        states = observations[MEMORY] if MEMORY in observations else features.new_zeros((len(features), self.size))
+        with torch.autocast(features.device.type, enabled=False):  # what is summed over hundreds of steps stays float32
+            after = self._after(features.float(), states.float(), observations.get(FOLLOWS))
+        return features + self.told(after), after
+
+    def _after(self, features: torch.Tensor, states: torch.Tensor, follows: torch.Tensor | None) -> torch.Tensor:
+        if follows is None:
+            return self.cell(features[:, None], states[None])[0][:, 0]
+        order, batch_sizes, begins = packed(follows)
+        rows = order.to(features.device)
+        packed_states, _ = self.cell(
+            PackedSequence(features[rows], torch.from_numpy(batch_sizes)), states[begins.to(features.device)][None]
+        )
+        after = torch.empty_like(packed_states.data)
+        after[rows] = packed_states.data
+        return after
+
+
+def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
+    """How sequences of rows are packed, the longest first: all first rows, all second rows, ...
+
+    follows: bool[N]; the first row follows nothing.
+    Returns (int64[N] the rows in that order; int64[L] how many sequences have a first, second, ... row; int64[S] the rows
+    with which sequences begin, in the same order).
+    """
+    begins = np.flatnonzero(~follows.cpu().numpy())
+    if not len(begins) or begins[0]:
+        raise ValueError("the first row of a batch follows nothing; cut batches where sequences begin")
+    lengths = np.diff(np.append(begins, len(follows)))
+    longest_first = np.argsort(-lengths, kind="stable")
+    begins, lengths = begins[longest_first], lengths[longest_first]
+    batch_sizes = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")
+    order = np.concatenate([begins[:count] + step for step, count in enumerate(batch_sizes)])
+    return torch.from_numpy(order), batch_sizes, torch.from_numpy(begins)
+
+
+def with_memory(obs: Mapping[str, np.ndarray], states: np.ndarray) -> dict[str, np.ndarray]:
+    """Observations and the states before them, float32[N, size]."""
+    return {**obs, MEMORY: states}
+
+
+def blank(policy: Any, num_envs: int) -> np.ndarray | None:
+    """States float32[num_envs, size] with which episodes begin; None for a policy that has no memory."""
+    memory = getattr(policy, "memory", None)
+    return None if memory is None else np.zeros((num_envs, memory.size), np.float32)

@@ -1,0 +1,116 @@
+"""What must hold of rollouts and updates with a memory, worked out decision by decision, and the cell by its formulas.
+
+Both functions ask nothing of how sequences are made (``RecurrentBuffer``, ``rl.policy.recurrent.packed``).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from rl.policy.policy import NppPolicy
+from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
+from rl.train.audit import Fault, Start, closeness, numbers
+from rl.train.ppo import BatchPPO
+from rl.train.recurrent import RecurrentPPO
+
+ENVS = 16  # whose memory is followed through the rollout
+
+
+@torch.no_grad()
+def faults_of_memory(ppo: BatchPPO, start: Start | None) -> Iterator[Fault]:
+    """What is wrong with what was remembered in the rollout that has just ended; nothing of PPO without a memory.
+
+    start: how things stood before it; None: not known.
+    """
+    if not isinstance(ppo, RecurrentPPO):
+        return
+    memory, buffer = ppo.policy.memory, ppo.rollout_buffer
+    assert memory is not None
+    steps, count = buffer.shape
+    if start is not None:
+        first, blank = start.so_far[0] == 0, ~buffer.obs[MEMORY][0].any(dim=1).cpu().numpy()
+        if (first & ~blank).any() or (~first & blank).any():
+            yield Fault(
+                "memory",
+                f"before the rollout {(first & ~blank).sum()} environments remember something at the start of an "
+                f"episode, and {(~first & blank).sum()} nothing in the middle of one",
+            )
+    envs = torch.arange(min(ENVS, count), device=ppo.device)
+    ends, stored = numbers(ppo, "episode_ends")[:, : len(envs)], buffer.obs[MEMORY][:, envs].double().cpu().numpy()
+    now, limit = ppo.states[: len(envs)].astype(np.float64), closeness(ppo)
+    for t in range(steps):
+        features = ppo.policy.features(_alone(ppo, t * count + envs))
+        wanted = np.where(ends[t][:, None], 0.0, by_formula(memory, features.double(), stored[t]))
+        found = stored[t + 1] if t + 1 < steps else now
+        off = np.abs(found - wanted).max(axis=1)
+        if not (off <= limit).all():
+            env, after = int(off.argmax()), "the end of its episode" if ends[t][off.argmax()] else "it"
+            yield Fault(
+                "memory",
+                f"what environment {env} remembers after decision {t} and {after} is {off[env]:.2g} away from what the cell "
+                "makes of it, or from nothing where an episode begins: states are mixed up, kept too long or lost",
+            )
+            return
+
+
+def by_formula(memory: Memory, features: torch.Tensor, states: np.ndarray) -> np.ndarray:
+    """float64[N, size]: the states after features float64[N, F] and states before them, float64[N, size].
+
+    Source: Cho et al. 2014, with the reset gate as torch has it: on what the state contributes, its bias included.
+    """
+    weights = [weight.double() for weight in memory.cell.parameters()]
+    of_input, of_state, input_bias, state_bias = weights
+    before = torch.from_numpy(states).to(features.device)
+    seen, kept = features @ of_input.T + input_bias, before @ of_state.T + state_bias
+    (seen_r, seen_z, seen_n), (kept_r, kept_z, kept_n) = (part.chunk(3, dim=1) for part in (seen, kept))
+    reset, update = torch.sigmoid(seen_r + kept_r), torch.sigmoid(seen_z + kept_z)
+    after = (1 - update) * torch.tanh(seen_n + reset * kept_n) + update * before
+    return after.cpu().numpy()
+
+
+def asked_in_steps(
+    ppo: BatchPPO, policy: NppPolicy, rows: torch.Tensor, burn_in: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(logits, values) of a policy for decisions of the rollout, whole segments in any order, one step after the other.
+
+    burn_in: decisions before a segment with which its state is worked out.
+    Decisions that are no whole segments are looked at each by itself.
+    """
+    if not isinstance(ppo, RecurrentPPO):
+        return policy.logits_and_values(ppo.rollout_buffer.observations(rows))
+    buffer, envs = ppo.rollout_buffer, ppo.sim.num_envs
+    length = buffer.segment
+    steps, of = rows // envs, rows % envs
+    order = torch.argsort(of * buffer.shape[0] + steps)  # by environment, then by decision
+    if len(rows) % length or not bool((steps[order].view(-1, length) % length == torch.arange(length).to(rows)).all()):
+        return policy.logits_and_values(_alone(ppo, rows))
+    segments = rows[order].view(-1, length)
+    begins, ends = segments[:, 0], buffer.flat("episode_ends")
+    state = buffer.flat_obs(MEMORY)[begins]
+    with torch.no_grad():
+        early = begins // envs < max(burn_in, 1)
+        carried = state
+        for back in range(burn_in, 0, -1):
+            index = (begins - back * envs).clamp(min=0)
+            before = buffer.flat_obs(MEMORY)[index] if back == burn_in else carried
+            after = policy.step({**_alone(ppo, index), MEMORY: before})[2]
+            assert after is not None
+            carried = after * ~ends[index][:, None]
+        if burn_in:
+            state = torch.where(early[:, None], state, carried)
+    logits, values = [], []
+    for step in range(length):
+        index = segments[:, step]
+        some_logits, some_values, after = policy.step({**_alone(ppo, index), MEMORY: state})
+        assert after is not None
+        state = after * ~ends[index][:, None]
+        logits.append(some_logits)
+        values.append(some_values)
+    places = torch.argsort(order)
+    return torch.stack(logits, dim=1).flatten(0, 1)[places], torch.stack(values, dim=1).flatten()[places]
+
+
+def _alone(ppo: RecurrentPPO, index: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Observations of decisions, each by itself."""
+    return {key: values for key, values in ppo.rollout_buffer.observations(index).items() if key != FOLLOWS}

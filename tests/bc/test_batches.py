@@ -1,0 +1,132 @@
+"""Demonstrations as sequences, for a policy with a memory: what each row is shown, and that such a policy learns by it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Sequences, batches_of
+from bc.dataset import BCDataset
+from bc.train import BCConfig, check_result, evaluate, pretrain
+from hardware.team import Team
+from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+LENGTHS = (5, 32, 40, 70, 100, 900, 300)
+
+
+def remembering(lengths, seed=0):
+    """The action is what was shown one decision ago: nobody without a memory can know it."""
+    rng, rows = np.random.default_rng(seed), sum(lengths)
+    shown = rng.integers(0, 2, rows)
+    demonstration = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    actions = np.where(np.arange(rows) - first[demonstration] >= 1, np.roll(shown, 1), 0)
+    state = np.zeros((rows, 26), np.float32)
+    state[np.arange(rows), shown] = 1.0
+    state[:, 2] = np.arange(rows) - first[demonstration]  # age, for the test to look at
+    previous = np.where(np.arange(rows) == first[demonstration], 0, np.roll(actions, 1))
+    count = len(lengths)
+    return BCDataset(
+        path="toy", key="toy", frame_skip=4, observations={"game_state": state}, actions=actions.astype(np.int8),
+        previous_actions=previous.astype(np.int8), demonstration=demonstration, categories=("toy",),
+        names=tuple(map(str, range(count))), level_fingerprints=tuple(map(str, range(count))),
+        category=np.zeros(count, np.int16), validation=np.arange(count) % 4 == 1, retimed=np.zeros(count, bool),
+        kept_and_left_out="toy",
+    )  # fmt: skip
+
+
+class Counter(torch.nn.Module):
+    """Remembers how many rows it has been shown since it began."""
+
+    memory = torch.nn.Identity()
+
+    def step(self, observations):
+        count, states = [], observations.get(MEMORY)
+        for row, goes_on in enumerate(observations[FOLLOWS].tolist()):
+            count.append((count[-1] if goes_on else 0.0 if states is None else float(states[row])) + 1)
+        return torch.zeros(len(count), 6), torch.zeros(len(count)), torch.tensor(count)[:, None]
+
+    @staticmethod
+    def in_sequences(observations, follows, states=None):
+        return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
+
+
+class Remembering(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.memory = torch.nn.Linear(26, 16), Memory(16, 16)
+        self.actor = torch.nn.Linear(16, 6)
+
+    def step(self, observations):
+        shown = observations["game_state"].clone()
+        shown[:, 2] = 0
+        features, states = self.memory(torch.relu(self.body(shown)), observations)
+        return self.actor(features), features[:, 0], states
+
+    def logits_and_values(self, observations):
+        return self.step(observations)[:2]
+
+    in_sequences = staticmethod(Counter.in_sequences)
+
+
+def test_every_row_is_shown_once_and_segments_begin_with_what_is_remembered_there():
+    dataset = remembering(LENGTHS)
+    rows, batches = dataset.rows(validation=False), batches_of(Counter(), dataset, "cpu")
+    assert isinstance(batches, Sequences)
+    found = list(batches.epoch(rows, 128, np.random.default_rng(0)))
+    assert sorted(np.concatenate(found).tolist()) == rows.tolist()
+    assert len(found) == batches.steps(rows, 128)
+    for batch in found:
+        observations, actions = batches.observe(batch)
+        age, follows = observations["game_state"][:, 2], observations[FOLLOWS]
+        assert (actions.numpy() == dataset.actions[batch]).all()
+        assert (follows == (age % SEGMENT != 0)).all()
+        assert (observations[MEMORY][~follows, 0] == age[~follows]).all(), "one is remembered for each decision before"
+        assert (batches.begins(batch) == np.flatnonzero(~follows.numpy())).all()
+        assert (Counter().step(observations)[2][:, 0] == age + 1).all()
+
+
+def test_what_is_judged_are_whole_demonstrations():
+    dataset = remembering((*LENGTHS, 3 * EVALUATION_BATCH, 7))
+    rows, batches = dataset.rows(validation=False), Sequences(Counter(), dataset, "cpu")
+    parts = list(batches.parts(rows))
+    assert (np.concatenate(parts) == rows).all()
+    for part in parts:
+        observations, _ = batches.observe_whole(part)
+        assert (Counter().step(observations)[2][:, 0] == observations["game_state"][:, 2] + 1).all()
+    assert max(len(part) for part in parts[:-1]) <= EVALUATION_BATCH + max(LENGTHS) + 3 * EVALUATION_BATCH
+    with pytest.raises(ValueError, match="whole demonstrations"):
+        list(batches.parts(rows[1:]))
+
+
+def test_without_a_memory_it_is_single_decisions_in_random_order():
+    dataset = remembering(LENGTHS)
+    rows, batches = dataset.rows(validation=False), batches_of(torch.nn.Linear(1, 1), dataset, "cpu")
+    assert type(batches) is Batches
+    found, order = list(batches.epoch(rows, 128, np.random.default_rng(3))), np.random.default_rng(3).permutation(rows)
+    assert (np.concatenate(found) == order).all() and {len(batch) for batch in found[:-1]} == {128}
+    assert batches.steps(rows, 128) == len(found) and batches.begins(rows) is None
+
+
+def test_imitation_teaches_to_remember_and_threads_change_nothing():
+    dataset = remembering((40, 64, 90) * 4)
+    policies = []
+    for threads in (1, 2):
+        policy = Remembering()
+        first = {name: weights.detach().clone() for name, weights in policy.named_parameters()}
+        settings = BCConfig(epochs=16, batch_size=64, learning_rate=1e-2)
+        result = pretrain(policy, dataset, settings, team=Team(threads), log=lambda line: None)
+        check_result(policy, dataset, result, first)
+        policies.append(policy)
+    assert result.validation.accuracy > 0.95
+    assert result.baselines["majority"].accuracy < 0.7
+    for mine, theirs in zip(*(policy.parameters() for policy in policies), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3)
+    forgetful = Remembering()
+    forgetful.load_state_dict(policies[0].state_dict())
+    with torch.no_grad():
+        forgetful.memory.told.weight.zero_()
+    assert (evaluate(forgetful, dataset, dataset.rows(validation=True)).loss or 0) > math.log(2) / 2
