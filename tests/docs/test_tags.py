@@ -9,6 +9,8 @@ import pytest
 from nppsim import reward
 from rl.forensics.doctor import all_checks
 from rl.train.hierarchy.losses import HierarchicalLosses
+from rl.train.lessons import Figures, as_tags
+from rl.train.logs import LESSONS
 
 from places import ROOT
 
@@ -20,6 +22,7 @@ LISTED = {
     *(f"reward/{name}" for name in reward.TERMS),
     *("gradients/mean/{}", "gradients/variance/{}", "gradients/norm/{}"),
     "env_curriculum_stats/per_label_evictions/{}",
+    *(LESSONS + name for name in as_tags(Figures(0.0, 0.0, 1, 1, 0.0))),
 }
 
 

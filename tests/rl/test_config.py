@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch):
         "replays/d.replay",
         "old/config.json",
         "mine.toml",
+        "agent.safetensors",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
@@ -92,6 +93,12 @@ EXAMPLES = {
     "bc-patience": ["3"],
     "bc-class-weight-power": ["0.5"],
     "validation-share": ["0.2"],
+    "teacher": ["agent.safetensors"],
+    "teacher-decisions": ["1000"],
+    "teacher-minutes": ["2"],
+    "teacher-learning-rate": ["1e-4"],
+    "teacher-epochs": ["1"],
+    "teacher-minibatch-size": ["64"],
     "total-timesteps": ["2000000"],
     "time-budget-minutes": ["1.5"],
     "gamma": ["0.99"],
@@ -221,6 +228,7 @@ EXAMPLES = {
 NEEDED = {
     "resume-from": ["--resume-from", "old"],
     "replay-data-dir": ["--replay-data-dir", "replays"],
+    "teacher": ["--replay-data-dir", "replays", "--teacher", "agent.safetensors"],
     "use-curriculum": ["--use-curriculum"],
     "start-states": ["--start-states"],
     "record-eval-videos": ["--record-eval-videos"],
@@ -248,6 +256,7 @@ def arguments(name):
         "pbrs-gamma": ["--gamma", "0.99"],
         "vtrace-rho-clip": ["--returns-from", "current"],
         "frame-stack-padding": ["--enable-state-stacking"],
+        "teacher": ["--replay-data-dir", "replays"],
         "hierarchical-from-stage": ["--curriculum", "stages"],
         "memory-segment": ["--architectures", "vision_free+gru"],
         "memory-burn-in": ["--architectures", "vision_free+gru"],
@@ -337,7 +346,7 @@ def test_the_makefiles_command_is_understood(folder):
     (folder / "datasets" / "refined").mkdir()
     (folder / "datasets" / "refined" / "a.replay").write_bytes(b"")
     config = resolve(command)
-    assert config.architectures == ("mlp_baseline", "vision_free_foresight")
+    assert config.architectures == ("vision_free_foresight", "mlp_baseline")
     assert config.dev_dataset == (Path("datasets/dev"),)
 
 
