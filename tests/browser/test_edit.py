@@ -156,6 +156,9 @@ def test_a_level_is_made_by_the_keyboard_alone(page, studio):
     keys.press("Escape")
     keys.press("h")
     assert saved(page, lambda: keys.press("Control+s")) == mirror(level)
+    keys.press("Control+a")  # as a region, whose spawn comes along
+    keys.press("h")
+    assert saved(page, lambda: keys.press("Control+s")) == level
 
 
 def test_regions_are_copied_and_entities_turned(page, studio, starter):
