@@ -100,3 +100,9 @@ def test_the_image_is_given_all_that_the_wheel_is_made_of():
 
 def test_the_version_is_known():
     assert re.fullmatch(r"\d+\.\d+\.\d+", nppsim.__version__)
+
+
+def test_the_studios_plugin_is_a_function():
+    for place in PROJECT["project"]["entry-points"]["nppsim.agents"].values():
+        module, _, function = place.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))

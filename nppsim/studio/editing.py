@@ -113,11 +113,12 @@ class Checker:
     """What one open editor is told about its level.
 
     socket: where the answers go.
+    trials: the planner's process, of this editor alone.
     """
 
     def __init__(self, socket: WebSocket):
         self._socket = socket
-        self._trials = Trials()
+        self.trials = Trials()
         self._search_task: asyncio.Task | None = None
         self._tries_task: asyncio.Task | None = None
 
@@ -143,9 +144,9 @@ class Checker:
             self._search_task = asyncio.create_task(self._search(level_of(message["check"]), number))
 
     async def _search(self, level: Level, number: int) -> None:
-        await self._send(number, search={"state": "searching" if self._trials.ready else "starting"})
+        await self._send(number, search={"state": "searching" if self.trials.ready else "starting"})
         try:
-            answer = await self._trials.finish(level)
+            answer = await self.trials.finish(level)
         except TimeoutError:
             answer = {"state": "timeout"}
         except TrialError as error:
@@ -173,7 +174,7 @@ class Checker:
         """Give up everything, and end the planner's process."""
         await _give_up(self._tries_task)
         await _give_up(self._search_task)
-        await self._trials.close()
+        await self.trials.close()
 
 
 async def _give_up(work: asyncio.Task | None) -> None:

@@ -36,6 +36,7 @@ class TrialError(UserError):
 class Trials:
     """Searches, one at a time, in a process that is started when it is first needed.
 
+    process: None where none is running.
     asked: searches that the process was given.
 
     A search that is given up (``finish`` cancelled) ends with its process; the next one starts a new one.  A process that is
@@ -43,7 +44,7 @@ class Trials:
     """
 
     def __init__(self) -> None:
-        self._process: Process | None = None
+        self.process: Process | None = None
         self._started: asyncio.Task | None = None
         self.asked = 0
 
@@ -67,11 +68,11 @@ class Trials:
 
     async def _start(self) -> None:
         command = (sys.executable, "-m", __name__)
-        self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
+        self.process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_ANSWER_LIMIT)
         await self._ask({"level": base64.b64encode(_first_level().to_bytes()).decode(), "budget": 1000})
 
     async def _ask(self, job: dict) -> dict:
-        process = self._process
+        process = self.process
         assert process is not None and process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(job).encode() + b"\n")
         line = await process.stdout.readline()
@@ -82,8 +83,8 @@ class Trials:
 
     async def close(self) -> None:
         """End the process."""
-        started, process = self._started, self._process
-        self._started = self._process = None
+        started, process = self._started, self.process
+        self._started = self.process = None
         if process is not None and process.returncode is None:
             process.kill()
         if started is not None and started is not asyncio.current_task():

@@ -6,21 +6,27 @@ Plain values, as JSON has them; the fields stand in docs/studio.md.  Only stored
 training goes on as if nobody looked.
 """
 
+import csv
+import io
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nppsim.reading import read_json
+from rl.events import Scalars
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.kept import CLONE
 from rl.experiment.run import SUMMARY
 from rl.forensics.runs import RUN_FILE, Run, find_runs
 from rl.judge.results import ResultsError
 from rl.train.checkpoints import Checkpoints
+from rl.train.logs import TABLE
 
 POINTS = 400  # of a line: more than a chart has px would be seen by nobody
 LOG_LINES = 40
+_STEP = "time/total_timesteps"  # column of a table that the others are drawn over
 _LOG_BYTES = 20_000  # of the end of log.txt, which may be long
 
 
@@ -43,17 +49,17 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    scalars = run.scalars
+    scalars = _scalars(run.folder / TABLE)
     came = stages(scalars)
     return {
         "label": run.label,
         "seed": run.seed,
-        "decisions": max((int(line.steps[-1]) for tag, line in scalars.items() if tag.startswith("time/")), default=0),
+        "decisions": int(scalars[_STEP].steps[-1]) if _STEP in scalars else 0,
         "total": _total(run),
         "finished": (run.folder / "finished.json").is_file(),
         "stage": came[-1].name if came else None,
         "stages": [{"begin": stage.begin, "name": stage.name} for stage in came],
-        "charts": [_chart(chart, run) for chart in CHARTS if any(tag in scalars for tag in chart.tags)],
+        "charts": [_chart(chart, scalars) for chart in CHARTS if any(tag in scalars for tag in chart.tags)],
         "checkpoint": _newest(run.folder),
     }
 
@@ -66,12 +72,41 @@ def _total(run: Run) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 
-def _chart(chart: Chart, run: Run) -> dict[str, Any]:
+def _scalars(table: Path) -> dict[str, Scalars]:
+    """The history of each column of a run's table; {} where there is none yet.
+
+    Not of its events, which hold the same: reading those takes a hundred times as long, and this is done again and again.
+    """
+    if not table.is_file():
+        return {}
+    known = table.stat()
+    return _read_table(table, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=16)
+def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
+    """``_changed`` and ``_bytes`` tell a table from the same one later."""
+    text = table.read_text(encoding="utf-8")
+    columns, *rows = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))) or [[]]  # a row may be half written
+    if _STEP not in columns:
+        return {}
+    cells = np.array([[float(cell or "nan") for cell in row] for row in rows if len(row) == len(columns)])
+    cells = cells.reshape(-1, len(columns))
+    steps = np.maximum.accumulate(np.nan_to_num(cells[:, columns.index(_STEP)])).astype(
+        np.int64
+    )  # an evaluation has none
+    present = {tag: np.isfinite(cells[:, i]) for i, tag in enumerate(columns)}
+    return {
+        tag: Scalars(steps[present[tag]], cells[present[tag], i]) for i, tag in enumerate(columns) if present[tag].any()
+    }
+
+
+def _chart(chart: Chart, scalars: dict[str, Scalars]) -> dict[str, Any]:
     lines = []
     for tag in chart.tags:
-        if tag not in run.scalars:
+        if tag not in scalars:
             continue
-        steps, values, mean = shown_line(chart, run.scalars[tag])
+        steps, values, mean = shown_line(chart, scalars[tag])
         kept = np.unique(np.linspace(0, max(len(steps) - 1, 0), min(POINTS, len(steps))).astype(int))
         lines.append(
             {
@@ -84,7 +119,7 @@ def _chart(chart: Chart, run: Run) -> dict[str, Any]:
     return {
         "title": chart.title,
         "unit": chart.unit,
-        "levels": stage_names(run.scalars) if chart.tags == (STAGE,) else None,
+        "levels": stage_names(scalars) if chart.tags == (STAGE,) else None,
         "lines": lines,
     }
 

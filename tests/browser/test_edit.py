@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from nppsim.env import STARTER_LEVELS
@@ -14,9 +15,11 @@ from nppsim.studio.drafts import draft_of, level_of
 
 PLANNER_MS = 400_000  # the planner's process may have to compile first
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
-CALL = "async ([path, name, ...args]) => (await import(`/static/js/${path}.js`))[name](...args)"
-
-# On a stage of solid tiles: what is done to it leads to the same state and back.
+SENT = """async (draft) => {
+    const { get, post } = await import("/static/js/api.js");
+    return get(`levels/${(await post("edit/level", { draft })).level}`);
+}"""
+# What is done to it leads to the same state and back.
 UNDONE = """async (draft) => {
     const model = await import("/static/js/level_model.js");
     const history = new model.History(model.stateOf(draft));
@@ -156,6 +159,9 @@ def test_a_level_is_made_by_the_keyboard_alone(page, studio):
     keys.press("Escape")
     keys.press("h")
     assert saved(page, lambda: keys.press("Control+s")) == mirror(level)
+    keys.press("Control+a")  # as a region, whose spawn comes along
+    keys.press("h")
+    assert saved(page, lambda: keys.press("Control+s")) == level
 
 
 def test_regions_are_copied_and_entities_turned(page, studio, starter):
@@ -195,7 +201,7 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, start
         const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
         return draftOf(mirrorLevel(stateOf(draft)));
     }"""
-    for level in starter[::4]:
+    for level in (starter[-1], everything()):
         assert level_of(page.evaluate(call, draft_of(level)[0])) == mirror(level)
     tiles = """async () => {
         const { mirroredTile } = await import("/static/js/level_model.js");
@@ -219,9 +225,9 @@ def test_what_is_drawn_is_what_the_server_would_send(page, studio, starter):
         const { stateOf } = await import("/static/js/level_model.js");
         return (await import("/static/js/level_document.js")).documentOf(stateOf(draft));
     }"""
-    for level in starter[::4]:
+    for level in (*starter[::6], everything()):
         drawn = page.evaluate(call, draft_of(level)[0])
-        sent = page.evaluate("async (id) => (await import('/static/js/api.js')).get(`levels/${id}`)", level.fingerprint)
+        sent = page.evaluate(SENT, draft_of(level)[0])
         index = {place: i for i, place in enumerate(map(placed, sent["entities"]))}
         assert drawn["tiles"] == sent["tiles"] and drawn["spawn"] == sent["spawn"]
         assert len(drawn["entities"]) == len(sent["entities"])
@@ -229,6 +235,17 @@ def test_what_is_drawn_is_what_the_server_would_send(page, studio, starter):
             other = sent["entities"][index[placed(entity)]]
             assert (entity.get("door"), entity["kind"]) == (other.get("door"), other["kind"])
             assert drawn["start"]["c"][str(i)][0] == sent["start"]["c"][str(index[placed(entity)])][0]
+
+
+def everything():
+    """A level of all tiles and all entities, in all orientations and modes."""
+    single = [kind for kind in kinds.CREATING if kind not in kinds.PAIRED]
+    places = iter((x, y) for y in range(6, 94, 4) for x in range(6, 170, 3))
+    entities = [(kind, *next(places), turn, turn % 4) for kind in single for turn in range(8)]
+    doors = [(next(places), next(places), turn) for turn in range(8)]
+    exits = [(next(places), next(places))]
+    tiles = (np.arange(23 * 42) % 38).reshape(23, 42)
+    return Level.build(tiles, (9, 97), exits=exits, locked_doors=doors, trap_doors=doors, entities=entities)
 
 
 def placed(entity):

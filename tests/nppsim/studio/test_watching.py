@@ -228,6 +228,17 @@ def test_one_run_that_cannot_be_shown_leaves_the_others(watched):
     assert next(one for one in messages if "over" in one)["over"] == "won"
 
 
+def test_a_kept_run_is_watched_beside_others(watched, winning):
+    watched.studio.recordings.keep(straight(), winning.inputs, "won", "mine", None)
+    number = watched.get("recordings").json()["recordings"][0]["number"]
+    with watched.socket("watch") as socket:
+        runs = [{"recording": number}, {"replay": 0}]
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
+        messages = follow(socket, "difference")
+    assert {one["label"] for one in messages if "label" in one} == {"mine", "won"}
+    assert messages[-1]["difference"]["total"] == 0
+
+
 def test_the_planner_is_one_of_those_who_play(watched):
     with watched.client, watched.socket("watch") as socket:
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})

@@ -28,13 +28,13 @@ export class EditorCanvas {
     this.pinch = null; // two fingers: {distance, middle}
     this.wanted = 0; // an animation frame is asked for
     this.change = () => this.#ask();
-    desk.addEventListener("change", this.change);
+    for (const event of ["change", "cursor"]) desk.addEventListener(event, this.change);
     this.#listen();
     this.#ask();
   }
 
   destroy() {
-    this.desk.removeEventListener("change", this.change);
+    for (const event of ["change", "cursor"]) this.desk.removeEventListener(event, this.change);
     cancelAnimationFrame(this.wanted);
     this.scene.destroy();
   }

@@ -73,6 +73,7 @@ export function showChecks(panel, desk, canvas, studio) {
     told.textContent = "";
     checks.later(desk.state);
   };
+  say("Checking …", "muted");
   desk.history.addEventListener("change", change);
   checks.later(desk.state, 0);
   const back = () => checks.later(desk.state, 0);

@@ -129,7 +129,8 @@ export class Desk extends EventTarget {
       held.dragging = true;
       this.region = regionBetween(held.last, tile);
     }
-    this.#tell();
+    if (held) this.#tell();
+    else this.dispatchEvent(new Event("cursor")); // nothing but the cursor has moved
   }
 
   letGo() {

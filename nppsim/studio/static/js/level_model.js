@@ -311,7 +311,10 @@ function mirroredTiles(tiles, width) {
 }
 
 export function mirrorRegion(state, region) {
-  return paste(clear(state, region), mirrorClip(copy(state, region)), region.column, region.row);
+  const next = paste(clear(state, region), mirrorClip(copy(state, region)), region.column, region.row);
+  if (!state.spawn || !isIn(region, ...state.spawn)) return next;
+  const [left, , right] = stepsOf(region);
+  return { ...next, spawn: [left + right - state.spawn[0], state.spawn[1]] };
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import { Mind } from "./mind.js";
 import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
-const REFRESH_MS = 5000;
+const REFRESH_MS = 3000;
 const NEXT_MS = 1500; // between the end of an episode and the next
 const STYLES = [1, 0.55]; // opacity of the first line of a chart and of further ones
 

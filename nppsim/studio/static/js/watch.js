@@ -8,6 +8,7 @@ import { RUN_COLOURS } from "./player.js";
 import { Watching } from "./watching.js";
 
 const MOST_RUNS = 6;
+const MOST_OFFERED = 200; // recordings of the level
 const AT_FIRST = 3; // agents that are shown without being asked for
 const AGAIN_MS = 1500; // between the end of all runs and the next try
 
@@ -19,14 +20,15 @@ export async function show(root, studio, id) {
     studio.go(`#/watch/${levels[0].id}`);
     return undefined;
   }
-  const [level, agents, { replays }] = await Promise.all([get(`levels/${id}`), get("agents"), get("replays")]);
-  const view = new Watch(root, studio, { level, levels, ...agents, replays: replays.filter((one) => one.level === id) });
+  const [level, agents, { replays }, { recordings }] = await Promise.all([get(`levels/${id}`), get("agents"), get("replays"), get("recordings")]);
+  const recorded = (list, kind) => list.filter((one) => one.level === id).map(({ number, label }) => ({ label, wish: { [kind]: number } }));
+  const view = new Watch(root, studio, { level, levels, ...agents, recorded: [...recorded(recordings, "recording").reverse(), ...recorded(replays, "replay")] });
   return () => view.destroy();
 }
 
 class Watch {
-  constructor(root, studio, { level, levels, agents, why_none: whyNone, replays }) {
-    Object.assign(this, { studio, level, levels, agents, replays });
+  constructor(root, studio, { level, levels, agents, why_none: whyNone, recorded }) {
+    Object.assign(this, { studio, level, levels, agents, recorded });
     this.socket = new Socket("watch");
     this.socket.onmessage = (message) => this.receive(message);
     this.back = () => studio.go(location.hash);
@@ -108,7 +110,7 @@ class Watch {
     const choices = [
       ...this.agents.map(({ id, name }) => [name, { agent: id, seed: 1, deterministic: false }]),
       ["the planner", { planner: true }],
-      ...this.replays.slice(0, 200).map(({ number, label }) => [label, { replay: number }]),
+      ...this.recorded.slice(0, MOST_OFFERED).map(({ label, wish }) => [label, wish]),
     ];
     const select = element("select", { "aria-label": "Who else" }, choices.map(([text], i) => element("option", { value: i, text })));
     const add = () => {
@@ -132,7 +134,8 @@ class Watch {
       this.begin();
     } });
     const agent = this.agents.find(({ id }) => id === wish.agent);
-    const name = agent?.name ?? (wish.planner ? "planner" : this.replays.find(({ number }) => number === wish.replay)?.label);
+    const same = (other) => other.wish.replay === wish.replay && other.wish.recording === wish.recording;
+    const name = agent?.name ?? (wish.planner ? "planner" : this.recorded.find(same)?.label);
     const how = agent && element("select", { class: "small", "aria-label": "How it chooses", onchange: (event) => change({ deterministic: event.target.value === "likeliest" }) },
       [["draws", "draws its actions"], ["likeliest", "takes the likeliest"]].map(([value, text]) => element("option", { value, text, selected: wish.deterministic === (value === "likeliest") })));
     const seed = agent && element("span", { class: "small muted", text: `try ${wish.seed}` });
