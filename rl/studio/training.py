@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.reading import read_json
+from rl import plugins
 from rl.events import Scalars
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.kept import CLONE
@@ -31,9 +32,14 @@ _LOG_BYTES = 20_000  # of the end of log.txt, which may be long
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
-    """The experiment of a folder.  Raises ResultsError for one that holds none, or whose files are damaged."""
+    """The experiment of a folder; the plugins that it was trained with are loaded, as its weights may need them.
+
+    Raises ResultsError for a folder that holds none, or whose files are damaged, and ConfigError for a plugin that is gone.
+    """
     if not (folder / "config.json").is_file():
         raise ResultsError(f"{folder}: no config.json there; give the folder of an experiment")
+    named = _object(folder / "config.json").get("plugins") or []
+    plugins.load(named if isinstance(named, list) and all(isinstance(one, str) for one in named) else [])
     begun = any(folder.rglob(RUN_FILE))
     log = folder / "log.txt"
     written = max(
@@ -67,9 +73,17 @@ def _run(run: Run) -> dict[str, Any]:
 def _total(run: Run) -> int | None:
     """Decisions that were asked for; None where the folder does not tell."""
     path = run.folder / RUN_FILE
-    settings = read_json(path, ResultsError, "use another run").get("settings", {}) if path.is_file() else {}
+    settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
     return int(value) if isinstance(value, int | float) else None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The object of a JSON file; ResultsError for anything else."""
+    found = read_json(path, ResultsError, "use another run")
+    if not isinstance(found, dict):
+        raise ResultsError(f"{path}: not a JSON object; give the folder of an experiment")
+    return found
 
 
 def _scalars(table: Path) -> dict[str, Scalars]:

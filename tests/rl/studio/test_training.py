@@ -1,6 +1,7 @@
 """An experiment in training, read from its files."""
 
 import json
+import os
 
 import pytest
 
@@ -50,5 +51,29 @@ def test_the_newest_weights_are_those_of_the_clone_until_there_are_others(experi
 def test_an_experiment_that_has_not_begun_has_no_runs(tmp_path):
     with pytest.raises(ResultsError, match="no config"):
         read_experiment(tmp_path)
+    for text in ("[]", "nothing"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ResultsError, match="JSON"):
+            read_experiment(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert read_experiment(tmp_path)["runs"] == []
+
+
+def test_a_network_of_ones_own_is_known_to_those_who_follow_its_training(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text("import os\nos.environ['OWN_PLUGIN'] = 'loaded'\n")
+    (tmp_path / "config.json").write_text(json.dumps({"plugins": [str(tmp_path / "own.py")]}))
+    monkeypatch.setenv("OWN_PLUGIN", "")
+    read_experiment(tmp_path)
+    assert os.environ["OWN_PLUGIN"] == "loaded"
+
+
+def test_a_row_that_is_being_written_and_an_evaluation_before_training_are_understood(experiment):
+    table = experiment / "seed_1" / "progress.csv"
+    whole = table.read_text()
+    try:
+        table.write_text("time/total_timesteps,eval/all_success\n,0.25\n10,\n20,0.5\n30,0.7")
+        (run,) = read_experiment(experiment)["runs"]
+        (line,) = run["charts"][0]["lines"]
+        assert (run["decisions"], line["steps"], line["values"]) == (20, [0, 20], [25.0, 50.0])
+    finally:
+        table.write_text(whole)
