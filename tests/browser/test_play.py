@@ -103,17 +103,19 @@ def test_a_run_becomes_a_demonstration(page, studio):
 def test_frame_advance_rewind_and_practice(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
+    page.keyboard.press(".")  # pauses, too: no key that is held starts the run
+    wait_for_frame(page, 1)
     page.keyboard.down("d")
-    for frame in range(1, 13):
+    for frame in range(2, 13):
         page.keyboard.press(".")
         wait_for_frame(page, frame)
     page.keyboard.press("m")
     page.keyboard.down("Shift")
     page.keyboard.press(".")
     wait_for_frame(page, 13)
-    assert sent == [RIGHT] * 12 + [RIGHT | JUMP]
+    assert sent == [0] + [RIGHT] * 11 + [RIGHT | JUMP]
     at_13 = frames[-1]["n"]
-    page.keyboard.press("r")  # to the mark; the keys that are held start it again
+    page.keyboard.press("r")  # to the mark; the keys that are held go on from there
     page.wait_for_selector(".verdict", state="hidden")
     page.keyboard.up("Shift")
     page.keyboard.up("d")
@@ -121,7 +123,7 @@ def test_frame_advance_rewind_and_practice(page, studio):
     until(page, lambda: frame_number(page) <= 3)
     page.keyboard.up("Backspace")
     page.wait_for_selector(".verdict:has-text('Ready')")
-    assert frames[13]["n"] == at_13 and frames[13]["f"] == 13  # the same inputs from the mark lead to the same state
+    assert frames[13]["f"] == 13 and frames[13]["n"] == at_13  # the same input after the mark leads to the same state
 
 
 def test_keys_can_be_changed_and_stay_so(page, studio):
@@ -166,3 +168,34 @@ def test_thumbs_play_on_a_touch_screen(new_page, studio):
     wait_for_frame(page, 20)
     page.mouse.up()
     page.wait_for_selector(".keys kbd.held", state="detached")
+
+
+# A stand-in for the browser's gamepads, which no test can press.
+PAD = """let held = false;
+const button = { pressed: false };
+const pad = { mapping: "standard", axes: [0, 0], get buttons() { return [{ pressed: held }, ...Array(16).fill(button)]; } };
+navigator.getGamepads = () => [null, pad];
+window.pad = { lean: (x) => { pad.axes[0] = x; }, jump: (on) => { held = on; } };"""
+
+
+def test_a_gamepad_plays(page, studio):
+    page.add_init_script(PAD)
+    sent, _ = over_wire(page)
+    open_level(page, studio)
+    page.evaluate("pad.lean(0.9)")
+    wait_for_frame(page, 5)
+    page.evaluate("pad.jump(true)")
+    until(page, lambda: sent[-1] == RIGHT | JUMP)
+    page.evaluate("pad.lean(0), pad.jump(false)")
+    until(page, lambda: sent[-1] == 0)
+    assert sent[0] == RIGHT and {RIGHT, RIGHT | JUMP, 0} == set(sent)
+
+
+def test_a_closer_view_follows_the_ninja(page, studio):
+    open_level(page, studio)
+    before = page.screenshot()
+    page.keyboard.press("v")
+    page.wait_for_selector("button[aria-pressed=true]:has-text('Closer')")
+    assert page.screenshot() != before
+    page.keyboard.press("v")
+    page.wait_for_selector("button[aria-pressed=false]:has-text('Closer')")

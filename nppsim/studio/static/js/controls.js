@@ -23,10 +23,11 @@ export const ACTIONS = {
   rewind: ["rewind while held", ["Backspace"]],
   mark: ["practise from here; again: from the spawn", ["KeyM"]],
   keep: ["keep this run", ["KeyK"]],
+  view: ["closer, following the ninja; all of the level", ["KeyV"]],
 };
 const HELD = [...Object.keys(BITS), "rewind"]; // what counts while it is held
 // Standard gamepad: button -> action.
-const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 8: "keep", 9: "pause", 14: "left", 15: "right" };
+const PAD = { 0: "jump", 1: "jump", 3: "restart", 4: "rewind", 5: "slower", 6: "view", 8: "keep", 9: "pause", 14: "left", 15: "right" };
 const STICK = 0.4; // of its way
 // Keys that an element with the focus has a use for itself.
 const USES = { button: /^(Space|Enter)$/, summary: /^(Space|Enter)$/, a: /^Enter$/, input: /^(Space|Arrow\w+|Home|End)$/ };

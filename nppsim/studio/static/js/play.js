@@ -19,6 +19,7 @@ const REWIND_FRAMES = 2; // per display tick
 const TRAIL = 240; // frames
 const FALL_MS = 700; // that the pieces of a dead ninja fly
 const REST_MS = 350; // after the end, until a jump starts again
+const CLOSE_SCALE = 1.4; // screen px per level px of the closer view, at least
 const CAPS = [[4, "left"], [1, "jump"], [2, "right"]]; // bits of an input byte
 
 /** The view; see app.js. */
@@ -154,6 +155,7 @@ class Play {
       back: () => this.stepBack(),
       mark: () => this.setMark(),
       keep: () => this.keep(),
+      view: () => this.setCloser(!this.closer),
     };
     actions[action]?.();
   }
@@ -195,6 +197,15 @@ class Play {
     await this.goBack(1).catch(this.studio.failed);
   }
 
+  /** Show a part of the level that moves with the ninja, or all of it. */
+  setCloser(closer) {
+    this.closer = closer;
+    this.scene.fit();
+    if (closer) this.scene.centre(...this.game.world.ninja.at, Math.max(CLOSE_SCALE, 1.5 * this.scene.view.scale));
+    this.viewButton.setAttribute("aria-pressed", closer);
+    this.draw();
+  }
+
   setMark() {
     this.mark = this.mark ? 0 : this.game.frame.f;
     this.drawPhase();
@@ -228,6 +239,7 @@ class Play {
     const { f, g, i, n } = game.frame;
     const age = this.phase === "over" && game.frame.o === "died" ? (performance.now() - this.ended) / FRAME_MS : 0;
     const points = game.history.slice(Math.max(0, f - TRAIL), f + 1).map(({ look }) => look.at);
+    if (this.closer) this.scene.centre(...game.world.ninja.at);
     this.scene.draw({ world: game.world, age, ghosts: this.ghosts.at(f), trails: [{ points }] });
     this.time.textContent = seconds(f);
     this.numbers.textContent = `frame ${f} · ${Math.hypot(n[2], n[3]).toFixed(2)} px/frame · gold ${g}`;
@@ -289,6 +301,7 @@ class Play {
     this.verdict = element("div", { class: "verdict", role: "status" });
     this.caps = CAPS.map(([, action]) => element("kbd", { text: { left: "←", jump: "jump", right: "→" }[action] }));
     this.attempt = element("dd");
+    this.viewButton = button("Closer", "view", { "aria-pressed": false });
     this.pauseButton = button("Pause", "pause");
     this.markButton = button("Practise from here", "mark");
     this.rates = element("select", { "aria-label": "Speed", onchange: () => this.setRate(Number(this.rates.value)) },
@@ -305,7 +318,7 @@ class Play {
         panel(null, element("h1", { text: this.level.name }),
           element("dl", { class: "facts" }, facts.map(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })]),
             element("dt", { text: "attempt" }), this.attempt),
-          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"),
+          element("div", { class: "bar" }, button("Restart", "restart", { class: "primary" }), this.pauseButton, button("Keep run …", "keep"), this.viewButton,
             element("a", { class: "button", href: `#/edit/${this.level.id}`, text: "Edit" }),
             element("a", { class: "button", href: `#/watch/${this.level.id}`, text: "Watch an agent" }))),
         panel("Practice", element("div", { class: "bar" }, this.markButton, this.rates, button("−1 frame", "back"), button("+1 frame", "step"))),

@@ -30,7 +30,7 @@ export class Player {
     this.build(root);
     this.scene = new Scene(this.canvas);
     this.scene.setLevel(level);
-    this.timeline.show([], [], 0);
+    this.timeline.show([], []);
     runs.forEach((run) => this.add(run));
     this.seek(0);
   }
@@ -73,7 +73,7 @@ export class Player {
     this.main = index;
     this.runs.forEach(({ chip }, i) => chip.setAttribute("aria-pressed", i === index));
     this.parted = this.runs.map(({ recording }, i) => (i === index ? null : partingFrame(this.runs[index].recording, recording)));
-    this.timeline.show(this.runs, this.parted, index);
+    this.timeline.show(this.runs, this.parted);
     this.slider.max = this.last;
     this.seek(this.frame);
   }
@@ -160,7 +160,7 @@ export class Player {
     } });
     this.rates = element("select", { "aria-label": "Speed", onchange: () => { this.rate = Number(this.rates.value); } },
       SPEEDS.map((rate) => element("option", { value: rate, text: `${rate}×`, selected: rate === 1 })));
-    const lanes = element("canvas", { class: "lanes", "aria-hidden": "true" });
+    const lanes = element("div", { class: "lanes", "aria-hidden": "true" });
     root.classList.add("player");
     root.replaceChildren(
       element("div", { class: "stage" }, this.canvas,

@@ -100,6 +100,13 @@ export class Scene {
     this.redraw();
   }
 
+  /** Show the surroundings of a point; the next picture does. */
+  centre(x, y, scale = this.view.scale) {
+    this.fitted = null;
+    this.view = { x, y, scale: Math.min(scale, MOST_SCALE) };
+    this.forget();
+  }
+
   /** The level's point at a point of the canvas (CSS px from its corner, as event.offsetX and offsetY). */
   toLevel(x, y) {
     const { clientWidth, clientHeight } = this.canvas;

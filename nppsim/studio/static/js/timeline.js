@@ -1,5 +1,6 @@
 /* The lanes under a player: what was pressed in each run, where it ended, where it parts from the one that is followed. */
 
+import { element } from "./elements.js";
 import { coloursOf } from "./pen.js";
 
 const KEYS = [4, 1, 2]; // rows of a lane: left, jump, right (bits of an input byte)
@@ -7,22 +8,26 @@ const ROW = 5; // px
 const GAP = 6; // px between two lanes
 
 export class Timeline {
-  /** seek: called with the frame that somebody points at. */
-  constructor(canvas, seek) {
-    this.canvas = canvas;
-    [this.runs, this.parted, this.main, this.frame] = [[], [], 0, 0];
+  /** root: an element that it fills; seek: called with the frame that somebody points at. */
+  constructor(root, seek) {
+    this.canvas = element("canvas");
+    this.head = element("i");
+    root.replaceChildren(this.canvas, this.head);
+    [this.runs, this.parted, this.frame] = [[], [], 0];
     this.redraw = () => this.draw();
     this.observer = new ResizeObserver(this.redraw);
-    this.observer.observe(canvas);
+    this.observer.observe(root);
+    this.darkness = matchMedia("(prefers-color-scheme: dark)");
+    this.darkness.addEventListener("change", this.redraw);
     document.addEventListener("themechange", this.redraw);
     const point = (event) => {
-      if (event.buttons & 1) seek(Math.round((event.offsetX / canvas.clientWidth) * this.last));
+      if (event.buttons & 1) seek(Math.round((event.offsetX / this.canvas.clientWidth) * this.last));
     };
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.canvas.setPointerCapture(event.pointerId);
       point(event);
     });
-    canvas.addEventListener("pointermove", point);
+    this.canvas.addEventListener("pointermove", point);
   }
 
   get last() {
@@ -31,19 +36,21 @@ export class Timeline {
 
   destroy() {
     this.observer.disconnect();
+    this.darkness.removeEventListener("change", this.redraw);
     document.removeEventListener("themechange", this.redraw);
   }
 
-  /** runs: of a player; parted: the frame in which each parts from the main one, or null. */
-  show(runs, parted, main) {
-    [this.runs, this.parted, this.main] = [runs, parted, main];
+  /** runs: of a player; parted: the frame in which each parts from the one that is followed, or null. */
+  show(runs, parted) {
+    [this.runs, this.parted] = [runs, parted];
     this.canvas.style.height = `${runs.length * (KEYS.length * ROW + GAP) + GAP}px`;
     this.draw();
+    this.seek(this.frame);
   }
 
   seek(frame) {
     this.frame = frame;
-    this.draw();
+    this.head.style.left = `${(100 * frame) / this.last}%`;
   }
 
   draw() {
@@ -69,8 +76,6 @@ export class Timeline {
       c.fillRect(Math.min(x(recording.frames), width - 3), top - 2, 3, KEYS.length * ROW + 4);
       if (this.parted[i] !== null && this.parted[i] !== undefined) mark(c, x(this.parted[i]), top, colours);
     });
-    c.fillStyle = colours.ink;
-    c.fillRect(Math.min(x(this.frame), width - 1.5), 0, 1.5, height);
   }
 }
 
