@@ -193,17 +193,12 @@ def _sequences_reach_over_ends(monkeypatch):
     monkeypatch.setattr(RecurrentBuffer, "follows", endless)
 
 
-def _single_decisions(monkeypatch):
-    monkeypatch.setattr(RecurrentBuffer, "follows", lambda buffer, index: torch.zeros_like(index, dtype=torch.bool))
-
-
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
         (_episodes_go_on, "memory"),
         (_others_are_stored, "rollout"),
         (_sequences_reach_over_ends, "gradients"),
-        (_single_decisions, "gradients"),
     ],
 )
 def test_what_is_broken_is_named(damage, name, monkeypatch):
