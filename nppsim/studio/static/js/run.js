@@ -133,7 +133,7 @@ class Run {
     const ready = this.experiment.runs.filter(({ checkpoint }) => checkpoint);
     if (!ready.length || !this.levels.length) return;
     const run = ready[this.episodes % ready.length];
-    const { id } = this.levels[(7 * this.episodes) % this.levels.length]; // from all over the gallery
+    const { id } = this.levels[Math.floor(((this.episodes * 0.618) % 1) * this.levels.length)]; // from all over the gallery
     this.episodes += 1;
     const level = await get(`levels/${id}`);
     if (this.ended) return;
