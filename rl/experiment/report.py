@@ -309,7 +309,7 @@ def _films(paths: Mapping, folder: Path) -> dict[str, list[dict[str, Any]]]:
             **film,
             "link": quote(Path(os.path.relpath(video, folder)).as_posix()) if video.is_file() else None,
             "poster": _thumbnail(route) if route.is_file() else None,
-            "player": _player(replay, film["outcome"]) if replay.is_file() else None,
+            "player": _player(replay, film["level_name"]) if replay.is_file() else None,
         }
         groups.setdefault(film["category"], []).append(shown)
     return groups
