@@ -96,7 +96,7 @@ ORDER = {
         {"decision", "pictures", "replays", "verify"},
         {"batch", "report", "states"},
         {"env", "measure", "planner", "shadow"},
-        {"fuzz", "studio", "vector_env"},
+        {"fuzz", "vector_env"},
         {"level", "render", "replay"},  # former places of modules
         {"studio"},
         {"__init__"},
