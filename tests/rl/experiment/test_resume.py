@@ -102,6 +102,7 @@ def examined(folder):
     return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
     begun = flags.index("--replay-data-dir")
     small = [*flags[:begun], *flags[begun + 2 :], "--no-pretraining", "--architectures", "mlp_baseline"]
