@@ -51,7 +51,7 @@ from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
 from rl.judge.comparison import Difference, format_difference
 from rl.judge.results import ALL, categories
 
-METHODS = {"ppo": "after PPO", "bc": "BC alone", "random": "random play"}  # what matters first
+METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # what matters first
 _LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # in the history of cloning -> label
 _ACCURACIES = {
     "train_accuracy": "training",

@@ -109,7 +109,7 @@ def test_what_was_not_evaluated_is_none_everywhere(record, tmp_path):
 def test_the_summary_has_a_table_for_each_run(record, tmp_path):
     text = summary(record.with_run(run_record(tmp_path)), tmp_path)
     assert "vision_free, test levels" in text
-    assert "random play" in text and "BC alone" in text and "after PPO" in text
+    assert "random play" in text and "before PPO" in text and "after PPO" in text
     assert "films: 1 below" in text
     assert "\ndelivered: the clone, with 40 %\n" in text
     assert text.endswith(f"report: {tmp_path / 'report.html'}")
@@ -118,7 +118,7 @@ def test_the_summary_has_a_table_for_each_run(record, tmp_path):
 def test_the_model_is_compared_with_its_clone_and_with_random_play(tmp_path):
     run = run_record(tmp_path, pretrained=True, ppo=4)
     assert [(c.first, c.second, c.categories["all"].difference) for c in run.comparisons] == [
-        ("vision_free after PPO", "BC alone", 0.5),
+        ("vision_free after PPO", "before PPO", 0.5),
         ("vision_free after PPO", "random play", 0.75),
     ]
 
@@ -140,7 +140,7 @@ def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_
         ("vision_free, no_pretrain", "vision_free, with_pretrain"): 0.25,
     }
     over_seeds = [(c.first, c.second, c.seeds) for c in record.comparisons if "PPO" in c.first]
-    assert ("vision_free, with_pretrain after PPO", "BC alone", 2) in over_seeds and len(over_seeds) == 6
+    assert ("vision_free, with_pretrain after PPO", "before PPO", 2) in over_seeds and len(over_seeds) == 6
     write(record, tmp_path)
     results = load_results(tmp_path / "results.json")
     assert len(results["comparisons"]) == 10 and results["comparisons"][0]["sentence"]
