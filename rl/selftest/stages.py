@@ -186,6 +186,7 @@ def run_resume(stage: Stage, plant: Plant) -> None:
         if FIRST_UPDATE in line:
             os.kill(os.getpid(), signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with it ignored
     try:
         train_one(job_of(stage, *short, log=interrupt))
     except KeyboardInterrupt:
