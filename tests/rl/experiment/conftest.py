@@ -8,11 +8,16 @@ from hardware.compute import Timings
 from rl.train.probe import UpdateProbe
 
 
-@pytest.fixture(autouse=True)
-def _same_plan(monkeypatch):
-    """Precision and threads do not depend on what else is running: two runs that are compared have the same plan."""
+@pytest.fixture(autouse=True, scope="module")
+def _same_plan():
+    """Precision and threads do not depend on what else is running: two runs that are compared have the same plan.
+
+    For the whole module, so also for the runs that its own fixtures make.
+    """
     alike = staticmethod(lambda size, ways: Timings([1.0 + i for i in range(len(ways))], [1.0] * len(ways), 0.0))
-    monkeypatch.setattr(UpdateProbe, "race", alike)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UpdateProbe, "race", alike)
+        yield
 
 
 @pytest.fixture
