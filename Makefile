@@ -11,7 +11,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-bounds test-generic coverage docs lint format bench clean
+.PHONY: help setup train test kernels test-bounds test-generic coverage docs lint format bench clean
 
 PYTHON := .venv/bin/python
 INSTALLED := .venv/installed
@@ -38,8 +38,12 @@ setup: $(INSTALLED)
 train: $(INSTALLED)
 	$(PYTHON) scripts/train_and_compare.py $(ARGS)
 
-test: lint
-	$(PYTHON) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint kernels
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+kernels: $(INSTALLED)
+	$(PYTHON) tests/support/kernels.py
 
 test-bounds: $(INSTALLED)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m pytest $(KERNEL_TESTS) $(PYTEST_ARGS)

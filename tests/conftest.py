@@ -24,6 +24,21 @@ def largest_file():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+LONGEST = (
+    "test_experiment.py",
+    "test_shadow.py",
+    "test_resume.py",
+    "test_solve.py",
+    "test_alarms.py",
+    "test_hierarchy.py",
+    "test_gallery.py",
+    "test_ab.py",
+    "test_watch.py",
+    "test_teaching.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first: begun last, one process would still be at it when the other has nothing left to do."""
-    items.sort(key=lambda item: item.path.name != "test_experiment.py")
+    """The longest files first: begun last, one process would still be at it when the other has nothing left to do."""
+    rank = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))

@@ -33,7 +33,7 @@ def command(script, *arguments, **options):
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=300,
+        timeout=900,  # three times what a busy machine takes; a hanging process must end
         check=False,
         **options,
     )

@@ -47,7 +47,8 @@ for seed in seeds:
     rows = [{{"levels": ["a"], "categories": ["x"], "episodes": [1000]}}]
     for decisions in (1000, 2000):
         rows.append({{"decisions": decisions, "wins": [wins // 2 if decisions == 1000 else wins]}})
-    (place / "dev_levels.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+    (place / "new").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+    (place / "new").rename(place / "dev_levels.jsonl")  # whole at once, as runs write it
     if hopeless:
         time.sleep(60)
 """

@@ -316,7 +316,7 @@ def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
     assert (policy.architecture, policy.commander.longest) == (NAME, 5)
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
     suite = EvaluationSuite(
-        levels, episodes_per_category=4, seed=1, frame_skip=4, observations=policy.observations, num_envs=5
+        levels, episodes_per_category=2, seed=1, frame_skip=4, observations=policy.observations, num_envs=6
     )
     for deterministic in (False, True):
         episodes = suite.run(policy, deterministic=deterministic)
@@ -331,7 +331,7 @@ def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
             changed = subtask[1:] != subtask[:-1]
             assert (age[1:][changed] == 0).all()
             assert ((age[1:] == 0) | (age[1:] == age[:-1] + 1)).all()
-        proof = {"planned": 12, "deterministic": deterministic, "frame_skip": 4, "observations": policy.observations}
+        proof = {"planned": 6, "deterministic": deterministic, "frame_skip": 4, "observations": policy.observations}
         verify(episodes, policy, **proof)
         actions = suite.beginning(policy, deterministic=deterministic, decisions=8)
         check_beginning(episodes, actions, 4)
