@@ -54,7 +54,7 @@ def _common_flags(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="CHECKPOINT",
-        help="agents to watch (default: the one that is shipped)",
+        help="agents to watch, also exported ones, *.onnx (default: the one that is shipped)",
     )
     parser.add_flag(Setting("0 takes any that is free", flag="port", kind=int, default=PORT, low=0, high=65535))
     parser.add_argument(
