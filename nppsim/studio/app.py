@@ -19,14 +19,13 @@ from nppsim.levels.text import to_text
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
-from nppsim.studio.library import Library
+from nppsim.studio.library import LEVEL_FORMATS, Library
 from nppsim.studio.recordings import ALL_KEPT, Demonstrations, Recordings
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
 _ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
-LEVEL_FORMATS = {"map": ".map", "text": ".level"}
 
 
 class Studio:

@@ -112,12 +112,21 @@ def test_a_replay_that_is_dropped_is_watched(page, studio, form):
     until(page, lambda: "won" in page.text_content(".player .hud"))
 
 
-def test_a_file_that_is_neither_is_told_by_its_name(page, studio):
+def test_files_that_cannot_be_opened_are_told_by_name_and_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
-    drop(page, "holiday.jpg", b"\xff\xd8 no level at all")
-    page.wait_for_selector(".toast.bad:has-text('holiday.jpg is neither a level')")
-    page.faults.clear()  # the browser notes the refusal on its console
+    for name, data, told in (
+        ("holiday.jpg", b"\xff\xd8 no level at all", "holiday.jpg is neither a level nor a replay"),
+        ("cut.map", LEVELS[0].to_bytes()[:700], "cut.map: 700 bytes; an N++ map has at least 1235"),
+        ("cut.replay", winning().to_bytes()[:900], "cut.replay: the map block at byte 13 should have"),
+        ("film.map", bytes(3 << 20), "film.map has 3.0 MB, more than any level or replay"),
+    ):
+        drop(page, name, data)
+        page.wait_for_selector(f".toast.bad:has-text('{told}')")
+    assert page.locator("#lost").count() == 0 and "levels" in page.url
+    drop(page, "short", Replay(LEVELS[0], [2] * 20).to_bytes("attract")[:-5])
+    page.wait_for_selector(".toast.bad:has-text('20 inputs declared, 15 present')")  # opened, and its defect told
+    page.faults.clear()  # the browser notes the refusals on its console
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_a_level_is_given_as_a_file_and_opened_again(page, format):
 def test_a_level_that_was_opened_joins_the_gallery(page):
     level = corridor(title="Along")
     opened = page.post("open", level.to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})
-    assert opened == {"level": level.fingerprint, "run": None}
+    assert opened == {"level": level.fingerprint, "run": None, "warnings": []}
     assert page.get("levels").json()["levels"][-1]["name"] == "Along"
     unnamed = page.post("open", corridor(40).to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})["level"]
     assert page.get(f"levels/{unnamed}").json()["name"] == "Gänge"
@@ -83,8 +83,9 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
 @pytest.mark.parametrize(
     ("data", "name", "told"),
     [
-        (b"", "a.map", "neither a level"),
-        (b"\0" * 100, "a", "neither a level"),
+        (b"", "a.map", "a.map: 0 bytes; an N++ map has at least 1235"),
+        (b"\0" * 100, "a", "a is neither a level nor a replay, or it is damaged (as a level: 100 bytes;"),
+        (b"\xff\xd8\xff\xe0 a picture", "a.jpg", "a.jpg is neither a level nor a replay"),
         (b"\xff" * 5000, "a", "neither a level"),
         (straight().to_bytes(), "a.replay", "a.replay"),
         (b"nppsim level 1\nnonsense", "a.level", "a.level"),
@@ -93,6 +94,12 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
 )
 def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, told):
     assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
+
+
+def test_defects_that_are_tolerated_are_told(page, winning):
+    cut = Replay(winning.level, winning.inputs).to_bytes("attract")[:-5]
+    (warning,) = page.post("open", cut)["warnings"]
+    assert f"{winning.frames} inputs declared, {winning.frames - 5} present" in warning
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -128,6 +128,7 @@ async function openFiles(files) {
     try {
       last = await openFile(file);
       toast(`${file.name} is open`, "good");
+      for (const text of last.warnings) toast(`${file.name}: ${text}`, "bad");
     } catch (error) {
       studio.failed(error);
     }

@@ -10,7 +10,8 @@ import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
-const STORED = "nppsim.draft"; // in the tab's storage: the level in hand outlives a reload
+// The level in hand outlives a reload in the tab's storage; what was not saved outlives the tab in the browser's.
+const STORED = "nppsim.draft";
 let kept = null; // the desk, while other views are shown
 let tried = null; // {id, state} of the level that was played or saved last
 
@@ -60,12 +61,17 @@ export async function show(view, studio, id) {
   };
 }
 
-/** The level that was in hand before a reload, or an empty one. */
+/** The level that was in hand before a reload, or in a tab that was closed without saving it, or an empty one. */
 function restored() {
-  const stored = sessionStorage.getItem(STORED);
+  const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
   const desk = new Desk(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
   desk.history.saved = emptyState();
-  addEventListener("pagehide", () => sessionStorage.setItem(STORED, JSON.stringify(draftOf(desk.state))));
+  addEventListener("pagehide", () => {
+    const text = JSON.stringify(draftOf(desk.state));
+    sessionStorage.setItem(STORED, text);
+    if (desk.history.isSaved) localStorage.removeItem(STORED);
+    else localStorage.setItem(STORED, text);
+  });
   return desk;
 }
 

@@ -72,7 +72,7 @@ export async function chooseLevel(studio) {
 export async function saveInFolder(desk, studio) {
   const { folders } = await get("edit/folders");
   if (!folders.length) {
-    const text = element("p", { text: "This studio has no folder that takes levels: start it with --levels FOLDER, a plain folder of level files. \"Save as file\" works everywhere." });
+    const text = element("p", { text: "This studio has no folder that takes levels. Those that it shows are level sets: their index.json knows each level, and one that is added would not be in it. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\", which works everywhere." });
     await ask("Save in a folder", text, button("", "Close", "primary"));
     return;
   }
