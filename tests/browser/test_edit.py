@@ -13,6 +13,8 @@ from nppsim.levels.tiles import MIRRORED
 from nppsim.planner import plan
 from nppsim.studio.drafts import draft_of, level_of
 
+from browsing import until
+
 PLANNER_MS = 400_000  # the planner's process may have to compile first
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
 SENT = """async (draft) => {
@@ -111,9 +113,44 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
+def test_a_level_is_saved_in_a_folder_once_that_was_confirmed(page, studio, plain_folder, starter):
+    page.goto(studio.at(f"edit/{starter[0].fingerprint}"))
+
+    def save():
+        page.get_by_role("button", name="Save in a folder").click()
+        dialog = page.get_by_role("dialog", name="Save in a folder")
+        assert dialog.get_by_label("Folder").locator("option").all_text_contents() == [str(plain_folder)]
+        dialog.get_by_label("Name").fill("mine")
+        page.keyboard.press("Enter")
+
+    save()
+    page.wait_for_selector(".toast.good:has-text('Saved as mine')")
+    (file,) = plain_folder.glob("mine*")
+    assert Level.load(file) == starter[0]
+    page.keyboard.press("h")
+    for answer, expected in (("Keep it", starter[0]), ("Replace", mirror(starter[0]))):
+        save()
+        page.get_by_role("dialog", name="Replace it?").get_by_role("button", name=answer).click()
+        page.wait_for_selector("dialog", state="detached")
+        until(page, lambda: Level.load(file) == expected)  # noqa: B023  # asked at once
+
+
+def test_what_was_not_saved_outlives_its_tab(new_page, studio):
+    page = new_page()
+    page.goto(studio.at("edit"))
+    page.get_by_label("Title").fill("Not saved")
+    page.keyboard.press("Enter")
+    other = page.context.new_page()
+    page.close(run_before_unload=True)
+    until(other, page.is_closed)
+    other.goto(studio.at("edit"))
+    assert other.get_by_label("Title").input_value() == "Not saved"
+
+
 def test_a_level_is_made_by_the_keyboard_alone(page, studio):
     page.goto(studio.at("edit"))
     says(page, "Not a level yet")
+    assert page.get_by_role("button", name="Undo").is_disabled()
     keys = page.keyboard
 
     def go(key, times):
@@ -261,3 +298,27 @@ def test_it_can_be_used_on_a_narrow_screen_in_the_dark(new_page, studio):
     page.locator("#editor").scroll_into_view_if_needed()
     page.touchscreen.tap(*middle(page, 5, 5))
     page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")
+    assert page.get_by_role("button", name="Undo").is_enabled()
+
+    pinch(page)
+    page.touchscreen.tap(*middle(page, 5, 5))  # where another tile is now: the view is another one
+    page.wait_for_selector("#editor-here:has-text('ninja placed')")
+    assert "at 6.5, 6.5" not in page.text_content("#editor-here")
+
+
+def pinch(page):
+    """Two fingers part, then one leaves before the other, which moves on."""
+    x, y = middle(page, 20, 11)
+    client = page.context.new_cdp_session(page)
+
+    def touch(kind, *places):
+        fingers = [{"x": x + dx, "y": y + dy, "id": i} for i, (dx, dy) in enumerate(places)]
+        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    touch("touchStart", (-30, 0))
+    touch("touchStart", (-30, 0), (30, 0))
+    for apart in (45, 60, 90):
+        touch("touchMove", (-apart, 0), (apart, 0))
+    touch("touchEnd", (-90, 0))
+    touch("touchMove", (-90, 40))
+    touch("touchEnd")

@@ -33,14 +33,14 @@ export async function show(view, studio, id) {
 
   const drawn = new EditorCanvas(canvas, desk);
   const commands = commandsOf(desk, drawn, studio);
-  const buttons = commands.filter(({ title }) => title).map((command) => makeButton(command));
-  tools.append(...buttons);
+  const onBar = commands.filter(({ title }) => title).map((command) => ({ command, button: makeButton(command) }));
+  tools.append(...onBar.map(({ button }) => button));
   const title = titleField(desk);
   file.append(element("h2", { text: "Level" }), title, element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)));
   const ends = [showPalette(palette, desk), showProperties(properties, desk), showChecks(checks, desk, drawn, studio)];
 
   const update = () => {
-    for (const button of buttons) button.disabled = button.command.enabled ? !button.command.enabled() : false;
+    for (const { command, button } of onBar) button.disabled = command.enabled ? !command.enabled() : false;
     if (document.activeElement !== title.lastChild) title.lastChild.value = desk.state.title;
     here.textContent ||= desk.whatIsHere();
   };
@@ -159,12 +159,10 @@ function press(event, commands, desk) {
 
 function makeButton(command) {
   const { title, hint, keys, main, run } = command;
-  const button = element("button", {
+  return element("button", {
     type: "button", class: main ? "primary" : title.length < 2 ? "icon" : null, text: title, title: `${hint} (${keys[0]})`,
     "aria-label": hint, "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"), onclick: run,
   });
-  button.command = command;
-  return button;
 }
 
 function makeWords({ words, keys, run }) {

@@ -28,11 +28,16 @@ const KEYS = [
   ["Escape", "give up, select nothing"],
 ];
 
-// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.
+// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.  Enter in a field
+// is the first button that has a value: those without one close, whatever the fields hold.
 function ask(title, contents, buttons) {
   return new Promise((resolve) => {
     const form = element("form", { method: "dialog" }, element("h2", { text: title }), contents, element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons));
     const dialog = element("dialog", { "aria-label": title }, form);
+    for (const one of [buttons].flat().filter(({ value }) => value === "")) {
+      one.type = "button";
+      one.addEventListener("click", () => dialog.close(""));
+    }
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue);

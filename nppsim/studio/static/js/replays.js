@@ -90,7 +90,7 @@ function told(problems) {
 }
 
 function row(run, names, studio, folder) {
-  const act = (text, job) => element("button", { type: "button", class: "quiet", text, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
+  const act = (text, job) => element("button", { type: "button", class: "quiet", text, "aria-label": `${text}: ${run.label}`, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
   const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
     names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
