@@ -11,7 +11,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:${PYTHON}-slim-bookworm
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG EXTRAS=train,video,onnx
+ARG EXTRAS=train,video,onnx,studio
 COPY --from=wheel /wheels /wheels
 COPY constraints.txt /wheels/constraints.txt
 RUN set -- /wheels/*.whl \

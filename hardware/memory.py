@@ -68,6 +68,7 @@ class MemoryNeeds:
     update: memory of one gradient step.
     gpus: 0 trains on the CPU, so that the update counts as host memory.
     cpu_processes: that train together without GPUs.
+    evaluators: processes beside them.
     """
 
     observations: tuple[str, ...]
@@ -75,6 +76,7 @@ class MemoryNeeds:
     gpus: int = 0
     stacking: Stacking = NO_STACKS
     cpu_processes: int = 1
+    evaluators: int = 0
 
     @property
     def processes(self) -> int:
@@ -112,8 +114,8 @@ class MemoryNeeds:
             MemoryRow(
                 "host",
                 "processes",
-                self.processes * PROCESS_BYTES,
-                f"{self.processes} x {PROCESS_BYTES} B, estimate",
+                (self.processes + self.evaluators) * PROCESS_BYTES,
+                f"{self.processes + self.evaluators} x {PROCESS_BYTES} B, estimate",
             ),
             MemoryRow(
                 device,

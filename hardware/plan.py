@@ -30,6 +30,7 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
 MAX_MINIBATCHES = 64  # per epoch; more are noisy and slow
+EVALUATOR_SHARE = 4  # of so many cores, one is for the simulator of a process that evaluates beside training
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Plan:
     epochs = property(lambda self: self.settings["epochs"].value)
     torch_threads = property(lambda self: self.settings["torch_threads"].value)  # that share a minibatch
     simulator_threads = property(lambda self: self.settings["simulator_threads"].value)  # per process
+    evaluator_threads = property(lambda self: self.settings["evaluator_threads"].value)  # None without an evaluator
     precision = property(lambda self: self.settings["precision"].value)  # of PRECISIONS
     device = property(lambda self: self.settings["device"].value)  # of DEVICES
     learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None leaves it to PPO's settings
@@ -169,7 +171,8 @@ def plan(
         update = measure_update(probe, keys, stacking)
     elif update is None:
         update = estimate_update(keys, stacking)
-    task = Task(wishes, profile, machine, MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1))
+    needs = MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1, int(bool(wishes.evaluator)))
+    task = Task(wishes, profile, machine, needs)
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
@@ -218,9 +221,19 @@ def _other_settings(task: Task, sizes: Sizes, race: Race | None, device: Chosen)
         "epochs": _wish_or(wishes.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
         "simulator_threads": _wish_or(wishes.simulator_threads, simulator_threads, f"{cores} cores for each process"),
         **choose_way(task, sizes.minibatch_size, race),
+        "evaluator_threads": _choose_evaluator_threads(task),
         "device": device,
         "learning_rate": _choose_learning_rate(wishes.learning_rate, task.profile),
     }
+
+
+def _choose_evaluator_threads(task: Task) -> Chosen:
+    if not task.wishes.evaluator:
+        return Chosen(None, "default")
+    cores = task.machine.cores
+    return Chosen(
+        max(cores // EVALUATOR_SHARE, 1), "default", f"of its simulator, beside training on all {cores} cores"
+    )
 
 
 def _wish_or(wish: int | float | None, default: int | float | None, note: str = "") -> Chosen:
@@ -243,6 +256,8 @@ def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
             f"only {plan.updates} updates ({plan.total_timesteps} decisions / {plan.batch_size} per update): the "
             f"policy learns little in fewer than {WANTED_UPDATES}; raise --total-timesteps or lower --num-envs"
         )
+    if plan.evaluator_threads and plan.machine.cores == 1:
+        yield "one core: evaluations beside training take its time; without --remote-evaluation they do not take longer"
     if plan.num_envs < MIN_ENVS:
         yield f"only {plan.num_envs} environments: their decisions are much alike; {MIN_ENVS} or more are better"
     if plan.rollout_length < MIN_ROLLOUT:

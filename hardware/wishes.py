@@ -24,6 +24,7 @@ class Wishes:
     torch_threads: int | None = None
     simulator_threads: int | None = None  # per process
     processes: int | None = None  # that train together, one for each GPU; None: one
+    evaluator: bool | None = None  # a further process beside them that evaluates
     precision: str | None = None  # one of PRECISIONS
     device: str | None = None  # one of DEVICES
     learning_rate: float | None = None
@@ -31,7 +32,7 @@ class Wishes:
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and value < 1:
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 raise PlanError(f"{field.name}={value}: give a whole number of at least 1")
         for name, value, known in (("precision", self.precision, PRECISIONS), ("device", self.device, DEVICES)):
             if value not in (None, *known):

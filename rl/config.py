@@ -11,7 +11,7 @@ that the hardware plan chooses; a number there was somebody's wish and is never 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
 
 from bc.dataset import DatasetConfig
@@ -82,6 +82,13 @@ class EvaluationConfig:
         switch=True,
     )
     seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0)
+    remote: bool = setting(
+        False,
+        "play them in a process of its own while training goes on; what they tell is heeded when the next one is due "
+        "(docs/evaluation.md)",
+        flag="remote-evaluation",
+        switch=True,
+    )
     retention_guard: bool = setting(
         True,
         "neither go back to better weights where success on the dev levels falls clearly below the clone's, nor deliver the "
@@ -110,6 +117,11 @@ class EvaluationConfig:
             raise ConfigError(
                 "--eval-freq 0 means none; leave one of them out", "eval_every_minutes", self.eval_every_minutes
             )
+        if self.remote and not self.in_training:
+            advice = (
+                "--remote-evaluation is about evaluations during training; give an --eval-freq above 0, or leave it out"
+            )
+            raise ConfigError(advice, "eval_freq", self.eval_freq)
         if self.early_stopping and not self.in_training:
             advice = "--enable-early-stopping needs evaluations during training; give an --eval-freq above 0"
             raise ConfigError(advice, "eval_freq", self.eval_freq)
@@ -600,6 +612,11 @@ class ExperimentConfig:
         name, plus, memory = name.partition(f"+{WITH_MEMORY}")
         plain, also, deep = name.partition("+deep")  # in a name stacks come before the heads, and these before a memory
         return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is asked of the hardware plan."""
+        return replace(self.hardware.wishes(self.ppo.total_timesteps), evaluator=self.evaluation.remote or None)
 
     @property
     def conditions(self) -> tuple[str, ...]:

@@ -19,14 +19,13 @@ from nppsim.levels.text import to_text
 from nppsim.replays.replay import FORMATS
 from nppsim.studio import editing, sessions, watching
 from nppsim.studio.errors import StudioError
-from nppsim.studio.library import Library
-from nppsim.studio.recordings import Demonstrations, Recordings
+from nppsim.studio.library import LEVEL_FORMATS, Library
+from nppsim.studio.recordings import ALL_KEPT, Demonstrations, Recordings
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access, Guard
 
 STATIC = Path(__file__).parent / "static"
 _ODD_IN_NAMES = re.compile(r"^\.|[^A-Za-z0-9 _.-]")
-LEVEL_FORMATS = {"map": ".map", "text": ".level"}
 
 
 class Studio:
@@ -164,9 +163,18 @@ async def recording_run(request: Request) -> JSONResponse:
 
 async def recording_file(request: Request) -> Response:
     """A kept run as a replay file."""
-    format = _one_of(request, "format", FORMATS)
-    name, data = _studio(request).recordings.recording(request.path_params["number"]).file(format)
+    format, kept = _one_of(request, "format", FORMATS), _studio(request).recordings
+    name, data = kept.recording(request.path_params["number"]).file(format)
+    kept.saved(request.path_params["number"])
     return _download(data, name)
+
+
+async def recordings_file(request: Request) -> Response:
+    """All kept runs as one replay set."""
+    kept = _studio(request).recordings
+    data, numbers = await run_in_threadpool(kept.file_of_all)
+    kept.saved(*numbers)
+    return _download(data, ALL_KEPT)
 
 
 async def remove_recording(request: Request) -> JSONResponse:
@@ -180,7 +188,13 @@ async def add_demonstration(request: Request) -> JSONResponse:
     studio = _studio(request)
     kept = studio.recordings.recording(request.path_params["number"])
     studio.library.add(kept.level)
-    return await answered(lambda: studio.demonstrations.add(kept, studio.library.bank(kept.level.fingerprint)))
+
+    def add() -> Any:
+        told = studio.demonstrations.add(kept, studio.library.bank(kept.level.fingerprint))
+        studio.recordings.saved(kept.number)
+        return told
+
+    return await answered(add)
 
 
 routes: list[BaseRoute] = [
@@ -194,6 +208,7 @@ routes: list[BaseRoute] = [
     Route("/api/replays", replays),
     Route("/api/replays/{number:int}/run", replay_run),
     Route("/api/recordings", recordings),
+    Route("/api/recordings/file", recordings_file),
     Route("/api/recordings/{number:int}", remove_recording, methods=["DELETE"]),
     Route("/api/recordings/{number:int}/run", recording_run),
     Route("/api/recordings/{number:int}/file", recording_file),

@@ -9,6 +9,7 @@ import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ from nppsim.studio.security import LOOPBACK, MAX_BODY, Access, is_local
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+
+    from nppsim.studio.recordings import Recordings
 
 PORT = 8765
 EVERY_ADDRESS = ("0.0.0.0", "::")  # of this machine
@@ -54,7 +57,7 @@ def _common_flags(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="CHECKPOINT",
-        help="agents to watch (default: the one that is shipped)",
+        help="agents to watch, also exported ones, *.onnx (default: the one that is shipped)",
     )
     parser.add_flag(Setting("0 takes any that is free", flag="port", kind=int, default=PORT, low=0, high=65535))
     parser.add_argument(
@@ -102,7 +105,9 @@ def run(arguments: argparse.Namespace) -> None:
             threading.Thread(target=_end_with_input, daemon=True).start()
         if not arguments.no_browser:
             webbrowser.open(address)
-        serve(create_app(Studio(library, arguments.demonstrations, roster), access), listener)
+        studio = Studio(library, arguments.demonstrations, roster)
+        recordings = None if arguments.end_with_input else studio.recordings  # nobody reads what is said then
+        serve(create_app(studio, access), listener, recordings)
 
 
 def _end_with_input() -> None:
@@ -133,9 +138,27 @@ def address_of(listener: socket.socket, host: str, access: Access) -> str:
     return f"http://{name}:{listener.getsockname()[1]}/?token={access.token}"
 
 
-def serve(app: "Starlette", listener: socket.socket) -> None:
-    """Answer until Ctrl-C or a signal, which is how a studio ends well."""
+def serve(app: "Starlette", listener: socket.socket, recordings: "Recordings | None" = None) -> None:
+    """Answer until Ctrl-C or a signal, which is how a studio ends well.
+
+    recordings: kept runs; while some are in no file, the first Ctrl-C says so and only the second one ends.
+    """
     import uvicorn
+
+    class Server(uvicorn.Server):
+        warned = False
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            count = recordings.unsaved if recordings is not None else 0
+            if sig == signal.SIGINT and count and not self.warned:
+                self.warned = True
+                runs = "1 kept run is" if count == 1 else f"{count} kept runs are"
+                print(
+                    f"{runs} in no file: save all under Runs in the page, or press Ctrl-C again to lose them",
+                    flush=True,
+                )
+            else:
+                super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         app,
@@ -145,4 +168,4 @@ def serve(app: "Starlette", listener: socket.socket) -> None:
         timeout_graceful_shutdown=2,  # s, for tabs that are open
     )
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])

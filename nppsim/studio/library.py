@@ -31,6 +31,7 @@ MAX_REPLAYS = 20_000
 MAX_OPENED = 500  # levels opened or made in the page; the oldest are forgotten
 _BANKS = 32  # compiled levels that are kept
 _NOT_FOUND = 404
+LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # that a level is given as: endings of their names
 _HDF5 = b"\x89HDF"  # begins a replay set
 
 
@@ -190,7 +191,7 @@ class Library:
 
     # --------------------------------------------------------------------------------------------------- what is opened
     def open(self, data: bytes, name: str) -> Document:
-        """Open the bytes of a file: {"level": id, "run": run document or null}.
+        """Open the bytes of a file: {"level": id, "run": run document or null, "warnings": defects that are tolerated}.
 
         A level in the map layout or as text, a replay in any format that nppsim reads.
         name: the file's, for messages.  Raises LevelError, ReplayError, or StudioError for what is neither.
@@ -200,8 +201,11 @@ class Library:
         found = _read(data, name)
         if isinstance(found, Replay):
             self.add(found.level, stem)
-            return {"level": found.level.fingerprint, "run": self.run(found.level, found.inputs, stem)}
-        return {"level": self.add(found, found.title.strip() or stem), "run": None}
+            warnings = [*found.level.warnings, *found.warnings]
+            run = self.run(found.level, found.inputs, stem)
+            return {"level": found.level.fingerprint, "run": run, "warnings": list(dict.fromkeys(warnings))}
+        id = self.add(found, found.title.strip() or stem)
+        return {"level": id, "run": None, "warnings": list(found.warnings)}
 
 
 def _shown(levels: LevelSet, i: int) -> ShownLevel:
@@ -230,12 +234,16 @@ def _read(data: bytes, name: str) -> Level | Replay:
         raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
     if data.startswith(TEXT_BEGINS):
         return from_text(data.decode("utf-8", "replace"), name)
+    suffix = PurePath(name).suffix.lower()
     try:
         return Replay.from_bytes(data, name)
-    except ReplayError as no_replay:
-        if PurePath(name).suffix.lower() == REPLAY_SUFFIX:
+    except ReplayError:
+        if suffix == REPLAY_SUFFIX:
             raise
-        try:
-            return Level.from_bytes(data, name)
-        except LevelError as no_level:
-            raise StudioError(f"{name} is neither a level ({no_level}) nor a replay ({no_replay})") from no_level
+    try:
+        return Level.from_bytes(data, name)
+    except LevelError as error:
+        if suffix == LEVEL_FORMATS["map"]:
+            raise
+        reason = str(error).removeprefix(f"{name}: ")
+        raise StudioError(f"{name} is neither a level nor a replay, or it is damaged (as a level: {reason})") from error

@@ -1,9 +1,11 @@
 """Runs that were kept, and what becomes of them: files to download, demonstrations to learn from.
 
-Kept runs live as long as the studio does, in memory.  Only ``Demonstrations.add`` writes a file, in its own folder.
+Kept runs live as long as the studio does, in memory; which of them are in no file yet is known, so that nobody loses one
+unawares.  Only ``Demonstrations.add`` writes a file, in its own folder.
 """
 
 import re
+import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -18,12 +20,13 @@ from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
 from nppsim.replays.playback import REPLAY_SET, SUFFIXES
 from nppsim.replays.replay import Replay, ReplayError, on_grid
-from nppsim.replays.replay_set import ReplaySet
+from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import simulate
 from nppsim.studio.documents import Document
 from nppsim.studio.errors import StudioError
 
 MAX_KEPT = 500
+ALL_KEPT = "kept_runs.h5"  # what the file of all kept runs is called
 DATA_SET = 20  # recordings that make a data set worth training on
 _NOT_FOUND = 404
 _NO_DEMONSTRATION = 409
@@ -46,10 +49,16 @@ class Recording:
     outcome: str
     category: str | None
 
-    def card(self) -> Document:
-        """What the page lists."""
+    @property
+    def won(self) -> bool:
+        """Whether it finishes its level."""
+        return self.outcome == "won"
+
+    def card(self, saved: bool = False) -> Document:
+        """What the page lists.  saved: whether it is in a file."""
         return {
             "number": self.number,
+            "saved": saved,
             "label": self.label,
             "level": self.level.fingerprint,
             "category": self.category,
@@ -60,8 +69,8 @@ class Recording:
 
     def file(self, format: str) -> tuple[str, bytes]:
         """(name, bytes) of a replay file; format: "compact" or "attract".  Raises ReplayError for what that cannot hold."""
-        won = self.outcome == "won"
-        replay = Replay(self.level, self.inputs, success=won if format == "compact" else None, name=self.label)
+        success = self.won if format == "compact" else None
+        replay = Replay(self.level, self.inputs, success=success, name=self.label)
         name = f"{self.level.fingerprint[:8]}_{self.number:03d}"
         return name + (".replay" if format == "compact" else ".attract"), replay.to_bytes(format)
 
@@ -71,6 +80,7 @@ class Recordings:
 
     def __init__(self) -> None:
         self._kept: dict[int, Recording] = {}
+        self._saved: set[int] = set()
         self._lock = threading.Lock()
         self._next = 1
 
@@ -89,7 +99,32 @@ class Recordings:
     def cards(self) -> list[Document]:
         """All of them, oldest first."""
         with self._lock:
-            return [recording.card() for recording in self._kept.values()]
+            return [one.card(number in self._saved) for number, one in self._kept.items()]
+
+    @property
+    def unsaved(self) -> int:
+        """How many are in no file yet, and go with the studio."""
+        with self._lock:
+            return len(self._kept.keys() - self._saved)
+
+    def saved(self, *numbers: int) -> None:
+        """Note that these are in a file now: one that was downloaded, or a demonstration."""
+        with self._lock:
+            self._saved.update(numbers)
+
+    def file_of_all(self) -> tuple[bytes, list[int]]:
+        """(a replay set of all of them, their numbers); ``--replays`` takes such a file.  Raises StudioError without any."""
+        with self._lock:
+            kept = list(self._kept.values())
+        if not kept:
+            raise StudioError("no run has been kept, so there is nothing to save", _NOT_FOUND)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / ALL_KEPT
+            with ReplayWriter(file) as writer:
+                for one in kept:
+                    replay = Replay(one.level, one.inputs, success=one.won, name=one.label)
+                    writer.append(replay, category=one.category or "", source="studio")
+            return file.read_bytes(), [one.number for one in kept]
 
     def recording(self, number: int) -> Recording:
         """One of them.  Raises StudioError if there is none of this number."""

@@ -9,12 +9,13 @@ printed at the start, and is it small.  The answers forbid scripts, frames and c
 import hmac
 import ipaddress
 import json
+import re
 import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,6 +26,7 @@ MAX_BODY = (
 )  # bytes of a request, or of a message on a socket: ten times the largest level, 100,000 frames of play
 TOKEN_HEADER = b"x-studio-token"
 GUARDED = ("/api/", "/ws/")  # begin the paths that want the token
+_HOST = re.compile(r"(?:(?P<name>[\w.-]+)|\[(?P<address>[\da-fA-F:.]+)\])(?::\d+)?", re.ASCII)
 _LOCAL_NAMES = ("localhost", LOOPBACK, "::1")
 _CSP = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
 HEADERS = {
@@ -79,11 +81,9 @@ class Access:
         return 0, ""
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this machine.  Its port may be another one, of a tunnel."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
+        """Whether a Host header names this machine, and is nothing but a name.  Its port may be another one, of a tunnel."""
+        found = _HOST.fullmatch(host)
+        name = (found["name"] or found["address"]).lower() if found else ""
         return name in self.names or (not is_local(self.host) and _is_address(name))
 
 

@@ -102,6 +102,8 @@ class Session:
         assert self._game is not None
         if len(label) > MAX_LABEL:
             raise StudioError(f"the label has {len(label)} characters; at most {MAX_LABEL} are kept")
+        if not label.isprintable():
+            raise StudioError(f"the label {label!r} has characters that no file can hold; use printable ones")
         inputs = np.frombuffer(bytes(self._inputs), np.uint8)
         level, category = self._game.level, self._library.level(self._id).category
         return {"kept": self._recordings.keep(level, inputs, self._game.outcome, label, category).card()}

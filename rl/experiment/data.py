@@ -250,17 +250,25 @@ class Suites:
         """levels: "dev" or "test"."""
         key = (levels, network.observations, network.stacking, episodes)
         if key not in self._made:
-            self._made[key] = EvaluationSuite(
-                getattr(self.data, levels),
-                episodes_per_category=episodes,
-                seed=self.config.evaluation.seed,
-                frame_skip=self.config.frame_skip,
-                observations=network.observations,
-                stacking=network.stacking,
-                reward=self.config.reward.weights,
-                gamma=self.config.ppo.gamma,
-            )
+            self._made[key] = make_suite(self.config, getattr(self.data, levels), network, episodes)
         return self._made[key]
+
+
+def make_suite(
+    config: ExperimentConfig, levels: Pairs, network: Architecture, episodes: int, threads: int | None = None
+) -> EvaluationSuite:
+    """An evaluation of so many episodes per category, with what a network reads.  threads: of its simulator."""
+    return EvaluationSuite(
+        levels,
+        episodes_per_category=episodes,
+        seed=config.evaluation.seed,
+        frame_skip=config.frame_skip,
+        observations=network.observations,
+        stacking=network.stacking,
+        reward=config.reward.weights,
+        gamma=config.ppo.gamma,
+        threads=threads,
+    )
 
 
 def load_demonstrations(

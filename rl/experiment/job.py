@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from rl.config import ExperimentConfig, PPOConfig
 from rl.distributed.ranks import ALONE, Alone
 from rl.events import EventWriter
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
+from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
+from rl.experiment.evaluator import DevTask, Evaluator, evaluator
 from rl.experiment.follower import Task, make_env
 from rl.experiment.kept import CLONE, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
@@ -30,19 +33,20 @@ from rl.forensics.digests import DigestTrail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.forensics.samples import parts_of
-from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
+from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
-from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
-from rl.judge.verify import BEGINNING, check_beginning, check_levels, verify
+from rl.judge.results import EpisodeRecord
+from rl.judge.verify import verify
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.train import saving
+from rl.train.candidate import Evaluate, Evaluation
 from rl.train.logs import BOARD, cut_events, write_settings
 from rl.train.make import make_ppo
-from rl.train.monitor import Evaluate, Evaluation, TrainingMonitor
+from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.profiling import profilers
@@ -188,7 +192,7 @@ def train_one(job: Job) -> RunRecord:
             runs,
         )
     )
-    events = fine_tune(job, ppo)
+    events = fine_tune(job, ppo, plan)
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
     record = record_of(job, begin, plan, found, played, clone, moved, ppo, films, events)
@@ -232,7 +236,7 @@ def teacher_of(job: Job) -> Path | None:
 
 def make_plan(job: Job) -> hardware.Plan:
     """Sizes, precision and threads: those that the run has begun with, or for this machine, from measured updates."""
-    wishes = job.config.hardware.wishes(job.config.ppo.total_timesteps)
+    wishes = job.config.wishes
     condition = "with imitation" if job.pretrained else "without imitation"
     heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
     plan = read_plan(job.folder, wishes)
@@ -297,12 +301,6 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
                 stacking=job.architecture.stacking,
             )
     return played
-
-
-def check_suite(suite: EvaluationSuite, episodes: list[EpisodeRecord], policy: Policy, deterministic: bool) -> None:
-    """ResultsError unless the episodes begin with the decisions of this policy."""
-    actions = suite.beginning(policy, deterministic=deterministic, decisions=BEGINNING)
-    check_beginning(episodes, actions, suite.simulator.frame_skip)
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -410,22 +408,26 @@ def runs_to_lend(job: Job, clone: Clone | None, env: BatchVecEnv) -> dict[str, n
     return runs
 
 
-def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
+def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
     """PPO until its end, from the newest checkpoint if there is one; returns what happened, in words and numbers.
 
     Ctrl-C and its like end it after the update in progress, with a checkpoint that KeyboardInterrupt names; a second
     Ctrl-C ends it at once, and the newest checkpoint is named.
     """
-    with postponed(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as asked:
+    with (
+        postponed(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as asked,
+        evaluator_of(job, plan, asked) as remote,
+    ):
         monitor = TrainingMonitor(
             job.config,
             job.root,
             job.folder,
-            dev_evaluation(job, ppo, asked),
+            dev_evaluation(job, asked),
             job.uploader,
             job.log,
             on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
             asked=asked,
+            remote=remote,
         )
         job.ranks.asked = asked
         try:
@@ -464,41 +466,31 @@ def fine_tune(job: Job, ppo: BatchPPO) -> list[dict]:
     return monitor.events + ppo.sampler.events
 
 
-def stop_if(asked: Asked) -> None:
-    """KeyboardInterrupt if somebody has asked the program to end."""
-    if asked.by:
-        raise KeyboardInterrupt(f"by {asked.by}")
+def dev_evaluation(job: Job, asked: Asked) -> Evaluate:
+    """What plays the dev levels between updates, in this process; stops at once if somebody asks."""
+    dev = DevLevels(job.config, job.data.dev, job.suites.periodic(job.architecture))
+    history = DevHistory(job.folder)
 
-
-def dev_evaluation(job: Job, ppo: BatchPPO, asked: Asked) -> Evaluate:
-    """What plays the dev levels between updates; stops at once if somebody asks."""
-    suite, history = job.suites.periodic(job.architecture), DevHistory(job.folder)
-    dev = {level.fingerprint: category for level, category in job.data.dev}
-    verified = False
-
-    def play(policy: NppPolicy) -> Evaluation:
-        nonlocal verified
-        deterministic = job.config.evaluation.deterministic
-        episodes = suite.run(policy, deterministic=deterministic, progress=lambda _: stop_if(asked))
-        check_levels(episodes, dev)
-        check_suite(suite, episodes, policy, deterministic)
-        if not verified:  # each would cost as much time again
-            verify(
-                episodes,
-                policy,
-                planned=len(suite),
-                deterministic=deterministic,
-                frame_skip=job.config.frame_skip,
-                observations=job.observations,
-                stacking=job.architecture.stacking,
-            )
-            verified = True
-        rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
-        wins = LevelWins.count(episodes)
-        history.add(ppo.num_timesteps, wins)
-        return Evaluation(rows[ALL], rows, wins.success[0])
+    def play(policy: NppPolicy, decisions: int) -> Evaluation:
+        found = dev.play(policy, lambda _: stop_if(asked))
+        history.add(decisions, found.wins)
+        return found.evaluation
 
     return play
+
+
+@contextmanager
+def evaluator_of(job: Job, plan: hardware.Plan, asked: Asked) -> Iterator[Evaluator | None]:
+    """The process that plays them while training goes on; None where it is not wished for."""
+    if not job.config.evaluation.remote:
+        yield None
+        return
+    simulator_threads = plan.evaluator_threads or 1  # the plan knows no evaluator where it was added later
+    task = DevTask(
+        job.config, job.data.dev, job.architecture.name, plan.device, plan.operation_threads, simulator_threads
+    )
+    with evaluator(task, job.folder, job.suites.periodic(job.architecture), asked) as made:
+        yield made
 
 
 def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:

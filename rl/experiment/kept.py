@@ -69,7 +69,7 @@ def save_plan(folder: Path, plan: hardware.Plan, wishes: hardware.Wishes) -> Non
 def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     """The plan of a run that has begun; None where there is none.
 
-    wishes: what is asked for now; its number of decisions may differ.
+    wishes: what is asked for now; its number of decisions may differ, and whether there is an evaluator.
     ResumeError if something else was asked for then, or the run needs a GPU and there is none.
     """
     path = folder / PLAN
@@ -77,7 +77,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     if not stored:
         return None
     asked = {name for name, value in asdict(wishes).items() if stored["wishes"].get(name) != value} - {
-        "total_timesteps"
+        *("total_timesteps", "evaluator")
     }
     if asked:
         raise ResumeError(

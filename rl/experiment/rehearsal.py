@@ -42,9 +42,10 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
     machine = hardware.detect()
     doctor.meet(asked=config)
     for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
-        wishes = config.hardware.wishes(config.ppo.total_timesteps)
         doctor.meet(
-            asked_plan=hardware.plan(job.observations, wishes, stacking=job.architecture.stacking, machine=machine)
+            asked_plan=hardware.plan(
+                job.observations, config.wishes, stacking=job.architecture.stacking, machine=machine
+            )
         )
         _attempt(
             doctor, f"rehearsal of {job.title}", lambda job=job: train_one(dataclasses.replace(job, doctor=doctor))

@@ -15,7 +15,7 @@ _PROGRAM = "this is a mistake in the program, not in your settings: please repor
 def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig, plan: Plan, env: BatchVecEnv) -> str:
     """Sizes, device and precision of the plan are those that were asked for; PPO's settings are the configured ones; levels
     are drawn by the strategy that was asked for."""
-    wishes = config.hardware.wishes(config.ppo.total_timesteps)
+    wishes = config.wishes
     asked = {
         field.name: getattr(wishes, field.name)
         for field in fields(Wishes)

@@ -448,9 +448,9 @@ def _(plant: Plants) -> None:
 
 @fault("the retention guard looks at training levels", "H21")
 def _(plant: Plants) -> None:
-    def changed(original, job, ppo, asked):
+    def changed(original, job, asked):
         suites = Suites(job.config, replace(job.data, dev=job.data.train))
-        return original(replace(job, suites=suites), ppo, asked)
+        return original(replace(job, suites=suites), asked)
 
     plant.around(main_job.dev_evaluation, changed)
 

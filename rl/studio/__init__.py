@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl.studio.agent import CheckpointAgent
+from rl.studio.agent import WatchedAgent
 from rl.studio.training import read_experiment
 
 _SHIPPED = "datasets/agents/vision_free_foresight.safetensors"
@@ -15,11 +15,13 @@ _PLACE = Path(__file__).resolve().parents[2]  # a checkout, or ``nppsim_agents``
 
 
 class Checkpoints:
-    """Agents are checkpoints of this project, experiments are folders of ``scripts/train_and_compare.py``."""
+    """Agents are checkpoints of this project, or networks exported from them; experiments are folders of
+    ``scripts/train_and_compare.py``.
+    """
 
-    def load_agent(self, path: Path) -> CheckpointAgent:
-        """The agent of a checkpoint.  Raises CheckpointError."""
-        return CheckpointAgent(path)
+    def load_agent(self, path: Path) -> WatchedAgent:
+        """The agent of a checkpoint, or of a network that scripts/export.py wrote.  Raises CheckpointError or ExportError."""
+        return WatchedAgent(path)
 
     def shipped_agent(self) -> Path | None:
         """The trained agent that comes with the project; None where it was left out."""

@@ -1,7 +1,9 @@
-"""An agent of a checkpoint, as the studio watches it: what it says before each decision is what it acts on."""
+"""An agent of a checkpoint or of an exported network, as the studio watches it: what it says before each decision is what it
+acts on.
+"""
 
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from nppsim.studio.agents import Decision, Ending
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy.checkpoint import load_policy
 from rl.policy.commander import SUBTASKS
+from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 from rl.reward_settings import RewardSettings
@@ -27,19 +30,27 @@ from rl.reward_settings import RewardSettings
 TOGETHER = 64  # episodes that are played at once: a reader who has seen enough waits for no more than these
 
 
-class CheckpointAgent:
-    """See ``nppsim.studio.agents.Agent``.  Raises CheckpointError."""
+class WatchedAgent:
+    """See ``nppsim.studio.agents.Agent``.  Raises CheckpointError, and of exported networks ExportError."""
 
     def __init__(self, path: Path):
-        self._policy, fields = load_policy(path)
         self.name = path.stem
-        self.frame_skip: int = fields["frame_skip"]
+        self._policy: NppPolicy | OnnxPolicy
+        config: dict = {}  # an exported network does not say what it was trained for
+        if is_onnx(path):
+            self._policy = OnnxPolicy.load(path)
+            self.frame_skip: int = self._policy.facts.frame_skip
+            about = {"architecture": self._policy.facts.architecture, "computed by": "onnxruntime"}
+        else:
+            self._policy, fields = load_policy(path)
+            self.frame_skip, config = fields["frame_skip"], fields["config"]
+            size = sum(one.numel() for one in self._policy.parameters())
+            about = {"architecture": self._policy.architecture, "parameters": f"{size:,}"}
         self.observations = self._policy.observations
-        self._reward, self._gamma, rewards = _rewards(fields["config"])
+        self._reward, self._gamma, rewards = _rewards(config)
         self.facts = {
             "file": str(path),
-            "architecture": self._policy.architecture,
-            "parameters": f"{sum(one.numel() for one in self._policy.parameters()):,}",
+            **about,
             "sees": ", ".join(self.observations),
             "frames per decision": str(self.frame_skip),
             "rewards": rewards,
@@ -47,8 +58,7 @@ class CheckpointAgent:
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
         """One episode; see ``Agent``."""
-        policy = copy.deepcopy(self._policy)  # so that nobody else's episode is heard, nor disturbed
-        heard = _Heard(policy)
+        policy, heard = _own(self._policy)
         player = player_of(policy, 1)
         sim = BatchSimulator(
             [level],
@@ -92,7 +102,7 @@ class CheckpointAgent:
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
         """Episodes on each level; see ``Agent``.  The same arguments give the same endings."""
-        policy = copy.deepcopy(self._policy)
+        policy, _ = _own(self._policy)
         width, number = max(TOGETHER // episodes, 1), 0
         for first in range(0, len(levels), width):
             group = levels[first : first + width]
@@ -116,19 +126,59 @@ class CheckpointAgent:
 
 
 class _Heard:
-    """What the output layers of a policy said last, in an environment of its own: exactly what its action was drawn from."""
+    """What a policy said last, in an environment of its own: exactly what its action was drawn from.
+
+    probabilities: float32[6].  entropy: nats.  value: of the state.
+    """
+
+    probabilities: np.ndarray
+    entropy: float
+    value: float
+
+    def hear(self, logits: torch.Tensor) -> None:
+        """logits: float32[1, 6]."""
+        logged = torch.log_softmax(logits[0].double(), dim=0)
+        self.probabilities = logged.exp().float().numpy()
+        self.entropy = float(-(logged.exp() * logged).sum())
+
+
+class _HeardLayers(_Heard):
+    """What the output layers of a checkpoint's policy say."""
 
     def __init__(self, policy: NppPolicy):
         policy.action_net.register_forward_hook(self._hear_actor)
         policy.value_net.register_forward_hook(self._hear_critic)
 
     def _hear_actor(self, layer: torch.nn.Module, given: tuple, logits: torch.Tensor) -> None:
-        logged = torch.log_softmax(logits[0].double(), dim=0)
-        self.probabilities: np.ndarray = logged.exp().float().numpy()
-        self.entropy = float(-(logged.exp() * logged).sum())
+        self.hear(logits)
 
     def _hear_critic(self, layer: torch.nn.Module, given: tuple, value: torch.Tensor) -> None:
         self.value = float(value[0])
+
+
+class _HeardNetwork(_Heard, OnnxPolicy):
+    """An exported network, and what it computes."""
+
+    def __init__(self, network: OnnxPolicy):
+        vars(self).update(vars(network))  # one session serves all: it has no state
+
+    def compute(
+        self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """See ``OnnxPolicy``."""
+        logits, values, likeliest = super().compute(obs, mask)
+        self.hear(torch.from_numpy(logits))
+        self.value = float(values[0])
+        return logits, values, likeliest
+
+
+def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard]:
+    """(policy, what it says) for one episode: nobody else's is heard, nor disturbed."""
+    if isinstance(policy, OnnxPolicy):
+        network = _HeardNetwork(policy)
+        return network, network
+    own = copy.deepcopy(policy)
+    return own, _HeardLayers(own)
 
 
 def _note(player: Player) -> str:

@@ -4,11 +4,9 @@ checkpoints, upload."""
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from tqdm import tqdm
@@ -23,11 +21,12 @@ from rl.policy.policy import NppPolicy
 from rl.train import saving
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault
+from rl.train.candidate import Candidate, Evaluate, Evaluation, Remote
 from rl.train.checkpoints import Checkpoints
+from rl.train.first_update import check_gradients, check_inputs
 from rl.train.guard import EarlyStopping, Retention, in_points
 from rl.train.logs import ScalarLog
 from rl.train.ppo import BatchPPO, DivergedError
-from rl.train.rollout import TensorRolloutBuffer
 from rl.train.untouched import untouched
 from rl.train.written import differences, write
 from rl.upload import Uploader, UploadError
@@ -38,28 +37,9 @@ REQUIRED_TAGS = (
     "time/fps",
     "sim/decisions_per_s",
 )
-MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard deviations: beyond, statistics do not fit
 PRINT_SECONDS = 20.0  # between lines of progress where there is no terminal
 SAVING_SHARE = 0.05  # of the time, which checkpoints between those of --save-freq may take
 EVALUATING_SHARE = 0.25  # of the time, which evaluations may take under a time budget
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a policy achieves on the dev levels; success is a share of episodes won, 0 to 1.
-
-    overall: of all episodes.
-    rows: of the rows of a table: every category and all of them.
-    levels: float64[L], of each level; always the same levels in the same order, so that ``a.levels - b.levels`` compares
-        two policies in pairs.
-    """
-
-    overall: float
-    rows: dict[str, float]
-    levels: np.ndarray
-
-
-Evaluate = Callable[[NppPolicy], Evaluation]
 
 
 class TrainingMonitor(BaseCallback):
@@ -69,6 +49,8 @@ class TrainingMonitor(BaseCallback):
     root: the experiment's folder, which is uploaded.
     folder: of this run.
     evaluate: plays the dev levels, every so many decisions or minutes, before training (the clone) and after it.
+    remote: plays those during training, if not None.  What it finds is concluded from when the next evaluation is due, or
+        at the end, so that a run does not depend on how fast it is.
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
@@ -94,6 +76,7 @@ class TrainingMonitor(BaseCallback):
         log: Callable[[str], None],
         on_first_full_update: Callable[[BatchPPO], None] = lambda ppo: None,
         asked: Asked | None = None,
+        remote: Remote | None = None,
     ):
         super().__init__()
         self.on_first_full_update = on_first_full_update
@@ -101,6 +84,7 @@ class TrainingMonitor(BaseCallback):
         self.root = root
         self.folder = folder
         self.evaluate = evaluate
+        self.remote = remote
         self.uploader = uploader
         self.log = log
         self.asked = asked or Asked()
@@ -112,7 +96,8 @@ class TrainingMonitor(BaseCallback):
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
         self._best: dict | None = None  # weights and optimiser that did best on the dev levels
         self._most = -1.0  # the largest share of dev levels that a policy of this run has finished
-        self._last: tuple[int, np.ndarray] | None = None  # update after which dev levels were played last, and success
+        self._last: tuple[int, np.ndarray] | None = None  # updates of the policy that was judged last, and its success
+        self._in_flight: Candidate | None = None  # who is being played elsewhere
         period, self._evaluation_seconds = config.evaluation.periods(
             config.ppo.total_timesteps, config.ppo.time_budget_minutes
         )
@@ -138,6 +123,8 @@ class TrainingMonitor(BaseCallback):
         self._warming_up = ppo.critic_only
         if self._guarded and ppo.reference is not None and self.retention.cloned is None:
             self.retention.cloned = self._play().levels
+        if self._in_flight and self.remote:
+            self.remote.order(self._in_flight.policy, self._in_flight.decisions)
         total = self.config.ppo.total_timesteps
         self._bar = progress_bar(title="PPO", total=total, unit="decision")
 
@@ -152,6 +139,8 @@ class TrainingMonitor(BaseCallback):
             return
         self._heed(self.alarms.after_update(self.model))
         self._check_first_updates()
+        if self.remote:
+            self.remote.check()
         evaluation = (self._is_due("evaluation") or self._is_time_to_evaluate()) and self._is_affordable()
         if evaluation or self.asked.by or self._is_due("checkpoint") or self._saving_is_cheap():
             self._checkpoint()
@@ -195,7 +184,7 @@ class TrainingMonitor(BaseCallback):
                 f"learned alone for {ppo.updates} updates and explains {ppo.explained_variance:.0%} of the returns",
             )
             if self.retention.cloned is not None:
-                self._retain(self.retention.cloned)
+                self._retain(self.retention.cloned, Candidate.of(ppo))
 
     def _on_step(self) -> bool:
         return True
@@ -210,9 +199,11 @@ class TrainingMonitor(BaseCallback):
         self._check_first_updates()
         if not self._actor_checked:
             self.log("the actor has not learned in this run: neither its gradients nor what follows them was checked")
+        if (self._guarded or self._in_flight) and self._saved_after != self.model.updates:
+            self._checkpoint()
+        if self._in_flight:
+            self._conclude(*self._arrived())
         if self._guarded:
-            if self._saved_after != self.model.updates:
-                self._checkpoint()
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
         if self._evaluating:
@@ -281,21 +272,44 @@ class TrainingMonitor(BaseCallback):
         ppo = self.model
         began = time.monotonic()
         with untouched(ppo, "an evaluation"):
-            found = self.evaluate(ppo.policy)
+            found = self.evaluate(ppo.policy, self.num_timesteps)
         seconds = time.monotonic() - began
-        for category, share in found.rows.items():
-            ppo.logger.record(f"eval/{category}_success", share)
-        ppo.logger.record("eval/seconds", seconds)
-        self.events.append({"at": self.num_timesteps, "evaluation": found.rows})
-        shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
-        self.log(f"evaluation at {self.num_timesteps:,}: {shares}")
-        if not self._evaluating:
-            self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
-        self._evaluating += seconds
-        self._evaluated_at = ppo.spent
-        ppo.reserved = seconds if self._guarded else 0.0  # for the one at the end
-        self._last = ppo.updates, found.levels
+        self._note(found, Candidate.of(ppo), seconds, seconds)
         return found
+
+    def _arrived(self) -> tuple[Evaluation, Candidate]:
+        """What is known of the policy that was played elsewhere; waits for it."""
+        candidate = self._in_flight
+        assert candidate is not None
+        began = time.monotonic()
+        if self.remote:
+            found, seconds = self.remote.result()
+        else:  # whoever goes on with the run has switched it off
+            found = self.evaluate(candidate.policy, candidate.decisions)
+            seconds = time.monotonic() - began
+        self._in_flight = None
+        self._note(found, candidate, seconds, time.monotonic() - began)
+        return found, candidate
+
+    def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
+        """Tell what a policy achieves.  seconds: that it was played; waited: that training stood still meanwhile."""
+        ppo, late = self.model, of.updates != self.model.updates
+        values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
+            "eval/seconds": seconds
+        }
+        if late:
+            self.scalars.events.write(values, {}, of.decisions)
+        for tag, value in values.items():
+            ppo.logger.record(tag, value, exclude="tensorboard" if late else None)
+        self.events.append({"at": of.decisions, "evaluation": found.rows})
+        shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
+        self.log(f"evaluation at {of.decisions:,}: {shares}")
+        if self._last is None:
+            self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
+        self._evaluating += waited
+        self._evaluated_at = ppo.spent
+        ppo.reserved = seconds * (self._guarded + bool(self.remote))  # for the one at the end, and the one before it
+        self._last = of.updates, found.levels
 
     def _evaluations_in_words(self) -> str:
         period, minutes = self._periods["evaluation"], self._evaluation_seconds / 60
@@ -303,9 +317,21 @@ class TrainingMonitor(BaseCallback):
         return " and ".join([*ways, *([f"every {minutes:g} minutes (--eval-every-minutes)"] if minutes else [])])
 
     def _evaluate(self) -> None:
-        found = self._play()
-        if self._guarded:
-            self._retain(found.levels)
+        """Evaluate the present policy, here or elsewhere; conclude from what was ordered elsewhere the last time."""
+        self._is_done("evaluation")
+        went_back = self._in_flight is not None and self._conclude(*self._arrived())
+        if went_back or self.model.ending:
+            return  # what the present policy can do is known, or is about to be asked
+        if self.remote is None:
+            self._conclude(self._play(), Candidate.of(self.model))
+        else:
+            self._in_flight = Candidate.kept(self.model)
+            self.remote.order(self._in_flight.policy, self._in_flight.decisions)
+            self._evaluated_at = self.model.spent
+
+    def _conclude(self, found: Evaluation, of: Candidate) -> bool:
+        """Keep it, go back, or end training; True if training went back to the best policy."""
+        went_back = self._guarded and self._retain(found.levels, of)
         stop = self.early.update(found.overall)
         if found.overall > self.early.best + self.config.evaluation.early_stopping_improvement:
             self._stop_for(
@@ -314,46 +340,50 @@ class TrainingMonitor(BaseCallback):
         if stop:
             self.events.append({"at": self.num_timesteps, "stopped": "no improvement"})
             self.model.ending = True
-        self._is_done("evaluation")
+        return went_back
 
-    def _retain(self, success: np.ndarray) -> None:
-        """Keep the present weights if they are the best so far; go back to the best if they have lost too much."""
+    def _retain(self, success: np.ndarray, of: Candidate) -> bool:
+        """Keep a policy if it is the best so far; go back to the best if it has lost too much: True if that was done."""
         ppo, retention = self.model, self.retention
-        is_best = retention.consider(success, self.num_timesteps if ppo.actor_updates else 0)
+        if of.updates != ppo.updates and not of.learned and retention.best is not None:
+            return False  # the clone is kept already, with a critic that has learned since
+        is_best = retention.consider(success, of.decisions if of.learned else 0)
         self._most = max(self._most, float(success.mean()))
         if retention.best is None or float(retention.best.mean()) != self._most:
             self._stop_for(
                 "retention", f"the best so far finished {self._most:.1%} of the dev levels, and is not the one kept"
             )
         if is_best:
-            self._best = copy.deepcopy(
-                {"policy": ppo.policy.state_dict(), "optimizer": ppo.policy.optimizer.state_dict()}
-            )
-            self._write(self.checkpoints.best)
-            return
+            self._best = copy.deepcopy(of.weights)
+            self._write(self.checkpoints.best, of.policy)
+            return False
         loss = retention.lost(success)
-        if loss is not None:
-            self._restore_best()
-            ppo.hold_closer()
-            self._happened(
-                "rolled_back",
-                f"{success.mean():.1%} of the dev levels, {in_points(loss)} against the clone: back to "
-                f"{retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
-            )
+        if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
+            return False  # the last policy is played, too, and the best is delivered
+        self._restore_best()
+        ppo.hold_closer()
+        self._happened(
+            "rolled_back",
+            f"{success.mean():.1%} of the dev levels{self._since(of)}, {in_points(loss)} against the clone: back to "
+            f"{retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
+        )
+        return True
+
+    def _since(self, of: Candidate) -> str:
+        return "" if of.updates == self.model.updates else f" at {of.decisions:,} decisions"
 
     def _restore_best(self) -> None:
         assert self._best is not None
         ppo = self.model
         ppo.restore(self._best["policy"], self._best["optimizer"])
-        now = {"policy": ppo.policy.state_dict(), "optimizer": ppo.policy.optimizer.state_dict()}
-        if other := list(differences(now, self._best)):
+        if other := list(differences(Candidate.of(ppo).weights, self._best)):
             self._stop_for("retention", f"{len(other)} parts of the best policy were not restored, e.g. {other[0]}")
 
     def _deliver(self) -> None:
         """Give the policy the best weights of the run, those of its end and the clone's included."""
         ppo = self.model
         if self._last is None or self._last[0] != ppo.updates:
-            self._retain(self._play().levels)
+            self._retain(self._play().levels, Candidate.of(ppo))
         assert self._last is not None
         self._restore_best()
         self._happened("delivered", self.retention.delivery(self._last[1]))
@@ -378,20 +408,14 @@ class TrainingMonitor(BaseCallback):
     def save(self, path: Path) -> Path:
         """Write a checkpoint with everything that training needs to go on."""
         self.scalars.sync()
-        return self._write(path, saving.training_state(self.model) | {"monitor": self.state()})
+        return self._write(path, self.model.policy, saving.training_state(self.model) | {"monitor": self.state()})
 
     def save_final(self) -> None:
         """Write the checkpoint of a training that is over."""
         self.save(self.checkpoints.final)
 
-    def _write(self, path: Path, training: dict | None = None) -> Path:
-        return write(
-            path,
-            self.model.policy,
-            frame_skip=self.config.frame_skip,
-            config=self.config.to_dict(),
-            training=training,
-        )
+    def _write(self, path: Path, policy: NppPolicy, training: dict | None = None) -> Path:
+        return write(path, policy, frame_skip=self.config.frame_skip, config=self.config.to_dict(), training=training)
 
     def state(self) -> dict:
         """Everything that the future depends on, for a checkpoint."""
@@ -403,6 +427,7 @@ class TrainingMonitor(BaseCallback):
             "best": self._best,
             "most": self._most,
             "last": self._last,
+            "in_flight": self._in_flight and self._in_flight.state(),
             "events": self.events,
             "next": self._next,
             "checked": [self._checked, self._actor_checked],
@@ -419,6 +444,7 @@ class TrainingMonitor(BaseCallback):
         self.early.load(state["early"])
         self.alarms.load_state_dict(state["alarms"])
         self._best, self._most, self._last = state["best"], state["most"], state["last"]
+        self._in_flight = state["in_flight"] and Candidate.restored(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
         self._checked, self._actor_checked = state["checked"]
         self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
@@ -481,29 +507,3 @@ class TrainingMonitor(BaseCallback):
     def _open_scalars(self, written: dict[str, int]) -> None:
         self.scalars = ScalarLog(self.folder, **written)
         self.model.logger.output_formats = self.scalars.outputs
-
-
-def check_gradients(policy: NppPolicy) -> None:
-    """DivergedError unless the last update has left a finite gradient, not all zero, in every trainable tensor."""
-    silent = [name for name, p in policy.named_parameters() if p.requires_grad and not _learned(p)]
-    if silent:
-        raise DivergedError(f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be")
-
-
-def _learned(parameter: torch.nn.Parameter) -> bool:
-    return parameter.grad is not None and bool(torch.isfinite(parameter.grad).all()) and bool(parameter.grad.any())
-
-
-@torch.no_grad()
-def check_inputs(policy: NppPolicy, buffer: TensorRolloutBuffer) -> float:
-    """The largest mean of a normalised input over a rollout, in standard deviations; DivergedError if it is too large."""
-    normalize = policy.features_extractor.normalize
-    everything = torch.arange(len(buffer), device=buffer.device)
-    inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
-    mean = inputs.mean(dim=0).abs().max().item()
-    if mean > MAX_INPUT_MEAN:
-        raise DivergedError(
-            f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
-            "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"
-        )
-    return mean

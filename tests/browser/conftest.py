@@ -12,8 +12,11 @@ from queue import Empty, Queue
 
 import pytest
 
+from nppsim.env import STARTER_LEVELS
+
 from browsing import DEADLINE_S
 from places import ROOT
+from worlds import corridor
 
 START_S = 240  # that a studio may take to start: it may have to compile
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -48,12 +51,9 @@ def start_studio(tmp_path_factory):
 
     yield start
     for process in started:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()  # how a studio ends well is tested elsewhere; with agents loaded that takes seconds
+    for process in started:
+        process.wait()
 
 
 def _address(process):
@@ -72,9 +72,17 @@ def _address(process):
 
 
 @pytest.fixture(scope="session")
-def studio(start_studio):
-    """A studio with nppsim's own levels."""
-    return start_studio()
+def plain_folder(tmp_path_factory):
+    """A folder of level files without an index, which takes new levels."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "first.map").write_bytes(corridor(title="First").to_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def studio(start_studio, plain_folder):
+    """A studio with nppsim's own levels, and that folder."""
+    return start_studio("--levels", str(STARTER_LEVELS), str(plain_folder))
 
 
 @pytest.fixture(scope="module")

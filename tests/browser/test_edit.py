@@ -13,6 +13,8 @@ from nppsim.levels.tiles import MIRRORED
 from nppsim.planner import plan
 from nppsim.studio.drafts import draft_of, level_of
 
+from browsing import until
+
 PLANNER_MS = 400_000  # the planner's process may have to compile first
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
 SENT = """async (draft) => {
@@ -45,6 +47,15 @@ UNDONE = """async (draft) => {
 def starter():
     levels = LevelSet.open(STARTER_LEVELS)
     return [levels[i] for i in range(len(levels))]
+
+
+@pytest.fixture(scope="module")
+def modules(browser, studio):
+    """A page whose modules are called without its views."""
+    page = browser.new_page()
+    page.goto(studio.at("replays"))
+    yield page
+    page.close()
 
 
 def middle(page, column, row):
@@ -111,9 +122,45 @@ def test_a_level_is_made_by_mouse_until_it_can_be_finished_saved_and_played(page
     assert page.get_by_label("Title").input_value() == "Made by mouse"
 
 
+def test_a_level_is_saved_in_a_folder_once_that_was_confirmed(page, studio, plain_folder, starter):
+    page.goto(studio.at(f"edit/{starter[0].fingerprint}"))
+
+    def save():
+        page.get_by_role("button", name="Save in a folder").click()
+        dialog = page.get_by_role("dialog", name="Save in a folder")
+        dialog.wait_for()
+        assert dialog.get_by_label("Folder").locator("option").all_text_contents() == [str(plain_folder)]
+        dialog.get_by_label("Name").fill("mine")
+        page.keyboard.press("Enter")
+
+    save()
+    page.wait_for_selector(".toast.good:has-text('Saved as mine')")
+    (file,) = plain_folder.glob("mine*")
+    assert Level.load(file) == starter[0]
+    page.keyboard.press("h")
+    for answer, expected in (("Keep it", starter[0]), ("Replace", mirror(starter[0]))):
+        save()
+        page.get_by_role("dialog", name="Replace it?").get_by_role("button", name=answer).click()
+        page.wait_for_selector("dialog", state="detached")
+        until(page, lambda: Level.load(file) == expected)  # noqa: B023  # asked at once
+
+
+def test_what_was_not_saved_outlives_its_tab(new_page, studio):
+    page = new_page()
+    page.goto(studio.at("edit"))
+    page.get_by_label("Title").fill("Not saved")
+    page.keyboard.press("Enter")
+    other = page.context.new_page()
+    page.close(run_before_unload=True)
+    until(other, page.is_closed)
+    other.goto(studio.at("edit"))
+    assert other.get_by_label("Title").input_value() == "Not saved"
+
+
 def test_a_level_is_made_by_the_keyboard_alone(page, studio):
     page.goto(studio.at("edit"))
     says(page, "Not a level yet")
+    assert page.get_by_role("button", name="Undo").is_disabled()
     keys = page.keyboard
 
     def go(key, times):
@@ -167,12 +214,12 @@ def test_a_level_is_made_by_the_keyboard_alone(page, studio):
 def test_regions_are_copied_and_entities_turned(page, studio, starter):
     level = next(one for one in starter if (one.records[:, 0] == kinds.EXIT).sum() == 1)
     page.goto(studio.at(f"edit/{level.fingerprint}"))
-    says(page, "Finishable", PLANNER_MS)
+    page.wait_for_selector("#editor")
     assert saved(page, lambda: page.keyboard.press("Control+s")) == level
     page.keyboard.press("Control+a")
     page.keyboard.press("Control+c")
     page.keyboard.press("Delete")
-    says(page, "cannot be finished")
+    says(page, "cannot be finished", PLANNER_MS)
     page.keyboard.press("Control+v")
     page.get_by_role("button", name="thwump", exact=True).click()
     page.mouse.click(*middle(page, 20, 10))
@@ -187,29 +234,27 @@ def test_regions_are_copied_and_entities_turned(page, studio, starter):
     assert (edited.tiles == level.tiles).all() and len(edited.records) == len(level.records) + 1
 
 
-def test_what_is_done_can_be_undone_and_done_again(page, studio, starter):
-    page.goto(studio.at("edit"))
+def test_what_is_done_can_be_undone_and_done_again(modules, starter):
     draft, _ = draft_of(starter[0])
-    told = page.evaluate(UNDONE, draft)
+    told = modules.evaluate(UNDONE, draft)
     assert told["undone"] == told["operations"]
     assert level_of(told["first"]) == starter[0] and told["again"] == told["last"] != told["first"]
 
 
-def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, starter):
-    page.goto(studio.at("edit"))
+def test_the_mirror_and_the_kinds_are_those_of_the_simulator(modules, starter):
     call = """async (draft) => {
         const { draftOf, mirrorLevel, stateOf } = await import("/static/js/level_model.js");
         return draftOf(mirrorLevel(stateOf(draft)));
     }"""
     for level in (starter[-1], everything()):
-        assert level_of(page.evaluate(call, draft_of(level)[0])) == mirror(level)
+        assert level_of(modules.evaluate(call, draft_of(level)[0])) == mirror(level)
     tiles = """async () => {
         const { mirroredTile } = await import("/static/js/level_model.js");
         return [...Array(256).keys()].map(mirroredTile);
     }"""
-    assert page.evaluate(tiles) == MIRRORED.tolist()
+    assert modules.evaluate(tiles) == MIRRORED.tolist()
     table = "async () => [...(await import('/static/js/level_model.js')).KINDS]"
-    known = dict(map(tuple, page.evaluate(table)))
+    known = dict(map(tuple, modules.evaluate(table)))
     assert set(known) == {kinds.NINJA, *kinds.CREATING}
     for kind, what in known.items():
         assert what["name"] == kinds.ENTITY_NAMES[kind]
@@ -218,16 +263,15 @@ def test_the_mirror_and_the_kinds_are_those_of_the_simulator(page, studio, start
         assert what.get("switch") == {kinds.EXIT: kinds.EXIT_SWITCH, **kinds.SWITCH_OF_DOOR}.get(kind)
 
 
-def test_what_is_drawn_is_what_the_server_would_send(page, studio, starter):
+def test_what_is_drawn_is_what_the_server_would_send(modules, starter):
     """The editor draws levels from its own model: their documents are those of the server."""
-    page.goto(studio.at("edit"))
     call = """async (draft) => {
         const { stateOf } = await import("/static/js/level_model.js");
         return (await import("/static/js/level_document.js")).documentOf(stateOf(draft));
     }"""
     for level in (*starter[::6], everything()):
-        drawn = page.evaluate(call, draft_of(level)[0])
-        sent = page.evaluate(SENT, draft_of(level)[0])
+        drawn = modules.evaluate(call, draft_of(level)[0])
+        sent = modules.evaluate(SENT, draft_of(level)[0])
         index = {place: i for i, place in enumerate(map(placed, sent["entities"]))}
         assert drawn["tiles"] == sent["tiles"] and drawn["spawn"] == sent["spawn"]
         assert len(drawn["entities"]) == len(sent["entities"])
@@ -261,3 +305,27 @@ def test_it_can_be_used_on_a_narrow_screen_in_the_dark(new_page, studio):
     page.locator("#editor").scroll_into_view_if_needed()
     page.touchscreen.tap(*middle(page, 5, 5))
     page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")
+    assert page.get_by_role("button", name="Undo").is_enabled()
+
+    pinch(page)
+    page.touchscreen.tap(*middle(page, 5, 5))  # where another tile is now: the view is another one
+    page.wait_for_selector("#editor-here:has-text('ninja placed')")
+    assert "at 6.5, 6.5" not in page.text_content("#editor-here")
+
+
+def pinch(page):
+    """Two fingers part, then one leaves before the other, which moves on."""
+    x, y = middle(page, 20, 11)
+    client = page.context.new_cdp_session(page)
+
+    def touch(kind, *places):
+        fingers = [{"x": x + dx, "y": y + dy, "id": i} for i, (dx, dy) in enumerate(places)]
+        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    touch("touchStart", (-30, 0))
+    touch("touchStart", (-30, 0), (30, 0))
+    for apart in (45, 60, 90):
+        touch("touchMove", (-apart, 0), (apart, 0))
+    touch("touchEnd", (-90, 0))
+    touch("touchMove", (-90, 40))
+    touch("touchEnd")

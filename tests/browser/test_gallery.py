@@ -82,42 +82,50 @@ def test_the_keyboard_alone_opens_a_level_and_comes_back(page, studio):
     page.wait_for_selector("h2:has-text('My demonstrations')")
 
 
-@pytest.mark.parametrize("form", ["map", "text"])
-def test_a_level_that_is_dropped_is_played(page, studio, form):
-    level = moving_level()
+def test_a_level_that_is_dropped_is_played(page, studio):
+    level, other = moving_level(), straight(length=14)
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
-    drop(
-        page,
-        "mine.map" if form == "map" else "mine.level",
-        level.to_bytes() if form == "map" else to_text(level).encode(),
-    )
-    page.wait_for_selector(".verdict:has-text('Ready')")
-    assert level.fingerprint in page.url
+    for name, data, opened in (
+        ("other.map", other.to_bytes(), other),
+        ("mine.level", to_text(level).encode(), level),
+    ):
+        drop(page, name, data)  # the second onto the game of the first
+        until(page, lambda: opened.fingerprint in page.url)  # noqa: B023  # asked at once
+        page.wait_for_selector(".verdict:has-text('Ready')")
     page.goto(studio.at("levels"))
     page.select_option("[aria-label=Category]", "opened here")
     page.wait_for_selector(f"a.card[data-level='{level.fingerprint}']")
 
 
-@pytest.mark.parametrize("form", ["compact", "attract"])
-def test_a_replay_that_is_dropped_is_watched(page, studio, form):
+def test_a_replay_that_is_dropped_is_watched(page, studio):
     replay = winning()
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
-    drop(page, "best.replay" if form == "compact" else "best", Replay(replay.level, replay.inputs).to_bytes(form))
-    page.wait_for_selector(".player .run:has-text('best')")
-    assert f"{replay.frames / 60:.2f} s" in page.text_content(".player .run")
+    for name, form in (("second", "attract"), ("best.replay", "compact")):
+        drop(page, name, Replay(replay.level, replay.inputs).to_bytes(form))
+        page.wait_for_selector(f".player .run:has-text('{name.partition('.')[0]}')")
+        assert f"{replay.frames / 60:.2f} s" in page.text_content(".player .run")
     page.focus(".player canvas")
     page.keyboard.press("End")
     until(page, lambda: "won" in page.text_content(".player .hud"))
 
 
-def test_a_file_that_is_neither_is_told_by_its_name(page, studio):
+def test_files_that_cannot_be_opened_are_told_by_name_and_reason(page, studio):
     page.goto(studio.at("levels"))
     page.wait_for_selector("a.card")
-    drop(page, "holiday.jpg", b"\xff\xd8 no level at all")
-    page.wait_for_selector(".toast.bad:has-text('holiday.jpg is neither a level')")
-    page.faults.clear()  # the browser notes the refusal on its console
+    for name, data, told in (
+        ("holiday.jpg", b"\xff\xd8 no level at all", "holiday.jpg is neither a level nor a replay"),
+        ("cut.map", LEVELS[0].to_bytes()[:700], "cut.map: 700 bytes; an N++ map has at least 1235"),
+        ("cut.replay", winning().to_bytes()[:900], "cut.replay: the map block at byte 13 should have"),
+        ("film.map", bytes(3 << 20), "film.map has 3.0 MB, more than any level or replay"),
+    ):
+        drop(page, name, data)
+        page.wait_for_selector(f".toast.bad:has-text('{told}')")
+    assert page.locator("#lost").count() == 0 and "levels" in page.url
+    drop(page, "short", Replay(LEVELS[0], [2] * 20).to_bytes("attract")[:-5])
+    page.wait_for_selector(".toast.bad:has-text('20 inputs declared, 15 present')")  # opened, and its defect told
+    page.faults.clear()  # the browser notes the refusals on its console
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,14 @@ from nppsim import simulate
 from nppsim.actions import JUMP, LEFT, RIGHT
 from nppsim.env import STARTER_LEVELS
 from nppsim.levels.level_set import LevelSet
+from nppsim.planner import plan
 from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplaySet
 
 from browsing import until
 
 SESSIONS = "async () => (await (await import('/static/js/api.js')).get('state')).sessions"  # games that are open
+FITS = "document.documentElement.scrollWidth <= innerWidth"
 LEVEL = LevelSet.open(STARTER_LEVELS)[0]  # who keeps running right finishes it
 
 
@@ -60,6 +63,11 @@ def keep(page):
     page.wait_for_selector("#demonstrate")
 
 
+def drawn(page):
+    """The picture on the stage."""
+    return page.evaluate("document.querySelector('.stage canvas').toDataURL()")
+
+
 def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     sent, frames = over_wire(page)
     open_level(page, studio)
@@ -86,8 +94,17 @@ def test_what_is_pressed_is_what_is_saved_bit_for_bit(page, studio):
     assert {int(i): bits for i, (bits, *_) in entities.items()}.items() <= dict(enumerate(run.entity_state[-1])).items()
 
 
-def test_a_run_becomes_a_demonstration(page, studio):
+def test_a_run_becomes_a_demonstration_once_it_finishes(page, studio):
     open_level(page, studio)
+    page.keyboard.press(".")
+    wait_for_frame(page, 1)
+    keep(page)
+    page.click("#demonstrate")
+    page.wait_for_selector("dialog .bad:has-text('does not finish its level: it stops on the way at frame 1')")
+    page.faults.clear()  # the browser notes the refusal on its console
+    page.keyboard.press("Escape")
+    page.keyboard.press("r")
+    page.wait_for_selector(".verdict:has-text('Ready')")
     page.keyboard.down("ArrowRight")
     page.wait_for_selector(".verdict:has-text('your best')")
     finish(page)
@@ -98,6 +115,41 @@ def test_a_run_becomes_a_demonstration(page, studio):
     assert len(demonstrations) == 1
     replay = Replay.load(demonstrations[0])
     assert replay.level == LEVEL and simulate(LEVEL, replay.inputs).won
+
+    page.goto(studio.at("replays"))  # what was kept before is in no file yet, until all are saved
+    page.wait_for_selector("tr:has-text('0.02 s') .unsaved")
+    with page.expect_download() as download:
+        page.click("text=as one file")
+    page.wait_for_selector(".unsaved", state="detached")
+    assert download.value.suggested_filename == "kept_runs.h5"
+    with ReplaySet(download.value.path()) as kept:
+        assert {1, replay.frames} <= {kept.entry(i).frames for i in range(len(kept))}
+
+
+def test_the_planner_and_an_agent_run_beside_the_player_and_either_can_be_taken_over(page, studio):
+    pytest.importorskip("torch")
+    open_level(page, studio)
+    page.get_by_role("button", name="Agents …").click()
+    planner, agent = (page.locator(".ghost", has_text=name) for name in ("the planner", "vision_free_foresight"))
+    for ghost in (planner, agent):
+        ghost.get_by_role("checkbox").check()
+        ghost.locator("text=/\\d s$/").wait_for()  # its time: it has been played
+    assert f"{plan(LEVEL).frames / 60:.2f} s" in planner.text_content()
+    page.focus(".stage canvas")
+    page.keyboard.down("ArrowLeft")  # away from where they run
+    wait_for_frame(page, 20)
+    page.keyboard.press("p")
+    page.keyboard.up("ArrowLeft")
+    page.wait_for_selector(".verdict:has-text('Paused')")
+    for ghost in (planner, agent):
+        with_ghost = drawn(page)
+        ghost.get_by_role("checkbox").uncheck()
+        assert drawn(page) != with_ghost
+    agent.get_by_role("button", name="practise").click()
+    page.get_by_label("Frame to go on from").fill("30")
+    page.get_by_role("button", name="Go on from here").click()
+    until(page, lambda: frame_number(page) == 30, "frame 30 of the agent's run")
+    page.wait_for_selector(".verdict:has-text('goes on with the next key')")
 
 
 def test_frame_advance_rewind_and_practice(page, studio):
@@ -152,16 +204,10 @@ def test_two_tabs_do_not_disturb_each_other_and_free_their_games(new_page, studi
     until(pages[0], lambda: pages[0].evaluate(SESSIONS) < before)
 
 
-@pytest.mark.parametrize("size", [(1280, 760), (390, 780)])
-def test_everything_fits(new_page, studio, size):
-    page = new_page(viewport={"width": size[0], "height": size[1]})
-    open_level(page, studio)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 def test_thumbs_play_on_a_touch_screen(new_page, studio):
     page = new_page(viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True)
     open_level(page, studio)
+    assert page.evaluate(FITS)
     right = page.locator(".touch button[aria-label='run right']").bounding_box()
     page.mouse.move(right["x"] + 20, right["y"] + 20)
     page.mouse.down()
@@ -193,6 +239,7 @@ def test_a_gamepad_plays(page, studio):
 
 def test_a_closer_view_follows_the_ninja(page, studio):
     open_level(page, studio)
+    assert page.evaluate(FITS)
     before = page.screenshot()
     page.keyboard.press("v")
     page.wait_for_selector("button[aria-pressed=true]:has-text('Closer')")

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from nppsim.env import STARTER_LEVELS
+from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 
 from browsing import until
@@ -68,23 +69,48 @@ def test_deaths_are_counted_and_drawn(page, studio):
     page.wait_for_selector(".deaths button:has-text('Count')")
 
 
+def test_an_agent_tries_the_level_in_the_editor(page, studio):
+    pytest.importorskip("torch")
+    page.goto(studio.at(f"edit/{LEVEL.fingerprint}"))
+    page.get_by_role("button", name="64 tries by an agent").click()
+    page.wait_for_selector("#editor-tries:has-text('64 of 64 finished (100 %)')")
+
+
+def training(experiment):
+    """The folder of a training in an experiment's, as far as it has come: two rows of its table."""
+    from rl.forensics.runs import RUN_FILE
+    from rl.train.logs import TABLE, GrowingTable
+
+    folder = experiment / "seed_1"
+    write_json(experiment / "config.json", {"experiment_name": "tiny"})
+    total = {"value": 4096, "source": "default"}
+    write_json(folder / RUN_FILE, {"seed": 1, "settings": {"ppo.total_timesteps": total}})
+    table = GrowingTable(folder / TABLE)
+    tags = ("rollout/ep_len_mean", "train/entropy_loss", "train/approx_kl", "train/value_loss", "time/fps")
+    for steps in (1024, 2048):
+        values = dict.fromkeys(tags, 1000 / steps)
+        table.write(
+            {"time/total_timesteps": steps, **values}, dict.fromkeys(("time/total_timesteps", *tags), ""), steps
+        )
+    return folder
+
+
 def test_a_training_is_followed_and_its_newest_weights_play(new_page, start_studio, tmp_path):
     pytest.importorskip("torch")
     from rl.policy import checkpoint
     from rl.policy.checkpoint import load_policy
 
-    import tiny_run
     from places import ROOT
 
-    run = tiny_run.train(tmp_path, seed=1, updates=2)
+    folder = training(tmp_path)
     policy, _ = load_policy(ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors")
-    (run.folder / "checkpoints").mkdir()
-    checkpoint.save(run.folder / "checkpoints" / "checkpoint_2048.safetensors", policy, frame_skip=4)
+    (folder / "checkpoints").mkdir()
+    checkpoint.save(folder / "checkpoints" / "checkpoint_2048.safetensors", policy, frame_skip=4)
     page = new_page(viewport={"width": 390, "height": 800})  # a phone's
     page.goto(start_studio("--run", str(tmp_path)).address)
     page.wait_for_selector(".live .player .run")
     assert "checkpoint_2048" in page.text_content(".live")
     until(page, lambda: page.locator(".curves canvas").count() > 3, "learning curves")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    checkpoint.save(run.folder / "checkpoints" / "checkpoint_4096.safetensors", policy, frame_skip=4)
+    checkpoint.save(folder / "checkpoints" / "checkpoint_4096.safetensors", policy, frame_skip=4)
     until(page, lambda: "checkpoint_4096" in page.text_content(".trainings"), "the newer weights")

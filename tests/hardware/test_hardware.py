@@ -75,6 +75,18 @@ def test_mlp_baseline_on_two_cores():
     assert chosen.warnings == ()
 
 
+def test_a_process_that_evaluates_is_planned_for_and_takes_no_thread_of_training():
+    usual = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000), machine=LAPTOP)
+    beside = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000, evaluator=True), machine=LAPTOP)
+    assert (usual.evaluator_threads, beside.evaluator_threads) == (None, 1)
+    assert beside.torch_threads == usual.torch_threads and beside.simulator_threads == usual.simulator_threads
+    assert beside.host_bytes - usual.host_bytes == 1_500_000_000
+    assert "evaluator_threads" in str(beside) and "evaluator_threads" not in str(usual)
+    assert plan(layout.VISION_FREE, Wishes(evaluator=True), machine=SERVER).evaluator_threads == SERVER.cores // 4
+    alone = plan(layout.VISION_FREE, Wishes(evaluator=True), machine=replace(LAPTOP, cores=1))
+    assert any("one core" in warning for warning in alone.warnings)
+
+
 def test_short_runs_get_smaller_updates():
     def batch(steps):
         return plan(layout.VISION_FREE, Wishes(total_timesteps=steps), machine=LAPTOP).batch_size

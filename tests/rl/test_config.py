@@ -195,6 +195,7 @@ EXAMPLES = {
     "deterministic-eval": [],
     "skip-final-eval": [],
     "no-retention-guard": [],
+    "remote-evaluation": [],
     "enable-early-stopping": [],
     "early-stopping-patience": ["3"],
     "record-eval-videos": [],
@@ -402,6 +403,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ),
         ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
+        ([*REQUIRED, "--remote-evaluation", "--eval-freq", "0"], "--remote-evaluation is about evaluations during"),
         (
             [*REQUIRED, "--eval-every-minutes", "5", "--eval-freq", "0"],
             "--eval-every-minutes 5.0: --eval-freq 0 means none",

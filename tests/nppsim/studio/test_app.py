@@ -8,6 +8,8 @@ import pytest
 
 import nppsim
 from nppsim.errors import ConfigError
+from nppsim.levels.kinds import MINE
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.levels.text import to_text
 from nppsim.replays.replay import Replay
@@ -62,7 +64,7 @@ def test_a_level_is_given_as_a_file_and_opened_again(page, format):
 def test_a_level_that_was_opened_joins_the_gallery(page):
     level = corridor(title="Along")
     opened = page.post("open", level.to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})
-    assert opened == {"level": level.fingerprint, "run": None}
+    assert opened == {"level": level.fingerprint, "run": None, "warnings": []}
     assert page.get("levels").json()["levels"][-1]["name"] == "Along"
     unnamed = page.post("open", corridor(40).to_bytes(), **{"X-File-Name": quote("../../etc/Gänge.map")})["level"]
     assert page.get(f"levels/{unnamed}").json()["name"] == "Gänge"
@@ -81,8 +83,9 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
 @pytest.mark.parametrize(
     ("data", "name", "told"),
     [
-        (b"", "a.map", "neither a level"),
-        (b"\0" * 100, "a", "neither a level"),
+        (b"", "a.map", "a.map: 0 bytes; an N++ map has at least 1235"),
+        (b"\0" * 100, "a", "a is neither a level nor a replay, or it is damaged (as a level: 100 bytes;"),
+        (b"\xff\xd8\xff\xe0 a picture", "a.jpg", "a.jpg is neither a level nor a replay"),
         (b"\xff" * 5000, "a", "neither a level"),
         (straight().to_bytes(), "a.replay", "a.replay"),
         (b"nppsim level 1\nnonsense", "a.level", "a.level"),
@@ -91,6 +94,12 @@ def test_a_replay_that_was_opened_is_a_level_and_a_run(page, winning, format):
 )
 def test_files_that_are_neither_are_refused_with_the_reason(page, data, name, told):
     assert told in page.post("open", data, 400, **{"X-File-Name": name})["error"]
+
+
+def test_defects_that_are_tolerated_are_told(page, winning):
+    cut = Replay(winning.level, winning.inputs).to_bytes("attract")[:-5]
+    (warning,) = page.post("open", cut)["warnings"]
+    assert f"{winning.frames} inputs declared, {winning.frames - 5} present" in warning
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -171,6 +180,34 @@ def test_a_recording_that_is_removed_is_gone(page, winning):
     page.get(f"recordings/{number}/file", 404)
 
 
+def test_kept_runs_are_in_no_file_until_they_are_downloaded_or_become_demonstrations(page, winning, tmp_path):
+    numbers = [
+        keep(page, winning.level, inputs) for inputs in (winning.inputs, [0, *winning.inputs], winning.inputs[:9])
+    ]
+
+    def unsaved():
+        cards = page.get("recordings").json()["recordings"]
+        left = {card["number"] for card in cards if not card["saved"]}
+        assert len(left) == page.studio.recordings.unsaved
+        return [number in left for number in numbers]
+
+    assert unsaved() == [True, True, True]
+    page.post(f"recordings/{numbers[0]}/demonstration")
+    page.post(f"recordings/{numbers[2]}/demonstration", status=409)
+    assert unsaved() == [False, True, True]
+    page.get(f"recordings/{numbers[1]}/file?format=attract")
+    assert unsaved() == [False, False, True]
+    (tmp_path / "kept.h5").write_bytes(page.get("recordings/file").content)
+    assert unsaved() == [False, False, False]
+    again = Library(replays=[tmp_path / "kept.h5"]).replays()["replays"]
+    assert [(one["label"], one["frames"]) for one in again] == [
+        ("mine", winning.frames + n) for n in (0, 1, 9 - winning.frames)
+    ]
+    for number in numbers:
+        page.client.delete(f"/api/recordings/{number}", headers=page.headers)
+    assert "nothing to save" in page.get("recordings/file", 404).json()["error"]
+
+
 def test_the_number_of_recordings_is_bounded(page, winning, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_KEPT", 1)
     keep(page, winning.level, winning.inputs)
@@ -198,15 +235,30 @@ def test_a_finished_run_becomes_a_demonstration_that_training_takes(page, winnin
     assert "already" in page.post(f"recordings/{number}/demonstration", status=409)["error"]
 
 
+def gap():
+    """A corridor with a mine on the floor and some below the ceiling: only a jump of a few frames leads through."""
+    grid = np.ones((23, 42), np.uint8)
+    grid[10:12, 2:18] = 0
+    mines = [(MINE, 27, 50), *((MINE, x, 44) for x in (25, 27, 29))]
+    return Level.build(grid, (14, 50), exits=[((48, 50), (64, 50))], entities=mines)
+
+
+THROUGH_THE_GAP = [2] * 23 + [3] * 5 + [2] * 95
+
+
 @pytest.mark.parametrize(
-    ("inputs", "told"),
+    ("level", "inputs", "outcome", "told"),
     [
-        ([0] * 30, "stops on the way at frame 30"),
-        ([2] * 20 + [8, 8], "self-destruct"),
+        (straight(), [0] * 30, "running", "stops on the way at frame 30"),
+        (gap(), [2] * 100, "died", "the ninja dies"),
+        (straight(), [2] * 20 + [8, 8], "died", "self-destruct"),
+        (gap(), THROUGH_THE_GAP, "won", "cannot be re-timed"),
     ],
 )
-def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, inputs, told):
-    number = keep(page, straight(), inputs, "running")
+def test_a_run_that_training_would_leave_out_is_refused_and_nothing_written(page, level, inputs, outcome, told):
+    page.studio.library.add(level)
+    assert nppsim.simulate(level, np.array(inputs, np.uint8)).outcome == outcome
+    number = keep(page, level, inputs, outcome)
     error = page.post(f"recordings/{number}/demonstration", status=409)["error"]
     assert told in error
     assert not page.studio.demonstrations.folder.exists()

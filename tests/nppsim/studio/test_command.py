@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from websockets.sync.client import connect
 
 from nppsim.__main__ import main
 from nppsim.studio.command import listening
@@ -41,7 +42,7 @@ def started(levels, tmp_path):
         process.stdout.close()
 
 
-def test_the_studio_is_served_where_it_says_and_ends_when_told(started):
+def test_the_studio_is_served_where_it_says_and_ends_when_told_but_not_with_runs_in_no_file(started):
     process, address = started
     root, token = address.split("/?token=")
     with urllib.request.urlopen(root, timeout=LIMIT_S) as answer:
@@ -51,6 +52,13 @@ def test_the_studio_is_served_where_it_says_and_ends_when_told(started):
         assert json.load(answer)["levels"][0]["id"] == straight().fingerprint
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{root}/api/levels", timeout=LIMIT_S)
+    origin, socket = root, f"{root.replace('http', 'ws')}/ws/play?token={token}"
+    with connect(socket, origin=origin, open_timeout=LIMIT_S, close_timeout=LIMIT_S) as game:
+        for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"keep": {"label": "mine"}}):
+            game.send(json.dumps(message))
+            assert "error" not in json.loads(game.recv(LIMIT_S))
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline().startswith("1 kept run is in no file")
     process.send_signal(signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(LIMIT_S) == 0, rest

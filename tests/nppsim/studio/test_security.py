@@ -17,14 +17,28 @@ def headers(page, **changed):
 
 @pytest.mark.parametrize("path", ["/", "/static/js/api.js", "/api/state"])
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "10.0.0.7:8765", "", "["]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8765",
+        "127.0.0.1.evil.example",
+        "10.0.0.7:8765",
+        "",
+        "[",
+        "evil.example@127.0.0.1",
+        "127.0.0.1/evil.example",
+        "127.0.0.1:8765:80",
+        "[::1",
+    ],
 )
 def test_a_foreign_host_gets_nothing(page, path, host):
     answer = page.client.get(path, headers=headers(page, Host=host))
     assert answer.status_code == 403 and "is not this machine" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "localhost:9000", "localhost"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8765", "localhost:8765", "LocalHost", "[::1]:8765", "localhost:9000", "localhost"]
+)
 def test_this_machine_may_be_called_by_its_names_through_a_tunnel_too(page, host):
     assert page.client.get("/api/state", headers=headers(page, Host=host, Origin=f"http://{host}")).status_code == 200
 
@@ -85,6 +99,11 @@ def test_a_socket_wants_token_origin_and_host(page, query, more):
         "/static//etc/passwd",
         "/static/js/..%5c..%5capp.py",
         "/static/%00",
+        "/static",
+        "/static/js",
+        "/%61pi/levels/%2e%2e",
+        "//api/state",
+        "/api//state",
         "/api/levels/..%2f..%2f..%2fetc%2fpasswd",
         "/api/levels/%2fetc%2fpasswd/file",
         "/api/replays/..%2f1/run",

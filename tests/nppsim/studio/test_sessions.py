@@ -137,6 +137,7 @@ def test_a_closed_tab_frees_its_simulator(page):
         ('{"restart": 1}', "true or false"),
         ('{"keep": {"label": 5}}', "should be a text"),
         (f'{{"keep": {{"label": "{"x" * 101}"}}}}', "at most 100"),
+        ('{"keep": {"label": "a\\u0000b"}}', "no file can hold"),
         ('{"start": "nothing"}', "no such level"),
         ('{"start": "LEVEL", "inputs": "!"}', "base64"),
         ('{"start": "LEVEL", "inputs": "////"}', "above 15"),

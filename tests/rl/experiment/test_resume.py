@@ -6,6 +6,7 @@ import shutil
 import signal
 
 import pytest
+import torch
 
 from bc.demonstrations import find_replays
 from nppsim.errors import ConfigError
@@ -17,7 +18,7 @@ from rl.experiment.run import run
 from rl.forensics.digests import first_divergence, read_trail
 from rl.forensics.doctor import read_findings
 from rl.forensics.same_run import differences
-from rl.policy.checkpoint import CheckpointError
+from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.solve.search import Agent
 
 from places import ROOT
@@ -183,6 +184,23 @@ def test_what_is_watched_changes_nothing(finished, flags, tmp_path):
     trails = [read_trail(folder / "vision_free") for folder in (finished, other)]
     assert len(trails[0]) == len(trails[1]) == 5 and first_divergence(*trails) is None
     assert len(list((other / "vision_free" / "checkpoints").glob("checkpoint_*"))) == 1
+
+
+def test_evaluations_beside_training_find_what_those_in_it_find(finished, flags, tmp_path):
+    """Killed with one in flight, when another one is due, and gone on with."""
+    lines = run_until(configuration(flags, tmp_path, "--remote-evaluation"), "evaluation at 1,024")
+    (folder,) = tmp_path.glob("tiny_*")
+    assert not any("evaluation at 2,048" in line for line in lines)
+    run(resolve(["--resume-from", str(folder)]), lines.append)
+    trails = [read_trail(place / "vision_free") for place in (finished, folder)]
+    assert len(trails[1]) == 5 and first_divergence(*trails) is None
+    for name in ("dev_levels.jsonl", "eval_results.json"):
+        assert (folder / "vision_free" / name).read_text() == (finished / "vision_free" / name).read_text()
+    delivered = [
+        load_policy(place / "vision_free" / "agent.safetensors")[0].state_dict() for place in (finished, folder)
+    ]
+    assert all(torch.equal(tensor, delivered[1][name]) for name, tensor in delivered[0].items())
+    assert not list(folder.rglob("in_evaluation*"))
 
 
 def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, tmp_path):

@@ -4,6 +4,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
+import torch
 
 import nppsim
 from nppsim.actions import ACTION_INPUT
@@ -11,8 +12,10 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.reward import PRESETS, TERMS
 from nppsim.studio.agents import GROUP, AgentError, find_plugin, success
 from nppsim_agents.agents import checkpoints
-from rl.policy import checkpoint
+from rl.policy import architectures, checkpoint
+from rl.policy.architectures import Architecture
 from rl.policy.checkpoint import CheckpointError
+from rl.policy.export import to_onnx
 from rl.policy.policy import build_policy
 from rl.studio.agent import TOGETHER
 
@@ -29,13 +32,17 @@ def agent():
     return checkpoints().load_agent(SHIPPED)
 
 
-@pytest.fixture(scope="module")
-def beginner(tmp_path_factory):
-    """An agent that has learned nothing, with a high level."""
-    policy = build_policy("vision_free+subtasks12")
+def with_statistics(policy):
     statistics = ObservationStatistics(policy.observations)
     statistics.update(observations(50))
     policy.set_statistics(statistics)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def beginner(tmp_path_factory):
+    """An agent that has learned nothing, with a high level."""
+    policy = with_statistics(build_policy("vision_free+subtasks12"))
     path = checkpoint.save(tmp_path_factory.mktemp("agents") / "beginner.safetensors", policy, frame_skip=4)
     return checkpoints().load_agent(path)
 
@@ -81,6 +88,36 @@ def test_an_episode_depends_on_its_seed_and_on_nobody_else(agent):
         together.append(one.action)
         next(beside, None)
     assert together == alone == actions(1)
+
+
+class _Small(torch.nn.Module):
+    size = 8
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(26, 8)
+
+    def forward(self, seen):
+        return torch.tanh(self.layer(seen["game_state"]))
+
+
+def test_an_exported_agent_is_watched_and_what_is_shown_is_what_it_acts_on(tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed (extra: onnx)")
+    small = Architecture("small", "", module=_Small, reads=("game_state",), fusion=(8,), heads=(8,))
+    monkeypatch.setitem(architectures.ARCHITECTURES, "small", small)
+    policy = with_statistics(build_policy("small"))
+    (tmp_path / "agent.onnx").write_bytes(to_onnx(policy, frame_skip=4))
+    agent = checkpoints().load_agent(tmp_path / "agent.onnx")
+    assert agent.facts["architecture"] == "small" and "default" in agent.facts["rewards"]
+    for deterministic in (False, True):
+        for one in agent.play(straight(mine=True), seed=1, deterministic=deterministic):
+            logits, value = policy.logits_and_values(policy.to_tensors({"game_state": one.seen["game_state"][None]}))
+            wanted = logits.softmax(dim=1)[0].detach().numpy()
+            assert one.probabilities == pytest.approx(wanted, abs=1e-5)
+            assert one.value == pytest.approx(value.item(), abs=1e-4)
+            assert one.action == np.argmax(one.probabilities) or not deterministic
+        assert one.outcome is not None
+    assert len(list(agent.tries([straight()], 2))) == 2
 
 
 def test_a_subtask_in_force_is_named(beginner):

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
+from rl.events import read_scalars
+from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.train.monitor import EarlyStopping, Evaluation, TrainingMonitor, check_gradients, check_inputs
+from rl.train.candidate import Evaluation
+from rl.train.first_update import check_gradients, check_inputs
+from rl.train.guard import EarlyStopping
+from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import DivergedError
 from rl.upload import UploadError
 
@@ -29,7 +34,7 @@ class Store:
             raise UploadError("the network is down")
 
 
-def half_won(policy):
+def half_won(policy, decisions):
     """Stands for an evaluation: what it finds does not change."""
     return found(0.5)
 
@@ -40,7 +45,25 @@ def found(success):
     return Evaluation(success, rows, (np.arange(40) < 40 * success).astype(float))
 
 
-def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **evaluation):
+class Elsewhere:
+    """Stands for a process beside training: keeps the weights that it is given, and plays them when it is asked."""
+
+    def __init__(self, evaluate):
+        self.evaluate = evaluate
+        self.orders = []  # decisions
+
+    def order(self, policy, decisions):
+        self.orders.append(decisions)
+        self.waiting = copy.deepcopy(policy), decisions
+
+    def check(self):
+        pass
+
+    def result(self):
+        return self.evaluate(*self.waiting), 0.0
+
+
+def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, remote=None, **evaluation):
     """(monitor, PPO, log lines, store) after some updates."""
     ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
     if clone is not None:
@@ -56,7 +79,7 @@ def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, **ev
         upload=UploadConfig(bucket="somewhere", sync_freq=ROLLOUT),
     )
     lines, store = [], Store()
-    monitor = TrainingMonitor(config, root, folder, evaluate, store, lines.append)
+    monitor = TrainingMonitor(config, root, folder, evaluate, store, lines.append, remote=remote)
     assert not monitor.begin(ppo)
     ppo.learn(updates * ROLLOUT, callback=monitor)
     return monitor, ppo, lines, store
@@ -123,7 +146,7 @@ def same_weights(policy, state):
 
 
 def test_an_evaluation_that_changes_the_policy_ends_the_run(tmp_path):
-    def evaluate(policy):
+    def evaluate(policy, decisions):
         with torch.no_grad():
             policy.action_net.bias.add_(1e-6)
         return found(0.5)
@@ -136,7 +159,7 @@ def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_t
     """The clone finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
     plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
 
-    def evaluate(policy):
+    def evaluate(policy, decisions):
         success = next(plays)
         seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
         return found(success)
@@ -196,7 +219,7 @@ def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
 def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delivered, text):
     results, seen = iter(plays), []
 
-    def evaluate(policy):
+    def evaluate(policy, decisions):
         seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
         return found(next(results))
 
@@ -211,7 +234,7 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
     """Two updates of the critic, one that spoils the actor; the clone and its critic are what was best."""
     plays, clone = iter([0.5, 0.5, 0.5, 0.4]), make_clone()
     monitor, ppo, _, _ = train(
-        tmp_path, evaluate=lambda policy: found(next(plays)), clone=clone,
+        tmp_path, evaluate=lambda policy, decisions: found(next(plays)), clone=clone,
         settings={"critic_warmup_min_updates": 2, "critic_warmup_max_updates": 2},
     )  # fmt: skip
     ((at, text),) = told(monitor, "critic")
@@ -220,6 +243,68 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
     before = clone.state_dict()
     moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if "value_net" in name}
+
+
+def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_path):
+    def evaluate(policy, decisions):
+        return found(0.5 + 0.1 * (decisions == 2 * ROLLOUT))
+
+    here, one, _, _ = train(tmp_path / "here", updates=4, evaluate=evaluate)
+    beside = Elsewhere(evaluate)
+    there, other, _, _ = train(tmp_path / "there", updates=4, evaluate=evaluate, remote=beside)
+    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT], "the last one is played here"
+    assert told(there, "evaluation") == told(here, "evaluation")
+    assert told(there, "delivered") == told(here, "delivered") and there.retention.best_at == 2 * ROLLOUT
+    assert same_weights(other.policy, one.policy.state_dict())
+    curves = read_scalars(tmp_path / "there" / "vision_free" / "tensorboard")["eval/all_success"]
+    assert curves.steps.tolist() == [n * ROLLOUT for n in (1, 2, 3, 4)], "of the policies, not of when that was known"
+    assert curves.values == pytest.approx([0.5, 0.6, 0.5, 0.5])
+
+
+def collapsed_at(seen):
+    """Stands for an evaluation: finds that a policy has collapsed; ``seen`` keeps the weights, by decisions."""
+
+    def evaluate(policy, decisions):
+        seen[decisions] = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+        return found({0: 0.5, ROLLOUT: 0.6, 2 * ROLLOUT: 0.1}.get(decisions, 0.55))
+
+    return evaluate
+
+
+def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluation_is_due(tmp_path):
+    """The policy after two updates has collapsed: after the third, training goes back to the one after the first."""
+    seen = {}
+    beside = Elsewhere(collapsed_at(seen))
+    monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, clone=make_clone(), remote=beside)
+    ((at, text),) = told(monitor, "rolled_back")
+    assert at == 3 * ROLLOUT
+    assert text.startswith("10.0% of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
+    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "what it went back to is known"
+    assert same_weights(ppo.reference, seen[ROLLOUT])
+    best = checkpoint.load(monitor.checkpoints.best)["policy"]
+    assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path, beside):
+    """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
+    remote = Elsewhere(collapsed_at({}))
+    whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, clone=make_clone(), remote=remote)
+    for later in (4, 5):
+        whole.checkpoints.path(later * ROLLOUT).unlink()
+    seen, lines = {}, []
+    again = Elsewhere(collapsed_at(seen)) if beside else None
+    fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
+    fresh.anchor_to(make_clone())
+    monitor = TrainingMonitor(
+        whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lines.append, remote=again
+    )
+    monitor.begin(fresh)
+    fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
+    assert min(seen) == 2 * ROLLOUT and (not again or again.orders == [2 * ROLLOUT, 4 * ROLLOUT])
+    assert told(monitor, "rolled_back") == told(whole, "rolled_back")
+    assert told(monitor, "evaluation") == told(whole, "evaluation")
+    assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
 def test_without_evaluations_nothing_is_guarded(tmp_path):

@@ -6,6 +6,8 @@
  *     const { frame } = await socket.ask({ start: id });
  */
 
+const MIB = 1 << 20;
+const MOST_BYTES = MIB; // of a file, as nppsim/studio/security.py has it
 const TRY_LATER = 1013; // why a socket is closed: too many of them
 let token = new URLSearchParams(location.search).get("token") ?? "";
 
@@ -38,9 +40,13 @@ export function remove(path) {
   return request("DELETE", path);
 }
 
-/** Open a file (of an input or a drop): {level: id, run: run document or null}. */
-export function openFile(file) {
-  return request("POST", "open", file, { "X-File-Name": encodeURIComponent(file.name) });
+/** Open a file (of an input or a drop): {level: id, run: run document or null, warnings}. */
+export async function openFile(file) {
+  if (file.size > MOST_BYTES) throw new ApiError(`${file.name} has ${(file.size / MIB).toFixed(1)} MB, more than any level or replay; at most ${MOST_BYTES / MIB} MB are opened`, 413);
+  const data = await file.arrayBuffer().catch(() => {
+    throw new ApiError(`${file.name} cannot be read: drop files, not folders`, 400);
+  });
+  return request("POST", "open", data, { "X-File-Name": encodeURIComponent(file.name) });
 }
 
 /** Save what an address below /api/ gives as a file of the name that the server says. */

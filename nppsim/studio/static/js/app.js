@@ -70,6 +70,7 @@ async function showView() {
   const number = ++shown;
   endView?.();
   endView = null;
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // of the view that has gone
   for (const link of document.querySelectorAll("#tabs a")) {
     if (link.dataset.view === (wanted.tab ?? wanted.name)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -128,6 +129,7 @@ async function openFiles(files) {
     try {
       last = await openFile(file);
       toast(`${file.name} is open`, "good");
+      for (const text of last.warnings) toast(`${file.name}: ${text}`, "bad");
     } catch (error) {
       studio.failed(error);
     }

@@ -10,7 +10,8 @@ import { element, takesKeys } from "./elements.js";
 import { History, KINDS, draftOf, emptyState, stateOf } from "./level_model.js";
 
 const ZOOM = 1.3;
-const STORED = "nppsim.draft"; // in the tab's storage: the level in hand outlives a reload
+// The level in hand outlives a reload in the tab's storage; what was not saved outlives the tab in the browser's.
+const STORED = "nppsim.draft";
 let kept = null; // the desk, while other views are shown
 let tried = null; // {id, state} of the level that was played or saved last
 
@@ -32,14 +33,14 @@ export async function show(view, studio, id) {
 
   const drawn = new EditorCanvas(canvas, desk);
   const commands = commandsOf(desk, drawn, studio);
-  const buttons = commands.filter(({ title }) => title).map((command) => makeButton(command));
-  tools.append(...buttons);
+  const onBar = commands.filter(({ title }) => title).map((command) => ({ command, button: makeButton(command) }));
+  tools.append(...onBar.map(({ button }) => button));
   const title = titleField(desk);
   file.append(element("h2", { text: "Level" }), title, element("div", { class: "bar" }, ...commands.filter(({ words }) => words).map(makeWords)));
   const ends = [showPalette(palette, desk), showProperties(properties, desk), showChecks(checks, desk, drawn, studio)];
 
   const update = () => {
-    for (const button of buttons) button.disabled = button.command.enabled ? !button.command.enabled() : false;
+    for (const { command, button } of onBar) button.disabled = command.enabled ? !command.enabled() : false;
     if (document.activeElement !== title.lastChild) title.lastChild.value = desk.state.title;
     here.textContent ||= desk.whatIsHere();
   };
@@ -60,12 +61,17 @@ export async function show(view, studio, id) {
   };
 }
 
-/** The level that was in hand before a reload, or an empty one. */
+/** The level that was in hand before a reload, or in a tab that was closed without saving it, or an empty one. */
 function restored() {
-  const stored = sessionStorage.getItem(STORED);
+  const stored = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
   const desk = new Desk(new History(stored ? stateOf(JSON.parse(stored)) : emptyState()));
   desk.history.saved = emptyState();
-  addEventListener("pagehide", () => sessionStorage.setItem(STORED, JSON.stringify(draftOf(desk.state))));
+  addEventListener("pagehide", () => {
+    const text = JSON.stringify(draftOf(desk.state));
+    sessionStorage.setItem(STORED, text);
+    if (desk.history.isSaved) localStorage.removeItem(STORED);
+    else localStorage.setItem(STORED, text);
+  });
   return desk;
 }
 
@@ -153,12 +159,10 @@ function press(event, commands, desk) {
 
 function makeButton(command) {
   const { title, hint, keys, main, run } = command;
-  const button = element("button", {
+  return element("button", {
     type: "button", class: main ? "primary" : title.length < 2 ? "icon" : null, text: title, title: `${hint} (${keys[0]})`,
     "aria-label": hint, "aria-keyshortcuts": keys[0].replace("Ctrl", "Control"), onclick: run,
   });
-  button.command = command;
-  return button;
 }
 
 function makeWords({ words, keys, run }) {

@@ -190,6 +190,7 @@ export class EditorCanvas {
     if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
     const { scale } = this.scene.view;
     if (this.pinch) {
+      if (this.pointers.size < 2) return; // one finger is up already
       const now = this.#fingers();
       this.scene.zoom(now.distance / this.pinch.distance, ...now.middle);
       this.scene.pan((now.middle[0] - this.pinch.middle[0]) / scale, (now.middle[1] - this.pinch.middle[1]) / scale);

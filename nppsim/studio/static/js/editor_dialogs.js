@@ -28,11 +28,16 @@ const KEYS = [
   ["Escape", "give up, select nothing"],
 ];
 
-// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.
+// A modal dialog with these contents; resolves with the value of the button that closed it, "" for Escape.  Enter in a field
+// is the first button that has a value: those without one close, whatever the fields hold.
 function ask(title, contents, buttons) {
   return new Promise((resolve) => {
     const form = element("form", { method: "dialog" }, element("h2", { text: title }), contents, element("div", { class: "bar" }, element("span", { class: "spacer" }), buttons));
     const dialog = element("dialog", { "aria-label": title }, form);
+    for (const one of [buttons].flat().filter(({ value }) => value === "")) {
+      one.type = "button";
+      one.addEventListener("click", () => dialog.close(""));
+    }
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue);
@@ -72,7 +77,7 @@ export async function chooseLevel(studio) {
 export async function saveInFolder(desk, studio) {
   const { folders } = await get("edit/folders");
   if (!folders.length) {
-    const text = element("p", { text: "This studio has no folder that takes levels: start it with --levels FOLDER, a plain folder of level files. \"Save as file\" works everywhere." });
+    const text = element("p", { text: "This studio has no folder that takes levels. Those that it shows are level sets: their index.json knows each level, and one that is added would not be in it. Start the studio with --levels SET FOLDER, where FOLDER is a plain folder of level files, or use \"Save as file\", which works everywhere." });
     await ask("Save in a folder", text, button("", "Close", "primary"));
     return;
   }

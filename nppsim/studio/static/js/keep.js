@@ -39,7 +39,7 @@ export function keepDialog(game, level, studio) {
     };
     const main = act("Add to my demonstrations", demonstrate, { class: "primary", id: "demonstrate" });
     dialog.replaceChildren(
-      element("h2", { text: kept.label }), element("p", { class: "muted", text: `Kept: ${seconds(kept.frames)}, ${ending}.` }),
+      element("h2", { text: kept.label }), element("p", { class: "muted", text: `Kept until the studio ends: ${seconds(kept.frames)}, ${ending}. To keep it for longer:` }),
       element("div", { class: "bar" }, main,
         act("Compact replay", () => download(`recordings/${kept.number}/file?format=compact`)),
         act("Attract file", () => download(`recordings/${kept.number}/file?format=attract`), { title: "to watch in the real game" })),

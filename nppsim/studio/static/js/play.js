@@ -225,6 +225,10 @@ class Play {
       return;
     }
     this.pause();
+    if (this.keeping) return;
+    this.keeping = true; // until the dialog takes the keys
+    while (!this.game.settled) await new Promise(requestAnimationFrame); // frames on their way belong to the run
+    this.keeping = false;
     await keepDialog(this.game, this.level, this.studio);
     this.ghosts.load().catch(this.studio.failed);
     this.canvas.focus();

@@ -113,8 +113,10 @@ export class Player {
     let before = null;
     const tick = (now) => {
       if (!this.playing) return;
-      this.seek(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate));
+      const next = Math.min(this.frame + (before === null ? 0 : Math.min((now - before) / 1000, 0.25) * 60 * this.rate), this.last);
       before = now;
+      if (Math.floor(next) !== Math.floor(this.frame)) this.seek(next);
+      else this.frame = next; // the same picture
       if (this.frame >= this.last && !this.growing) this.pause();
       else this.request = requestAnimationFrame(tick);
     };

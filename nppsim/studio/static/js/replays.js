@@ -72,8 +72,13 @@ async function list(root, studio) {
     count.textContent = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${found.length} runs` : `${found.length} runs`;
     rows.replaceChildren(...found.slice(0, MOST_ROWS).map((run) => row(run, names, studio, folder)));
   };
+  const kept = runs.filter(({ kind }) => kind === "recordings").length;
+  const saveAll = kept ? element("button", { type: "button", text: kept === 1 ? "Save the kept run as a file" : `Save all ${kept} kept runs as one file`,
+    title: "a replay set, which --replays takes", onclick: () => download("recordings/file").then(() => {
+      for (const note of rows.querySelectorAll(".unsaved")) note.remove();
+    }, studio.failed) }) : null;
   const heads = ["run", "level", "time", "ending", ""].map((text) => element("th", { scope: "col", text }));
-  root.append(element("div", { class: "page" }, folder, told(problems), element("div", { class: "bar above" }, search, count),
+  root.append(element("div", { class: "page" }, folder, told(problems), element("div", { class: "bar above" }, search, count, element("span", { class: "spacer" }), saveAll),
     runs.length ? element("div", { class: "wide" }, element("table", { class: "runs" }, element("thead", {}, element("tr", {}, heads)), rows))
       : element("p", { class: "notice", text: "No runs yet. Play a level and keep your run, or start the studio with --replays FOLDER." })));
   fill();
@@ -85,12 +90,14 @@ function told(problems) {
 }
 
 function row(run, names, studio, folder) {
-  const act = (text, job) => element("button", { type: "button", class: "quiet", text, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
+  const act = (text, job) => element("button", { type: "button", class: "quiet", text, "aria-label": `${text}: ${run.label}`, onclick: ({ currentTarget }) => job(currentTarget).catch(studio.failed) });
   const ending = run.outcome ?? { true: "won", false: "not finished" }[run.success] ?? "";
   const line = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#/replays/${run.path}`, text: run.label || "run" })),
     names.has(run.level) ? element("td", {}, element("a", { href: `#/play/${run.level}`, text: names.get(run.level) }))
       : element("td", { class: "muted", text: "its own", title: `level ${run.level.slice(0, 12)}, which is in no folder here: open the run to play it` }),
     element("td", { text: seconds(run.frames) }), element("td", { class: ending === "won" ? "good" : "", text: ending }));
+  const unsaved = element("span", { class: "chip warn unsaved", text: "in no file yet", title: "it is gone when the studio ends" });
+  const save = (format) => download(`${run.path}/file?format=${format}`).then(() => unsaved.remove());
   if (run.kind !== "recordings") {
     line.append(element("td"));
     return line;
@@ -98,6 +105,7 @@ function row(run, names, studio, folder) {
   const demonstrate = async (button) => {
     const { added, demonstrations } = await post(`${run.path}/demonstration`);
     button.disabled = true;
+    unsaved.remove();
     showFolder(folder, demonstrations);
     studio.toast(`Added: ${added.file}${added.retimed ? `, re-timed (${added.deviation_px} px off on average)` : ""}`, "good");
   };
@@ -106,8 +114,7 @@ function row(run, names, studio, folder) {
     line.remove();
   };
   line.append(element("td", {}, element("div", { class: "bar" }, act("Add to my demonstrations", demonstrate),
-    act("Compact replay", () => download(`${run.path}/file?format=compact`)),
-    act("Attract file", () => download(`${run.path}/file?format=attract`)), act("Remove", forget))));
+    act("Compact replay", () => save("compact")), act("Attract file", () => save("attract")), act("Remove", forget), run.saved ? null : unsaved)));
   return line;
 }
 

@@ -1,0 +1,260 @@
+"""A process of its own that evaluates while training goes on (``--remote-evaluation``).
+
+    with evaluator(task, folder, suite, asked) as remote:
+        remote.order(policy, decisions)     # returns at once
+        ...                                 # train
+        found, seconds = remote.result()    # waits, if need be
+
+It is told what to do through its standard input, and ends with that: no process is left when the training ends, however it
+ends.  Policies are given to it as checkpoints.  It hears no signal of the terminal, as the training may want to save first.
+"""
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import BinaryIO
+
+import torch
+
+from nppsim.errors import UserError
+from nppsim.signals import Asked
+from rl import plugins
+from rl.config import ExperimentConfig
+from rl.experiment.data import Pairs, make_suite
+from rl.experiment.dev_levels import DevLevels, Found, stop_if
+from rl.judge.evaluation import EvaluationSuite
+from rl.judge.history import DevHistory
+from rl.policy import checkpoint
+from rl.policy.architectures import get_architecture
+from rl.policy.policy import NppPolicy
+from rl.train.candidate import Evaluation
+from rl.train.written import write
+
+ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as it is played
+ASK_S = 0.2  # between looks whether somebody wants the program to end
+END_S = 10.0  # that it may take to be gone
+_PROGRAM = "from rl.experiment.evaluator import serve; serve()"
+
+
+class EvaluatorError(UserError, RuntimeError):
+    """The process that evaluates has failed or died; the message says what it said, and how to go on."""
+
+
+@dataclass(frozen=True)
+class DevTask:
+    """What to evaluate on, and with what.
+
+    levels: the dev levels.
+    architecture: of the policies.
+    device: where they compute.
+    threads: of single operations of torch; as in the training, since other numbers round another way.
+    simulator_threads: whose number changes nothing.
+    """
+
+    config: ExperimentConfig
+    levels: Pairs
+    architecture: str
+    device: str
+    threads: int
+    simulator_threads: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """decisions: as ordered.  seconds: that it took."""
+
+    decisions: int
+    found: Found
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """told: for people.  trace: for us."""
+
+    told: str
+    trace: str
+
+
+class Evaluator:
+    """The process, as the training sees it.
+
+    folder: of the run, where policies are handed over and successes are noted.
+    suite: what it plays; only the levels are compared.
+    asked: whether somebody has asked the program to end, so that waiting ends.
+    """
+
+    def __init__(self, task: DevTask, folder: Path, suite: EvaluationSuite, asked: Asked):
+        self.path = folder / ORDERED
+        self.history = DevHistory(folder)
+        self.asked = asked
+        self._frame_skip = task.config.frame_skip
+        self._levels = tuple(level.fingerprint for level in suite.bank.levels)
+        self._ordered: int | None = None
+        self._arrived: _Answer | None = None
+        self._failed: _Failure | None = None
+        self._orders: SimpleQueue[bytes] = SimpleQueue()
+        self._answers: SimpleQueue[_Answer | _Failure | None] = SimpleQueue()  # None: there will be no more
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
+        self._orders.put(pickle.dumps(task))
+
+    def _write(self) -> None:
+        """Pass on orders, of which the first waits until the process has begun to read; b"" is the end."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # the other thread learns of its end, too
+            while order := self._orders.get():
+                self.process.stdin.write(order)
+                self.process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with suppress(EOFError, pickle.UnpicklingError):  # the end, perhaps amid an answer
+            while True:
+                self._answers.put(pickle.load(self.process.stdout))
+        self._answers.put(None)
+
+    def order(self, policy: NppPolicy, decisions: int) -> None:
+        """Have a policy played, as it is now; returns at once.  decisions: that it has learned from."""
+        self.check()
+        if self._ordered is not None:
+            raise AssertionError(f"the policy after {self._ordered} decisions is still being evaluated")
+        write(self.path, policy, frame_skip=self._frame_skip)
+        self._ordered = decisions
+        self._orders.put(pickle.dumps((self.path, decisions)))
+
+    def check(self) -> None:
+        """EvaluatorError if the process has failed or died."""
+        self._listen(0.0)
+
+    def result(self) -> tuple[Evaluation, float]:
+        """What the policy that was ordered achieves, noted in the run's history, and the seconds that it was played.
+
+        Waits for it.  EvaluatorError if the process fails or dies, KeyboardInterrupt if somebody asks the program to end.
+        """
+        while self._arrived is None:
+            stop_if(self.asked)
+            self._listen(ASK_S)
+        answer, ordered = self._arrived, self._ordered
+        self._arrived = self._ordered = None
+        if answer.decisions != ordered or answer.found.wins.levels != self._levels:
+            raise EvaluatorError(
+                f"another policy ({answer.decisions:,} decisions instead of {ordered:,}) or other levels were evaluated: "
+                "please report this"
+            )
+        self.path.unlink()
+        self.history.add(answer.decisions, answer.found.wins)
+        return answer.found.evaluation, answer.seconds
+
+    def _listen(self, seconds: float) -> None:
+        """Take what the process says, if it does so within that time; EvaluatorError for bad news, again and again."""
+        if self._failed is None:
+            try:
+                answer = self._answers.get(timeout=seconds)
+            except queue.Empty:
+                return
+            if isinstance(answer, _Answer):
+                self._arrived = answer
+                return
+            self._failed = answer or self._death()
+        raise EvaluatorError(
+            f"{self._failed.told}. Go on with --resume-from, which evaluates again; with --resume-override "
+            "remote-evaluation=off, too, it does so in the training's process"
+        ) from _Cause(self._failed.trace)
+
+    def _death(self) -> _Failure:
+        status = self.process.wait(END_S)
+        reason = f"signal {-status}, perhaps for lack of memory" if status < 0 else f"exit status {status}"
+        return _Failure(f"the process that evaluates beside training died ({reason})", "it has left none")
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        self._orders.put(b"")
+        for thread in self._threads:
+            thread.join()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.stdout.close()
+        self.path.unlink(missing_ok=True)
+
+
+class _Cause(Exception):
+    """The traceback in the other process; ``--debug`` shows it."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@contextmanager
+def evaluator(task: DevTask, folder: Path, suite: EvaluationSuite, asked: Asked) -> Iterator[Evaluator]:
+    """An Evaluator, whose process ends with the block."""
+    made = Evaluator(task, folder, suite, asked)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In the other process
+
+
+def serve() -> None:
+    """Evaluate what standard input orders, until it ends; answers go to standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed here is no answer
+    orders: SimpleQueue = SimpleQueue()
+    threading.Thread(target=_hear, args=(sys.stdin.buffer, orders), daemon=True).start()
+    try:
+        task: DevTask = orders.get()
+        dev = prepare(task)
+        while True:
+            path, decisions = orders.get()
+            began = time.monotonic()
+            policy, _ = checkpoint.load_policy(path)
+            found = dev.play(policy.to(task.device))
+            _answer(answers, _Answer(decisions, found, time.monotonic() - began))
+    except Exception as error:  # noqa: BLE001  # the training is told, and decides
+        told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _answer(answers, _Failure(f"the evaluation beside training failed: {told}", traceback.format_exc()))
+
+
+def prepare(task: DevTask) -> DevLevels:
+    """The dev levels, compiled, and this process's threads set."""
+    plugins.load(task.config.plugins)
+    torch.set_num_threads(task.threads)
+    config, network = task.config, get_architecture(task.architecture)
+    episodes = config.evaluation.periodic_episodes_per_category
+    suite = make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)
+    return DevLevels(config, task.levels, suite)
+
+
+def _hear(orders: BinaryIO, heard: SimpleQueue) -> None:
+    """Pass on what is ordered; with its end this process ends, too, whatever it is doing."""
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            heard.put(pickle.load(orders))
+    os._exit(0)
+
+
+def _answer(answers: BinaryIO, answer: _Answer | _Failure) -> None:
+    with suppress(BrokenPipeError):  # nobody wants to know any more
+        pickle.dump(answer, answers)
+        answers.flush()
