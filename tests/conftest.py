@@ -1,5 +1,7 @@
 """Fixtures of all tests."""
 
+from contextlib import contextmanager
+
 import pytest
 
 
@@ -16,12 +18,22 @@ def one_thread():
 
 @pytest.fixture
 def largest_file():
-    """Sets the size, in bytes, that no file may exceed, as on a full disk; without a limit again after the test."""
+    """``with largest_file(size):`` no file may exceed so many bytes, as on a full disk.
+
+    It ends within the test: pytest itself may be writing to a longer file (``make test > log.txt``).
+    """
     import resource  # not on Windows
 
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    @contextmanager
+    def limited(size):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 LONGEST = (

@@ -145,8 +145,7 @@ def test_a_cache_that_cannot_be_written_is_one_error_and_nothing_crashes(tmp_pat
     load_or_build(folder, tmp_path / "whole", config, log=log.append)
     whole = next((tmp_path / "whole").iterdir()).stat().st_size
     for share in np.linspace(0.0, 0.95, 10):
-        largest_file(int(share * whole))
-        with pytest.raises(OSError, match="File too large") as error:
+        with largest_file(int(share * whole)), pytest.raises(OSError, match="File too large") as error:
             load_or_build(folder, tmp_path / "cache", config, log=log.append)
         assert error.value.filename.endswith(".h5")
     assert not list((tmp_path / "cache").iterdir())

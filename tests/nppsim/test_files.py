@@ -60,11 +60,11 @@ def test_what_cannot_be_written_is_named(tmp_path):
 def test_text_is_appended_whole_or_not_at_all(tmp_path, largest_file):
     path = tmp_path / "log.txt"
     append_text(path, "one\n")
-    largest_file(10)
-    with pytest.raises(OSError, match="File too large") as caught:
-        append_text(path, "two, which is too long\n")
-    assert caught.value.filename == str(path)
-    append_text(path, "three\n")
+    with largest_file(10):
+        with pytest.raises(OSError, match="File too large") as caught:
+            append_text(path, "two, which is too long\n")
+        assert caught.value.filename == str(path)
+        append_text(path, "three\n")
     assert path.read_text() == "one\nthree\n"
 
 
