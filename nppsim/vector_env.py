@@ -25,22 +25,23 @@ class NppVectorEnv(VectorEnv):
 
     What happens when an episode ends is the ``autoreset_mode``, as in Gymnasium's own vector environments:
 
-    * SAME_STEP: the step that ends an episode returns the first observation of the next one; the last observation and the
-      info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
+    * NEXT_STEP, the default, which all of Gymnasium's wrappers take: the step that ends an episode returns its last
+      observation, and in ``infos`` the info of the episode; the next step makes no decision there: it returns the first
+      observation of the next episode, a reward of 0 and no end.
+    * SAME_STEP, a decision less per episode: it returns the first observation of the next one; the last observation and
+      the info of the episode are ``infos["final_obs"][i]`` (dict) and ``infos["final_info"]`` (arrays, with masks
       ``_final_info``...), for the environments where the mask ``infos["_final_obs"]`` is set.
-    * NEXT_STEP: it returns the last observation, and in ``infos`` the info of the episode; the next step makes no decision
-      there: it returns the first observation of the next episode, a reward of 0 and no end.
-    * DISABLED: likewise, but the environment stays there until ``reset(options={"reset_mask": ...})``.
+    * DISABLED: as NEXT_STEP, but the environment stays there until ``reset(options={"reset_mask": ...})``.
 
     levels, observations, frame_skip, reward, gamma, profile, render_size, stacking: as for ``NppEnv``.
     num_envs: number of environments.
-    autoreset_mode: an AutoresetMode, or its name or value ("NextStep").
+    autoreset_mode: an AutoresetMode, or its name or value ("SAME_STEP", "SameStep").
     render_mode: None; "rgb_array": ``render()`` returns a picture of each environment (extra ``gym``).
     threads: CPU threads, all usable ones if None; results do not depend on it.
     copy: hand out copies of the observations; with False the arrays are written again by the next step.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  # as in gymnasium.Env
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as in gymnasium.Env
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class NppVectorEnv(VectorEnv):
         frame_skip: int = FRAME_SKIP,
         reward: str | RewardConfig = "default",
         gamma: float = rewards.GAMMA,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
         render_size: tuple[int, int] = PICTURE_SIZE,
         threads: int | None = None,

@@ -115,7 +115,7 @@ def test_wrong_use_is_named(bank):
 
 def test_the_wrappers_of_gymnasium_accept_it(bank):
     """Statistics, flattening, normalising, and functions of observations and rewards, one around the other."""
-    envs = gymnasium.make_vec("nppsim/Npp-v0", num_envs=4, levels=bank, autoreset_mode=AutoresetMode.NEXT_STEP)
+    envs = gymnasium.make_vec("nppsim/Npp-v0", num_envs=4, levels=bank)
     envs = wrappers.RecordEpisodeStatistics(envs)
     envs = wrappers.FlattenObservation(envs)
     envs = wrappers.NormalizeObservation(envs)

@@ -118,7 +118,10 @@ def test_snapshots_may_be_restored_between_steps():
 def test_gymnasium_environments_are_compared_with_their_last_observations(monkeypatch):
     monkeypatch.setenv("NPPSIM_SHADOW", "1")
     bank = short_bank()
-    single, many = NppEnv(bank, layout.ALL), NppVectorEnv(bank, 5, layout.ALL, reward="legacy_october")
+    single, many = (
+        NppEnv(bank, layout.ALL),
+        NppVectorEnv(bank, 5, layout.ALL, reward="legacy_october", autoreset_mode="SAME_STEP"),
+    )
     for level in range(3):
         single.reset(options={"level": level})
         while not any(single.step(2)[2:4]):
