@@ -81,13 +81,13 @@ def render_report(experiment: Mapping, folder: Path) -> str:
         title=str(experiment.get("name") or "experiment"),
         told=[text for text in (experiment.get("created"), machine_name) if text],
         verdicts=_verdicts(experiment, architectures),
-        methods=list(METHODS.values()),
         results=_results({name: entry.get("results") for name, entry in architectures.items()}),
         all_seeds=_results(experiment.get("all_seeds") or {}),
         comparisons=_comparisons(experiment, architectures),
         notes=notes,
         curves=_curves(runs),
         colours=[(colour, name) for colour, name, _ in coloured(runs)],
+        lessons=_lessons(runs),
         ledgers=_ledgers(runs),
         parts=_parts(sections),
         players=players if any(_has_players(contents["films"]) for contents in sections.values()) else None,
@@ -159,18 +159,23 @@ def verdict(name: str, results: Mapping | None) -> str:
 
 
 def _results(methods_of: Mapping[str, Mapping | None]) -> dict[str, Any]:
-    """The names of the runs, and a row per category; its cells: the statistics of each run and method, None where there are
-    none.  Empty if there are none at all."""
-    tables = {
-        f"{name} {method}": (results or {}).get(method) for name, results in methods_of.items() for method in METHODS
-    }
+    """Groups of columns, (name of a run, titles), and a row per category; its cells: the statistics of each column, None
+    where there are none.  Random play that was the same for all stands once, at the end.  Empty if there is nothing."""
+    tables = {(name, method): (results or {}).get(method) for name, results in methods_of.items() for method in METHODS}
     if not any(tables.values()):
         return {}
+    random = [table for (_, method), table in tables.items() if method == "random" and table]
+    if len(methods_of) > 1 and random and all(one == random[0] for one in random):
+        tables = {column: table for column, table in tables.items() if column[1] != "random"}
+        tables["", "random"] = random[0]
+    groups: dict[str, list[str]] = {}
+    for name, method in tables:
+        groups.setdefault(name, []).append(METHODS[method])
     rows = [
         {"category": category, "total": category == ALL, "cells": [_evaluated(t, category) for t in tables.values()]}
-        for category in categories(tables)
+        for category in categories({" ".join(column): table for column, table in tables.items()})
     ]
-    return {"names": list(methods_of), "rows": rows}
+    return {"groups": list(groups.items()), "rows": rows}
 
 
 def _comparisons(experiment: Mapping, architectures: Architectures) -> dict[str, Any]:
@@ -220,6 +225,22 @@ def _scalars(architectures: Architectures, folder: Path) -> tuple[dict[str, dict
 def _curves(runs: Mapping[str, Mapping[str, Scalars]]) -> list[tuple[Chart, bytes | None]]:
     marks = {name: stages(scalars) for name, scalars in runs.items()}
     return [(chart, curve_chart(chart, runs, marks)) for chart in CHARTS] if runs else []
+
+
+def _lessons(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
+    """What lessons have brought: two charts per run that had a teacher."""
+    plots = []
+    for name, scalars in runs.items():
+        for tag, what, unit, factor in (
+            ("bc/teacher/divergence", "Divergence from the teacher", "nats", 1),
+            ("bc/teacher/success", "Success in lessons", "%", 100),
+        ):
+            if line := scalars.get(tag):
+                title = f"{what}, {name}"
+                plots.append(
+                    Plot(title, lines_chart(title, unit, {name: (line.steps, factor * line.values)}, "lesson"))
+                )
+    return plots
 
 
 def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:

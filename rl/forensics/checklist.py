@@ -3,7 +3,8 @@
     for item in checklist(folder):
         print(item.mark, item.criterion, item.figure)
 
-Every figure is read from the run's curves.  A criterion whose step was not reached is neither met nor missed.
+Every figure is read from the run's curves.  What cannot be judged, as its step was not
+reached or there is no curriculum, is neither met nor missed.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,14 @@ EARLY, LATE = 100_000, 500_000  # decisions
 UPDATE_S = 30.0
 HOURS = 2.0  # for EARLY decisions
 MIN_POINTS = 8  # of a curve, to speak of a rise or fall
-NOT_REACHED = "not reached"
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True)
 class Item:
     """One criterion.
 
-    met: None where it was not reached.
+    met: None where it cannot be judged.
     figure: what was measured, in words.
     """
 
@@ -36,8 +37,8 @@ class Item:
 
     @property
     def mark(self) -> str:
-        """✓, ✗, or that it was not reached."""
-        return NOT_REACHED if self.met is None else "✓" if self.met else "✗"
+        """✓, ✗, or that it cannot be judged."""
+        return NOT_JUDGED if self.met is None else "✓" if self.met else "✗"
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for results.json and the report."""
@@ -45,7 +46,7 @@ class Item:
 
 
 def checklist(folder: Path) -> list[Item]:
-    """The items of the run in a folder; all are "not reached" where it has no curves."""
+    """The items of the run in a folder; all are "not judged" where it has no curves."""
     try:
         curves = read_scalars(folder / "tensorboard")
     except EventsError as error:

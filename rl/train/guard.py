@@ -46,21 +46,21 @@ class Retention:
     @property
     def best_in_words(self) -> str:
         """Which policy is the best."""
-        return f"the policy after {self.best_at:,} decisions" if self.best_at else "the clone"
+        return f"the policy after {self.best_at:,} decisions" if self.best_at else "the policy before PPO"
 
     def delivery(self, last: np.ndarray) -> str:
         """What is delivered, and why, in words; last: success of training's last policy."""
         assert self.best is not None
         if self.best_at == 0:
             return (
-                f"PPO HAS NOT IMPROVED ON ITS CLONE: the clone is delivered, with {self.best.mean():.1%} of the dev levels; "
-                f"the last policy finishes {last.mean():.1%}"
+                f"PPO HAS NOT IMPROVED ON WHAT IT BEGAN WITH: the policy before PPO is delivered, which finishes "
+                f"{100 * self.best.mean():.1f} % of the dev levels; the last one finishes {100 * last.mean():.1f} %"
             )
-        beside = "" if np.array_equal(last, self.best) else f" (the last one: {last.mean():.1%})"
-        text = f"{self.best_in_words}, which finishes {self.best.mean():.1%} of the dev levels{beside}"
+        beside = "" if np.array_equal(last, self.best) else f" (the last one: {100 * last.mean():.1f} %)"
+        text = f"{self.best_in_words}, which finishes {100 * self.best.mean():.1f} % of the dev levels{beside}"
         if self.cloned is None:
             return text
-        return f"{text}, {in_points(mean_over_levels(self.best - self.cloned))} against its clone"
+        return f"{text}, {in_points(mean_over_levels(self.best - self.cloned))} against the policy before PPO"
 
     def state(self) -> dict:
         """Everything, for a checkpoint."""

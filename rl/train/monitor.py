@@ -364,7 +364,8 @@ class TrainingMonitor(BaseCallback):
         ppo.hold_closer()
         self._happened(
             "rolled_back",
-            f"{success.mean():.1%} of the dev levels{self._since(of)}, {in_points(loss)} against the clone: back to "
+            f"{100 * success.mean():.1f} % of the dev levels{self._since(of)}, {in_points(loss)} against the policy before "
+            f"PPO: back to "
             f"{retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
         )
         return True

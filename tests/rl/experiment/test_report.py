@@ -144,6 +144,25 @@ def test_paths_may_be_those_of_the_working_directory(tmp_path, experiment, monke
     )
 
 
+def test_random_play_stands_once_where_it_was_the_same_for_all(tmp_path, experiment):
+    runs = experiment["architectures"]
+    for name, won, titles in (("same", 1, 5), ("other", 2, 6)):
+        runs["vision_free"] = {"results": {"random": table(won, 100), "bc": table(50, 100), "ppo": table(60, 100)}}
+        page = texts(write_report(experiment | {"all_seeds": {}}, tmp_path / f"{name}.html").read_text())
+        begin = page.index("category")
+        assert page[begin + 1 : begin + 1 + titles].count("random play") == titles - 4
+        assert page[begin + 1 : begin + 3] == ["after PPO", "before PPO"], "what matters first"
+        assert page[begin + titles] == "random play"
+
+
+def test_lessons_have_charts(tmp_path, experiment):
+    assert "Lessons" not in write_report(experiment, tmp_path / "report.html").read_text()
+    write_events(tmp_path / "mlp" / "tensorboard", ("bc/teacher/divergence", "bc/teacher/success"), (1, 2, 3))
+    page = write_report(experiment, tmp_path / "report.html").read_text()
+    for title in ("Divergence from the teacher, mlp_baseline", "Success in lessons, mlp_baseline"):
+        assert f'alt="{title}"' in page
+
+
 def test_charts_without_data_name_their_tags(tmp_path, experiment):
     page = write_report(experiment, tmp_path / "report.html").read_text()
     assert "Explained variance of the critic: not logged (train/explained_variance)" in page

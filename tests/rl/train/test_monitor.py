@@ -176,14 +176,14 @@ def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_t
     ((at, text),) = told(monitor, "rolled_back")
     assert at == 2 * ROLLOUT
     assert text.startswith(
-        "10.0% of the dev levels, -40.0 points [-55.0, -25.0] against the clone: back to the policy after 128 dec"
+        "10.0 % of the dev levels, -40.0 points [-55.0, -25.0] against the policy before PPO: back to the policy after 128"
     )
     assert any("rolled back" in line for line in lines)
     assert (ppo.hold, ppo.held_since) == (2, 0.5)
     assert same_weights(ppo.reference, seen[1]), "it is held to what it went back to"
     distance = (seen[3]["action_net.weight"] - seen[1]["action_net.weight"]).abs().max()
     assert 0 < distance < 0.01, "from there it went on learning"
-    assert told(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0%")
+    assert told(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0 %")
     assert same_weights(ppo.policy, seen[4])
 
 
@@ -206,14 +206,18 @@ def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
         (
             [0.5, 0.6, 0.8, 0.7],
             2,
-            "the policy after 256 decisions, which finishes 80.0% of the dev levels (the last one: 70",
+            "the policy after 256 decisions, which finishes 80.0 % of the dev levels (the last one: 70",
         ),
         (
             [0.5, 0.6, 0.8, 0.8],
             3,
-            "the policy after 384 decisions, which finishes 80.0% of the dev levels, +30.0 points",
+            "the policy after 384 decisions, which finishes 80.0 % of the dev levels, +30.0 points",
         ),
-        ([0.8, 0.7, 0.75, 0.75], 0, "PPO HAS NOT IMPROVED ON ITS CLONE: the clone is delivered, with 80.0% of"),
+        (
+            [0.8, 0.7, 0.75, 0.75],
+            0,
+            "PPO HAS NOT IMPROVED ON WHAT IT BEGAN WITH: the policy before PPO is delivered, which finishes 80.0 % of",
+        ),
     ],
 )
 def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delivered, text):
@@ -239,7 +243,7 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
     )  # fmt: skip
     ((at, text),) = told(monitor, "critic")
     assert at == 3 * ROLLOUT and text.startswith("learned alone for 2 updates and explains ")
-    assert "the clone is delivered" in told(monitor, "delivered")[0][1]
+    assert "the policy before PPO is delivered" in told(monitor, "delivered")[0][1]
     before = clone.state_dict()
     moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if "value_net" in name}
