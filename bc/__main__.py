@@ -92,7 +92,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     check_packages()  # before minutes are spent on playing back
     check_output_file(arguments.out, "--out", ".html")
-    levels, held_out = ([LevelSet.open(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
+    levels, held_out = ([LevelSet.at(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
     analysis = analyse(
         find_replays(arguments.folder),
         arguments.frame_skip,

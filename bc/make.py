@@ -65,7 +65,7 @@ def make_demonstrations(
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
-    level_set = LevelSet.open(levels)
+    level_set = LevelSet.at(levels)
     settings = settings or PlannerSettings()
     with locked(out) as check:
         return _make(level_set, settings, _Files(Path(out), settings, check), workers or usable_cores(), progress)

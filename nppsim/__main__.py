@@ -104,8 +104,8 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _simulate_flags(parser: Parser) -> None:
-    parser.add_argument("level", metavar="MAP|REPLAY", help="a level with --replay, otherwise a replay")
-    parser.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on MAP")
+    parser.add_argument("level", metavar="LEVEL|REPLAY", help="a level with --replay, otherwise a replay")
+    parser.add_argument("--replay", metavar="FILE", help="a replay whose inputs are played on LEVEL")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -154,10 +154,10 @@ def _replays_flags(parser: Parser) -> None:
 def _replays(arguments: argparse.Namespace) -> int:
     from nppsim.replays import playback
 
-    played = []
+    files, played = playback.find_files(arguments.paths), []
 
     def gathered() -> Iterator[playback.Playback]:
-        for one in playback.play_files(playback.find_files(arguments.paths)):
+        for one in playback.play_files(files):
             played.append(one)
             yield one
 

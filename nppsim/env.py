@@ -43,14 +43,14 @@ Observations = dict[str, np.ndarray]  # key of ``layout`` -> array
 
 
 def as_bank(levels: Levels | None) -> LevelBank:
-    """A LevelBank of a bank (itself), levels, a LevelSet, or the folder of one; None: of the levels that come with nppsim.
+    """A LevelBank of a bank (itself), levels, a LevelSet, its folder, or a level file; None: of levels that come with nppsim.
 
-    Raises LevelSetError for a folder that is no level set, or holds a level that cannot be read.
+    Raises LevelSetError for a folder that is no level set, or a level that cannot be read.
     """
     if isinstance(levels, LevelBank):
         return levels
     levels = STARTER_LEVELS if levels is None else levels
-    return LevelBank(LevelSet.open(levels) if isinstance(levels, str | Path) else levels)
+    return LevelBank(LevelSet.at(levels) if isinstance(levels, str | Path) else levels)
 
 
 class GymSimulator(BatchSimulator):

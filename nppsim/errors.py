@@ -32,6 +32,7 @@ _REMEDIES = {
     errno.EROFS: "choose a place that can be written",
     errno.EACCES: "check its permissions, or choose another place",
     errno.EPERM: "check its permissions, or choose another place",
+    errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }
 _NO_MEMORY = ("can't allocate memory", "can't start new thread")  # of RuntimeErrors, torch's and threading's

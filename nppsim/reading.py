@@ -16,6 +16,8 @@ def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str
     try:
         with open(path, "rb") as file:
             data = file.read(limit + 1)
+    except IsADirectoryError as problem:
+        raise error(f"{path}: is a folder; give a file") from problem
     except OSError as problem:
         raise error(f"{path}: cannot be read ({problem.strerror}); {remedy}") from problem
     if len(data) > limit:

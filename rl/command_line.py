@@ -164,8 +164,13 @@ def check_prepared(config: ExperimentConfig) -> None:
         for name in ("train_dataset", "dev_dataset", "test_dataset"):
             flag = name.replace("_", "-")
             for folder in getattr(config, name):
-                _require(folder.is_dir(), f"is no folder; {_MAKE_LEVELS}", flag, folder)
-                _require(any(f.is_file() for f in folder.rglob("*")), f"holds no levels; {_MAKE_LEVELS}", flag, folder)
+                _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
+                _require(
+                    folder.is_file() or any(f.is_file() for f in folder.rglob("*")),
+                    f"holds no levels; {_MAKE_LEVELS}",
+                    flag,
+                    folder,
+                )
     for replays in config.replay_data_dir:
         one_file = replays.suffix in SUFFIXES and replays.is_file()
         what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"

@@ -415,17 +415,19 @@ class ExperimentConfig:
     )
     train_dataset: tuple[Path, ...] = setting(
         (Path("datasets/train"),),
-        "folders of training levels; a level that several of them have counts once",
+        "folders of training levels, or level files; a level that several of them have counts once",
         flag="train-dataset",
     )
     dev_dataset: tuple[Path, ...] = setting(
         (),
-        "folders of dev levels, on which policies are evaluated during training; default: a tenth of the training levels is "
-        "held back, 50 of a category at most",
+        "folders of dev levels, or level files, on which policies are evaluated during training; default: a tenth of the "
+        "training levels is held back, 50 of a category at most",
         flag="dev-dataset",
     )
     test_dataset: tuple[Path, ...] = setting(
-        (Path("datasets/test"),), "folders of test levels, played in the final evaluation only", flag="test-dataset"
+        (Path("datasets/test"),),
+        "folders of test levels, or level files, played in the final evaluation only",
+        flag="test-dataset",
     )
     skip_bad_levels: bool = setting(
         False,

@@ -257,6 +257,11 @@ class Level:
         return f"Level({self._label!r}, {len(self.records)} records, fingerprint {self.fingerprint[:12]})"
 
 
+def is_level(data: bytes) -> bool:
+    """Whether a file of this content is a level, in the map layout (which begins with a zero) or as text."""
+    return data.startswith(TEXT_BEGINS) or (data[:4] == bytes(4) and len(data) >= RECORDS_OFFSET + RECORD_SIZE)
+
+
 def mirror(level: Level) -> Level:
     """The level seen in a mirror, left and right exchanged; applying it twice gives the level back.
 

@@ -39,6 +39,7 @@ INDEX = "index.json"
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
+SINGLE = "single"  # category of a level file that is given by itself
 _NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
 
 
@@ -96,6 +97,12 @@ class LevelSet(Sequence[Level]):
                 f"{path} holds no levels{there or '; put N++ level files there, or run scripts/generate_levels.py'}"
             )
         return cls(path, entries)
+
+    @classmethod
+    def at(cls, place: str | Path) -> "LevelSet":
+        """``open`` a folder; or a set of one level file, also a ``.replay``, in the category ``SINGLE``."""
+        place = Path(place)
+        return cls(place.parent, [LevelEntry(SINGLE, file=place.name)]) if place.is_file() else cls.open(place)
 
     def __len__(self) -> int:
         return len(self.entries)

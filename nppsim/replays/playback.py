@@ -118,4 +118,4 @@ def lines(playbacks: Iterable[Playback]) -> Iterator[str]:
         yield f"{one.ending:<10} {one.frame:>6} {one.inputs:>6} {one.gold:>5}  {one.file}"
         yield from (f"{'':<32}{' '.join(warning.split())}" for warning in one.warnings)
     counts = ", ".join(f"{count} {ending}" for ending, count in endings.most_common())
-    yield f"{endings.total()} replays: {counts}"
+    yield f"{endings.total()} replay{'s'[: endings.total() != 1]}: {counts}"

@@ -25,7 +25,7 @@ from nppsim import reading
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.levels.level import Level, LevelError, mirror
+from nppsim.levels.level import Level, LevelError, is_level, mirror
 
 FORMATS = ("compact", "attract")  # what a replay can be written as
 
@@ -128,6 +128,8 @@ class Replay:
         Raises ReplayError for everything else that is truncated or inconsistent.
         """
         data = bytes(data)
+        if is_level(data):
+            _fail(name, "a level, not a replay", "nppsim plan LEVEL OUT.replay searches a run through it")
         first, second = _unpack(name, data, 0, "<II", "the first two numbers")
         if first > _MAX_VERSION:
             map_start, map_length, num_inputs, success = 8, first, second, None

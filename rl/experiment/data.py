@@ -68,7 +68,11 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         return Data(pairs, pairs, pairs, LevelBank([level]))
     skip = config.skip_bad_levels
     given = {"train": config.train_dataset, "dev": config.dev_dataset, "test": config.test_dataset}
-    sets = {name: [readable(LevelSet.open(folder), skip, log) for folder in folders] for name, folders in given.items()}
+    bad: list[str] = []
+    sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
+    if bad and not skip:  # what is wrong with the others is to be told in the same breath
+        bad += map(_told, _without_a_way(LevelBank([level for one in sets["train"] for level in one])))
+    leave_out(bad, skip, log)
     check_disjoint(*sets.values())
     train, dev, test = (joined(split, log) for split in sets.values())
     if not config.dev_dataset:
@@ -90,46 +94,56 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     train, bank = _with_a_way(train, bank, skip, log)
     _announce_unknown({category for _, category in train}, config.curriculum.stage_order, log)
     folders = {
-        f"{name}: {one.path}": _digest(map(one.fingerprint, range(len(one))))
+        f"{name}: {place}": _digest(map(one.fingerprint, range(len(one))))
         for name, split in sets.items()
         if len(split) > 1
-        for one in split
+        for place, one in zip(given[name], split, strict=True)
     }
     return Data(train, dev, test, bank, folders)
 
 
-def readable(levels: LevelSet, skip: bool, log: Log) -> LevelSet:
-    """The set without levels that cannot be read, each of which is named; LevelSetError for any if they are not skipped."""
-    good, bad = [], []
+def readable(levels: LevelSet, bad: list[str]) -> LevelSet:
+    """The set without levels that cannot be read, each of which is told in ``bad``; LevelSetError if all are so."""
+    good, told = [], []
     for i, entry in enumerate(levels.entries):
         try:
             levels[i]
             good.append(entry)
         except LevelSetError as error:
-            bad.append(str(error))
-    if bad and (not skip or not good):
+            told.append(str(error))
+    if not good:
+        raise LevelSetError(told[0] if len(told) == 1 else f"no level of {levels.path} can be used: {'; '.join(told)}")
+    bad += told
+    return LevelSet(levels.path, good) if told else levels
+
+
+def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
+    """Name the levels that cannot be used; LevelSetError if there are any and they are not to be skipped."""
+    if bad and not skip:
         raise LevelSetError(
-            f"{len(bad)} of {len(levels)} levels of {levels.path} cannot be used: {'; '.join(bad)}; mend or remove them, or "
-            "leave them out with --skip-bad-levels"
+            f"{len(bad)} levels cannot be used: {'; '.join(bad)}; mend or remove them, or leave them out with "
+            "--skip-bad-levels"
         )
     for message in bad:
         log(f"left out: {message}")
-    return LevelSet(levels.path, good) if bad else levels
+
+
+def _without_a_way(bank: LevelBank) -> list[Level]:
+    return [level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
+
+
+def _told(lost: Level) -> str:
+    return f"{lost.name}: no way from the start to the exit"
 
 
 def _with_a_way(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
     """The training levels that have a way from the start to the exit, compiled."""
-    lost = [level.name for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
+    lost = _without_a_way(bank)
     if not lost:
         return train, bank
-    told = f"no way from the start to the exit in {len(lost)} levels: {', '.join(lost)}"
-    if not skip or len(lost) == len(train):
-        raise ConfigError(
-            f"{told}; remove them, or leave them out with --skip-bad-levels (scripts/generate_levels.py writes only levels "
-            "that a run has finished)",
-            "--train-dataset",
-        )
-    log(f"left out: {told}")
+    if len(lost) == len(train):
+        raise LevelSetError(f"no training level can be finished: {'; '.join(map(_told, lost))}")
+    leave_out(list(map(_told, lost)), skip, log)
     kept = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))
     return kept, LevelBank([level for level, _ in kept], known=known)

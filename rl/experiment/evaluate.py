@@ -27,7 +27,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
-from rl.experiment.data import joined
+from rl.experiment.data import joined, leave_out, readable
 from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.judge.results import EpisodeRecord, aggregate, format_table
 from rl.judge.video import record_evaluation
@@ -47,6 +47,11 @@ class Job:
         MISSING, "folders of levels, or level files", flag="levels", aliases=("test-dataset",)
     )
     episodes_per_level: int = setting(1, "how often each level is played", flag="episodes-per-level", low=1)
+    skip_bad_levels: bool = setting(
+        False,
+        "leave out levels that cannot be read; without this they are an error that names them all",
+        flag="skip-bad-levels",
+    )
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
@@ -66,7 +71,7 @@ def run(job: Job, video: VideoConfig) -> None:
     plugins.load(job.plugins)
     policy, frame_skip = policy_of(job.checkpoint, job.device)
     suite = EvaluationSuite(
-        levels_of(job.levels),
+        levels_of(job.levels, job.skip_bad_levels),
         episodes_per_category=None,
         episodes_per_level=job.episodes_per_level,
         seed=job.seed,
@@ -113,10 +118,12 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
     return policy.to(plan.device), facts["frame_skip"]
 
 
-def levels_of(places: Sequence[Path]) -> list[tuple[Level, str]]:
-    """The levels of folders and files, each once, with their categories; that of a file is "single"."""
-    files = [(Level.load(place), "single") for place in places if place.is_file()]
-    return files + joined([LevelSet.open(place) for place in places if not place.is_file()], print)
+def levels_of(places: Sequence[Path], skip_bad_levels: bool) -> list[tuple[Level, str]]:
+    """The levels of folders and files, each once, with their categories.  LevelSetError names all that cannot be read."""
+    bad: list[str] = []
+    sets = [readable(LevelSet.at(place), bad) for place in places]
+    leave_out(bad, skip_bad_levels, print)
+    return joined(sets, print)
 
 
 def write_replays(path: Path, episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:

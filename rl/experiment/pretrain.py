@@ -128,7 +128,7 @@ class HeldOut:
     """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the cloned policy."""
 
     def __init__(self, job: Job):
-        pairs = joined([LevelSet.open(folder) for folder in job.test_dataset], print)
+        pairs = joined([LevelSet.at(place) for place in job.test_dataset], print)
         self.levels = [level for level, _ in pairs]
         self.tables: dict[str, dict[str, Stats]] = {}
         self._deterministic = job.deterministic

@@ -365,8 +365,7 @@ class TrainingMonitor(BaseCallback):
         self._happened(
             "rolled_back",
             f"{100 * success.mean():.1f} % of the dev levels{self._since(of)}, {in_points(loss)} against the policy before "
-            f"PPO: back to "
-            f"{retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
+            f"PPO: back to {retention.best_in_words}, with {ppo.hold:g} times the pull towards it that --bc-kl-coef sets",
         )
         return True
 

@@ -518,7 +518,7 @@ def test_a_stored_configuration_that_cannot_be_used_is_named(content, message, f
 @pytest.mark.parametrize(
     ("option", "path", "message"),
     [
-        ("--train-dataset", "nowhere", "is no folder; make one with"),
+        ("--train-dataset", "nowhere", "does not exist; make one with"),
         ("--dev-dataset", "empty", "holds no levels; make one with"),
         ("--test-dataset", "empty", "holds no levels; make one with"),
         ("--replay-data-dir", "nowhere", r"is no folder, nor a \*.replay or \*.h5 file"),

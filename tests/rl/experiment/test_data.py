@@ -1,6 +1,8 @@
 """Train, dev and test levels: what is held back, what is refused, and what a run plays when."""
 
+from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from rl.command_line import resolve
+from rl.command_line import check_prepared, resolve
 from rl.curriculum import make_sampler
 from rl.experiment.data import DEV_LEVELS, hold_back, load_data, load_demonstrations
 from rl.experiment.run import run
@@ -185,17 +187,35 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
     (tmp_path / "train" / "torn.level").write_text("nppsim level 1\n")
     shut = np.ones((23, 42), np.uint8)
     Level.build(shut, (14, 46), exits=[((32, 46), (44, 46))]).save(tmp_path / "train" / "shut.map")
-    with pytest.raises(LevelSetError, match=r"2 of 5 levels .*cut\.map: .*torn\.level: .*--skip-bad-levels"):
+    with pytest.raises(
+        LevelSetError, match=r"3 levels cannot .*cut\.map: .*torn\.level: .*shut\.map: no way .*--skip-bad-levels"
+    ):
         load_data(resolved(tmp_path), log=print)
     said = []
     data = load_data(resolved(tmp_path, "--skip-bad-levels"), log=said.append)
     assert len(data.train) == 2 == len(data.bank)
-    assert [line for line in said if line.startswith("left out: no way") and "shut.map" in line]
+    assert [line for line in said if line.endswith("shut.map: no way from the start to the exit")]
     assert len([line for line in said if line.startswith("left out: ")]) == 3
     for name in ("cut.map", "torn.level"):
         (tmp_path / "train" / name).unlink()
-    with pytest.raises(ConfigError, match=r"no way .* in 1 levels: .*shut\.map; .*--skip-bad-levels"):
+    with pytest.raises(LevelSetError, match=r"1 levels cannot .*shut\.map: no way .*--skip-bad-levels"):
         load_data(resolved(tmp_path), log=print)
+
+
+def test_level_files_and_levels_of_replays_stand_beside_folders(tmp_path):
+    for name, seed in (("train", 1), ("dev", 2), ("test", 3)):
+        (tmp_path / name).mkdir()
+        generate("simplest", seed)[0].save(tmp_path / name / "a.map")
+    played, typed = generate("simplest", 4)[0], generate("simplest", 5)[0]
+    Replay(played, np.zeros(4, np.uint8)).save(tmp_path / "played.replay")
+    typed.save(tmp_path / "typed.level")
+    places = [str(tmp_path / name) for name in ("train", "played.replay", "typed.level")]
+    config = replace(resolved(tmp_path), train_dataset=tuple(map(Path, places)))
+    check_prepared(config)
+    data = load_data(config, log=print)
+    assert [category for _, category in data.train] == ["uncategorised", "single", "single"]
+    assert [level for level, _ in data.train[1:]] == [played, typed]
+    assert set(data.folders) == {f"train: {place}" for place in places}
 
 
 def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):

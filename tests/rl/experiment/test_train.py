@@ -19,7 +19,7 @@ NEEDED = {"experiment_name": "x", "architectures": ["vision_free"]}
         ({**NEEDED, "ppo": {"gamma": 2}}, r"train\(\): \[ppo\] gamma 2"),
         ({**NEEDED, "architectures": ["vision_fre"]}, r"unknown architecture 'vision_fre'"),
         ({**NEEDED, "curriculum": "esay"}, "known strategies are uniform"),
-        ({**NEEDED, "train_dataset": "nowhere"}, "nowhere: is no folder"),
+        ({**NEEDED, "train_dataset": "nowhere"}, "nowhere: does not exist"),
         ({"recipe": "foresigt"}, "no such recipe"),
         ({"resume_from": "nowhere"}, "holds no config.json"),
         ({**NEEDED, "config": ["nowhere.toml"]}, r"nowhere\.toml"),

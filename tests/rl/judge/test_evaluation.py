@@ -207,6 +207,8 @@ def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(scrip
         (["a.safetensors", "--levels", "nowhere"], "error: nowhere does not exist"),
         (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
         (["a.safetensors", "--levels", "a.safetensors"], "error: a.safetensors"),
+        (["levels", "--levels", "levels"], "error: levels: is a folder; give a file"),
+        ([".", "--levels", "levels"], "error: .: is a folder; give a file in it: a.safetensors"),
         (
             ["a.safetensors", "--levels", "levels", "--output-dir", "a.safetensors/x"],
             "error: --output-dir a.safetensors/x: cannot be written (",
@@ -222,6 +224,21 @@ def test_the_evaluation_script_says_what_is_wrong_in_one_line(
     assert printed.startswith(message)
     assert printed.count("\n") == 1
     assert not (untrained / "experiments").exists()
+
+
+def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, untrained, monkeypatch, capsys):
+    monkeypatch.chdir(untrained)
+    (untrained / "mixed").mkdir()
+    LEVELS[0][0].save(untrained / "mixed" / "good.map")
+    for name in ("cut.map", "torn.level"):
+        (untrained / "mixed" / name).write_text("nppsim level 1\n")
+    command = ["a.safetensors", "--levels", "mixed", "--output-dir", "out"]
+    assert script.main(command) == 2
+    assert re.search(r"2 levels cannot .*cut\.map: .*torn\.level: .*--skip-bad-levels", capsys.readouterr().err)
+    assert script.main([*command, "--skip-bad-levels"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("left out: mixed/") == 2
+    assert re.search(r"^\| all +\| +1 \|", text, re.MULTILINE)
 
 
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
