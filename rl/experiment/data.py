@@ -71,7 +71,7 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     bad: list[str] = []
     sets = {name: [readable(LevelSet.at(place), bad) for place in places] for name, places in given.items()}
     if bad and not skip:  # what is wrong with the others is to be told in the same breath
-        bad += map(_told, _without_a_way(LevelBank([level for one in sets["train"] for level in one])))
+        bad += without_a_way(LevelBank([level for one in sets["train"] for level in one]))
     leave_out(bad, skip, log)
     check_disjoint(*sets.values())
     train, dev, test = (joined(split, log) for split in sets.values())
@@ -128,22 +128,20 @@ def leave_out(bad: Sequence[str], skip: bool, log: Log) -> None:
         log(f"left out: {message}")
 
 
-def _without_a_way(bank: LevelBank) -> list[Level]:
-    return [level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok]
-
-
-def _told(lost: Level) -> str:
-    return f"{lost.name}: no way from the start to the exit"
+def without_a_way(bank: LevelBank) -> list[str]:
+    """What is said of each level in which no way leads from the start to the exit."""
+    lost = (level for level, ok in zip(bank.levels, bank.reachable, strict=True) if not ok)
+    return [f"{level.name}: no way from the start to the exit" for level in lost]
 
 
 def _with_a_way(train: Pairs, bank: LevelBank, skip: bool, log: Log) -> tuple[Pairs, LevelBank]:
     """The training levels that have a way from the start to the exit, compiled."""
-    lost = _without_a_way(bank)
+    lost = without_a_way(bank)
     if not lost:
         return train, bank
     if len(lost) == len(train):
-        raise LevelSetError(f"no training level can be finished: {'; '.join(map(_told, lost))}")
-    leave_out(list(map(_told, lost)), skip, log)
+        raise LevelSetError(f"no training level can be finished: {'; '.join(lost)}")
+    leave_out(lost, skip, log)
     kept = [pair for pair, ok in zip(train, bank.reachable, strict=True) if ok]
     known = dict(zip(bank.levels, bank.compiled, strict=True))
     return kept, LevelBank([level for level, _ in kept], known=known)

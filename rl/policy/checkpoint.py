@@ -244,10 +244,10 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
 def _read(path: Path) -> dict[str, Any]:
     """The fields of a file of this project; CheckpointError if it is missing, damaged or something else."""
     if not path.is_file():
-        other = path.with_suffix(SUFFIX)
         if path.is_dir():
             inside = ", ".join(file.name for file in sorted(path.glob(f"*{SUFFIX}"))[:5])
             raise CheckpointError(f"{path}: is a folder; give a file{inside and f' in it: {inside}'}")
+        other = path.with_suffix(SUFFIX)
         raise CheckpointError(f"{path}: no such checkpoint: {f'give {other}' if other.is_file() else 'check the path'}")
     with open(path, "rb") as file:
         size, begin = os.fstat(file.fileno()).st_size, file.read(8)

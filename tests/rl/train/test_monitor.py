@@ -282,7 +282,7 @@ def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluatio
     monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, clone=make_clone(), remote=beside)
     ((at, text),) = told(monitor, "rolled_back")
     assert at == 3 * ROLLOUT
-    assert text.startswith("10.0% of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
+    assert text.startswith("10.0 % of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
     assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "what it went back to is known"
     assert same_weights(ppo.reference, seen[ROLLOUT])
     best = checkpoint.load(monitor.checkpoints.best)["policy"]
