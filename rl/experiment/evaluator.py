@@ -234,6 +234,7 @@ def serve() -> None:
     except Exception as error:  # noqa: BLE001  # the training is told, and decides
         told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         _answer(answers, _Failure(f"the evaluation beside training failed: {told}", traceback.format_exc()))
+        orders.get()  # none comes: the training ends this process, or ends itself
 
 
 def prepare(task: DevTask) -> DevLevels:

@@ -18,7 +18,8 @@ from rl.experiment.run import run
 from rl.forensics.digests import first_divergence, read_trail
 from rl.forensics.doctor import read_findings
 from rl.forensics.same_run import differences
-from rl.policy.checkpoint import CheckpointError, load_policy
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.solve.search import Agent
 
 from places import ROOT
@@ -186,19 +187,24 @@ def test_what_is_watched_changes_nothing(finished, flags, tmp_path):
     assert len(list((other / "vision_free" / "checkpoints").glob("checkpoint_*"))) == 1
 
 
-def test_evaluations_beside_training_find_what_those_in_it_find(finished, flags, tmp_path):
-    """Killed with one in flight, when another one is due, and gone on with."""
-    lines = run_until(configuration(flags, tmp_path, "--remote-evaluation"), "evaluation at 1,024")
-    (folder,) = tmp_path.glob("tiny_*")
-    assert not any("evaluation at 2,048" in line for line in lines)
-    run(resolve(["--resume-from", str(folder)]), lines.append)
-    trails = [read_trail(place / "vision_free") for place in (finished, folder)]
+def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_path):
+    """From the moment at which the first one is due; the same follows from it."""
+    folder = shutil.copytree(finished, tmp_path / finished.name)
+    mine, theirs = folder / "vision_free", finished / "vision_free"
+    for path in (mine / "checkpoints").iterdir():
+        if path.name != "checkpoint_1024.safetensors":
+            path.unlink()
+    (mine / "finished.json").unlink()
+    lines = []
+    run(resolve(["--resume-from", str(folder), "--resume-override", "remote-evaluation=on"]), lines.append)
+    assert any(line.endswith("checkpoint_1024.safetensors at 1,024 decisions") for line in lines)
+    last = checkpoint.load(mine / "checkpoints" / "checkpoint_2048.safetensors")["training"]["monitor"]
+    assert last["in_flight"]["decisions"] == 1024
+    trails = [read_trail(place) for place in (theirs, mine)]
     assert len(trails[1]) == 5 and first_divergence(*trails) is None
     for name in ("dev_levels.jsonl", "eval_results.json"):
-        assert (folder / "vision_free" / name).read_text() == (finished / "vision_free" / name).read_text()
-    delivered = [
-        load_policy(place / "vision_free" / "agent.safetensors")[0].state_dict() for place in (finished, folder)
-    ]
+        assert (mine / name).read_text() == (theirs / name).read_text()
+    delivered = [checkpoint.load(place / "agent.safetensors")["policy"] for place in (theirs, mine)]
     assert all(torch.equal(tensor, delivered[1][name]) for name, tensor in delivered[0].items())
     assert not list(folder.rglob("in_evaluation*"))
 

@@ -289,26 +289,25 @@ def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluatio
     assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path, beside):
+def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path):
     """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
     remote = Elsewhere(collapsed_at({}))
     whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, clone=make_clone(), remote=remote)
-    for later in (4, 5):
-        whole.checkpoints.path(later * ROLLOUT).unlink()
-    seen, lines = {}, []
-    again = Elsewhere(collapsed_at(seen)) if beside else None
-    fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
-    fresh.anchor_to(make_clone())
-    monitor = TrainingMonitor(
-        whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lines.append, remote=again
-    )
-    monitor.begin(fresh)
-    fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
-    assert min(seen) == 2 * ROLLOUT and (not again or again.orders == [2 * ROLLOUT, 4 * ROLLOUT])
-    assert told(monitor, "rolled_back") == told(whole, "rolled_back")
-    assert told(monitor, "evaluation") == told(whole, "evaluation")
-    assert same_weights(fresh.policy, ppo.policy.state_dict())
+    for again in (Elsewhere(collapsed_at({})), None):
+        for later in (4, 5):
+            whole.checkpoints.path(later * ROLLOUT).unlink()
+        seen = {}
+        fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
+        fresh.anchor_to(make_clone())
+        monitor = TrainingMonitor(
+            whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
+        )
+        monitor.begin(fresh)
+        fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
+        assert again.orders == [2 * ROLLOUT, 4 * ROLLOUT] if again else min(seen) == 2 * ROLLOUT
+        assert told(monitor, "rolled_back") == told(whole, "rolled_back")
+        assert told(monitor, "evaluation") == told(whole, "evaluation")
+        assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
 def test_without_evaluations_nothing_is_guarded(tmp_path):
