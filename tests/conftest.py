@@ -2,7 +2,11 @@
 
 from contextlib import contextmanager
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("here", deadline=None)  # a slow machine is no bug
+hypothesis.settings.load_profile("here")
 
 
 @pytest.fixture
