@@ -318,14 +318,14 @@ def pinch(page):
     x, y = middle(page, 20, 11)
     client = page.context.new_cdp_session(page)
 
-    def touch(kind, *places):
-        fingers = [{"x": x + dx, "y": y + dy, "id": i} for i, (dx, dy) in enumerate(places)]
-        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+    def touch(kind, **fingers):  # of touchEnd: those that leave
+        points = [{"x": x + dx, "y": y + dy, "id": "ab".index(name)} for name, (dx, dy) in fingers.items()]
+        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
-    touch("touchStart", (-30, 0))
-    touch("touchStart", (-30, 0), (30, 0))
+    touch("touchStart", a=(-30, 0))
+    touch("touchStart", a=(-30, 0), b=(30, 0))
     for apart in (45, 60, 90):
-        touch("touchMove", (-apart, 0), (apart, 0))
-    touch("touchEnd", (-90, 0))
-    touch("touchMove", (-90, 40))
-    touch("touchEnd")
+        touch("touchMove", a=(-apart, 0), b=(apart, 0))
+    touch("touchEnd", a=(-90, 0))
+    touch("touchMove", b=(90, 40))
+    touch("touchEnd", b=(90, 40))

@@ -26,6 +26,7 @@ def written(tmp_path_factory):
 
 def test_it_plays_scrubs_and_marks_where_runs_part(page, written):
     asked = []
+    page.context.set_offline(True)
     page.on("request", lambda request: asked.append(request.url))
     page.goto(written.as_uri())
     assert page.text_content("h1") == "</script><b>Tést"

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from nppsim.__main__ import main
@@ -57,6 +58,9 @@ def test_the_studio_is_served_where_it_says_and_ends_when_told_but_not_with_runs
         for message in ({"start": straight().fingerprint}, {"step": [2, 2]}, {"keep": {"label": "mine"}}):
             game.send(json.dumps(message))
             assert "error" not in json.loads(game.recv(LIMIT_S))
+    for whose, key in (("http://evil.example", token), (None, token), (origin, "wrong")):
+        with pytest.raises(InvalidStatus, match="403"), connect(f"{socket.partition('=')[0]}={key}", origin=whose):
+            pass
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline().startswith("1 kept run is in no file")
     process.send_signal(signal.SIGINT)
