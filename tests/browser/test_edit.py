@@ -13,7 +13,7 @@ from nppsim.levels.tiles import MIRRORED
 from nppsim.planner import plan
 from nppsim.studio.drafts import draft_of, level_of
 
-from browsing import until
+from browsing import pinch, until
 
 PLANNER_MS = 400_000  # the planner's process may have to compile first
 CORRIDOR = [(2, 10), (14, 11)]  # tiles of a region that is opened
@@ -307,25 +307,7 @@ def test_it_can_be_used_on_a_narrow_screen_in_the_dark(new_page, studio):
     page.wait_for_selector("#editor-findings:not(:has-text('no spawn'))")
     assert page.get_by_role("button", name="Undo").is_enabled()
 
-    pinch(page)
+    pinch(page, *middle(page, 20, 11))
     page.touchscreen.tap(*middle(page, 5, 5))  # where another tile is now: the view is another one
     page.wait_for_selector("#editor-here:has-text('ninja placed')")
     assert "at 6.5, 6.5" not in page.text_content("#editor-here")
-
-
-def pinch(page):
-    """Two fingers part, then one leaves before the other, which moves on."""
-    x, y = middle(page, 20, 11)
-    client = page.context.new_cdp_session(page)
-
-    def touch(kind, **fingers):  # of touchEnd: those that leave
-        points = [{"x": x + dx, "y": y + dy, "id": "ab".index(name)} for name, (dx, dy) in fingers.items()]
-        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-
-    touch("touchStart", a=(-30, 0))
-    touch("touchStart", a=(-30, 0), b=(30, 0))
-    for apart in (45, 60, 90):
-        touch("touchMove", a=(-apart, 0), b=(apart, 0))
-    touch("touchEnd", a=(-90, 0))
-    touch("touchMove", b=(90, 40))
-    touch("touchEnd", b=(90, 40))

@@ -5,13 +5,14 @@ import pytest
 from nppsim.__main__ import main
 from nppsim.replays.replay import Replay
 
-from browsing import until
+from browsing import pinch, until
 from places import ROOT
 
 MIDDLE = """() => {
     const canvas = document.querySelector(".player canvas");
     return canvas.getContext("2d").getImageData(canvas.width / 2, canvas.height / 2, 1, 1).data[0];
 }"""  # how bright the middle of the level is
+PICTURE = "document.querySelector('.player canvas').toDataURL()"
 SETS = [f"datasets/{name}/advanced.h5#2" for name in ("demonstrations", "refined")]
 
 
@@ -62,6 +63,20 @@ def test_it_is_drawn_in_light_and_in_dark(new_page, written):
         page.wait_for_selector(".player .clock")
         shades[scheme] = page.evaluate(MIDDLE)
     assert shades["light"] > 200 > 60 > shades["dark"]
+
+
+def test_two_fingers_zoom_and_neither_play_nor_pause(new_page, written):
+    page = new_page(viewport={"width": 390, "height": 700}, has_touch=True)
+    page.goto(written.as_uri())
+    page.wait_for_selector(".player .clock")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    before = page.evaluate(PICTURE)
+    box = page.locator(".player canvas").first.bounding_box()
+    pinch(page, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    until(page, lambda: page.evaluate(PICTURE) != before, "a larger picture")
+    assert page.locator("[aria-label=play]").count() == 1
+    page.locator(".player canvas").first.tap()
+    page.wait_for_selector("[aria-label=pause]")
 
 
 def test_a_report_has_the_player_below_its_films(page, tmp_path):

@@ -185,24 +185,33 @@ export class Player {
     this.drag();
   }
 
-  /** Dragging moves the view; a click plays or pauses. */
+  /** Dragging moves the view, two fingers zoom it, too; a click plays or pauses. */
   drag() {
-    let from = null;
+    const fingers = new Map(); // and the mouse: id -> [x, y] px of the canvas
     let moved = 0;
     this.canvas.addEventListener("pointerdown", (event) => {
-      [from, moved] = [[event.clientX, event.clientY], 0];
+      moved = fingers.size ? Infinity : 0;
+      fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
       this.canvas.setPointerCapture(event.pointerId);
     });
     this.canvas.addEventListener("pointermove", (event) => {
-      if (!from) return;
-      const [dx, dy] = [event.clientX - from[0], event.clientY - from[1]];
-      moved += Math.abs(dx) + Math.abs(dy);
-      if (moved > 4) this.scene.pan(dx / this.scene.view.scale, dy / this.scene.view.scale);
-      from = [event.clientX, event.clientY];
+      if (!fingers.has(event.pointerId)) return;
+      const before = [...fingers.values()];
+      fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
+      const after = [...fingers.values()];
+      const [[x, y], [fromX, fromY]] = [middle(after), middle(before)];
+      moved += Math.abs(x - fromX) + Math.abs(y - fromY);
+      if (moved <= 4) return;
+      if (after.length > 1) this.scene.zoom(spread(after) / spread(before), x, y);
+      const { scale } = this.scene.view;
+      this.scene.pan((x - fromX) / scale, (y - fromY) / scale);
     });
-    this.canvas.addEventListener("pointerup", () => {
-      if (from && moved <= 4) this.playing ? this.pause() : this.play();
-      from = null;
+    // one finger may scroll the page, two are ours
+    this.canvas.addEventListener("touchmove", (event) => event.touches.length > 1 && event.cancelable && event.preventDefault(), { passive: false });
+    const lift = (event) => fingers.delete(event.pointerId) && !fingers.size;
+    this.canvas.addEventListener("pointercancel", lift);
+    this.canvas.addEventListener("pointerup", (event) => {
+      if (lift(event) && moved <= 4) this.playing ? this.pause() : this.play();
     });
   }
 
@@ -224,4 +233,13 @@ export class Player {
     event.preventDefault();
     actions[event.key]();
   }
+}
+
+function middle(places) {
+  return [0, 1].map((axis) => places.reduce((sum, place) => sum + place[axis], 0) / places.length);
+}
+
+/** How far the first two places are from each other, px. */
+function spread([[ax, ay], [bx, by]]) {
+  return Math.max(Math.hypot(ax - bx, ay - by), 1);
 }
