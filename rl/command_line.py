@@ -237,8 +237,8 @@ def _grouped() -> dict[str, list[tuple[str, Setting]]]:
 
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one whose machinery comes later (last
-table) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
+Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
+(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
 Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
 `--frame-skip` frames of 1/60 s.
 """
