@@ -5,20 +5,22 @@ interrupted: results are written in that order, and a call goes on at the last l
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bc.demonstrations import DemonstrationError
+from nppsim.executor import Executor, open_executor
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.lock import locked
 from nppsim.planner import plan
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.workers import usable_cores, worker_pool
+from nppsim.workers import usable_cores
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
 
@@ -51,37 +53,41 @@ def make_demonstrations(
     settings: PlannerSettings | None = None,
     *,
     workers: int | None = None,
+    cluster: str | None = None,
     progress: Callable[[Iterable, int], Iterable] = lambda items, total: items,
 ) -> MadeDemonstrations:
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
     workers: processes; all usable cores if None.
+    cluster: address of a Ray cluster to work on instead (``nppsim.cluster``).
     progress: wraps the levels as they are done, given their number.
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
     DemonstrationError for one that was not made from these levels with these settings, and for workers: none, or one that
-    dies; FolderError where another process is making them in ``out``.
+    dies; FolderError where another process is making them in ``out``; ClusterError.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     level_set = LevelSet.at(levels)
     settings = settings or PlannerSettings()
-    with locked(out) as check:
-        return _make(level_set, settings, _Files(Path(out), settings, check), workers or usable_cores(), progress)
+    workers = workers or (usable_cores() if cluster is None else None)
+    with locked(out) as check, open_executor(workers, DemonstrationError, cluster) as executor:
+        return _make(level_set, settings, _Files(Path(out), settings, check), executor, progress)
 
 
 def _make(
     level_set: LevelSet,
     settings: PlannerSettings,
     files: "_Files",
-    workers: int,
+    executor: Executor,
     progress: Callable[[Iterable, int], Iterable],
 ) -> MadeDemonstrations:
     agenda = _agenda(level_set, files.folder, settings)
     frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
-    plan_it = partial(_plan_level, level_set.path, settings)
-    with _results(plan_it, agenda.todo, workers) as results, files:
+    # All are read now: one that cannot be is told before hours of work, and machines of a cluster need no files.
+    levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in agenda.todo]
+    with executor.map(partial(_plan_level, settings), levels) as results, files:
         for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
             for seed, run in runs:
                 if (entry.fingerprint, seed) not in frames:
@@ -189,9 +195,11 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
     return frames
 
 
-def _plan_level(path: Path, settings: PlannerSettings, entry: LevelEntry) -> tuple[list[tuple[int, Replay]], int]:
+def _plan_level(
+    settings: PlannerSettings, entry_and_level: tuple[LevelEntry, Level]
+) -> tuple[list[tuple[int, Replay]], int]:
     """The runs that differ, with their seeds, and the number of those that do not."""
-    level = LevelSet(path, [entry])[0]
+    entry, level = entry_and_level
     distinct: dict[bytes, tuple[int, Replay]] = {}
     again = 0
     for seed in range(settings.seed, settings.seed + settings.runs):
@@ -209,16 +217,6 @@ def _plan_level(path: Path, settings: PlannerSettings, entry: LevelEntry) -> tup
         replay = Replay(level, run.inputs, success=True, name=entry.file, frame_skip=settings.frame_skip)
         distinct.setdefault(run.inputs.tobytes(), (seed, replay))
     return list(distinct.values()), again
-
-
-@contextmanager
-def _results(plan_it: Callable, entries: Sequence[LevelEntry], workers: int) -> Iterator[Iterable]:
-    """What ``plan_it`` returns for each entry, in their order."""
-    if workers == 1:
-        yield map(plan_it, entries)
-        return
-    with worker_pool(workers, DemonstrationError) as pool:
-        yield pool.map(plan_it, entries)
 
 
 def _compare_with_par(

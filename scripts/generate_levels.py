@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nppsim import errors
+from nppsim.cluster import Workers
 from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import count_unfinished, make_level_set
@@ -25,16 +26,16 @@ from nppsim.settings import Parser, Setting
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
     given = sys.argv[1:] if argv is None else argv
-    return errors.run(lambda: run(parse(given)), debug="--debug" in given)
+    return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, workers: Workers) -> None:
     """Make levels and count them, or print the report."""
     if arguments.report is not None:
         level_set = LevelSet.open(arguments.report)
         print(variety_table(variety((level_set.category(i), level) for i, level in enumerate(level_set))))
         return
-    level_set = make(arguments)
+    level_set = make(arguments, workers)
     unfinished = count_unfinished(arguments.out)
     for category in level_set.categories:
         made, lost = len(level_set.indices(category)), unfinished.get(category, 0)
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
 
-def make(arguments: argparse.Namespace) -> LevelSet:
+def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
     """The level set; an interruption says how to go on."""
     check_output_folder(arguments.out, "--out")
     exclude = [LevelSet.open(path) for path in arguments.exclude]
@@ -57,7 +58,8 @@ def make(arguments: argparse.Namespace) -> LevelSet:
             difficulty=arguments.difficulty,
             exclude=exclude,
             verify=par_frames,
-            workers=arguments.workers,
+            workers=workers.workers,
+            cluster=workers.cluster,
             progress=counter(len(arguments.category) * arguments.count),
         )
     except KeyboardInterrupt:
@@ -81,7 +83,7 @@ def counter(total: int) -> Callable[[str, int], None] | None:
     return show
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Workers]:
     """What the command line asks for."""
     parser = Parser(
         prog="generate_levels.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -96,7 +98,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             "0 to 1: draw from the easy or the hard end; default: all", flag="difficulty", kind=float, low=0, high=1
         )
     )
-    flag(Setting("processes; default: all cores where that pays", flag="workers", kind=int, low=1))
+    parser.add_settings(Workers)
     add("--out", "--output-dir", type=Path, metavar="DIR", help="folder of the level set")
     add(
         "--exclude", nargs="+", default=[], metavar="DIR", help="level sets whose levels, mirrored or not, are not used"
@@ -106,7 +108,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.report is None and None in (arguments.count, arguments.seed, arguments.out):
         parser.error("--count, --seed and --out are needed to make levels; or give --report")
-    return arguments
+    return arguments, parser.build(Workers, arguments)
 
 
 if __name__ == "__main__":

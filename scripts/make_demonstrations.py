@@ -12,10 +12,11 @@ from pathlib import Path
 
 from bc.make import MadeDemonstrations, make_demonstrations
 from nppsim import errors
+from nppsim.cluster import Workers
 from nppsim.files import check_output_folder
 from nppsim.planner.settings import PlannerSettings
 from nppsim.progress import progress_bar
-from nppsim.settings import Parser, Setting
+from nppsim.settings import Parser
 
 SHOWN = 20  # names of levels after which only their number is told
 
@@ -26,12 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return errors.run(lambda: run(*parse(given)), debug="--debug" in given)
 
 
-def run(arguments: argparse.Namespace, settings: PlannerSettings) -> int:
+def run(arguments: argparse.Namespace, settings: PlannerSettings, workers: Workers) -> int:
     """Plan, and tell what was made; an interruption says how to go on."""
     check_output_folder(arguments.out, "--out")
     try:
         made = make_demonstrations(
-            arguments.levels, arguments.out, settings, workers=arguments.workers, progress=searching
+            arguments.levels,
+            arguments.out,
+            settings,
+            workers=workers.workers,
+            cluster=workers.cluster,
+            progress=searching,
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
@@ -68,7 +74,7 @@ def searching(items: Iterable, total: int) -> Iterable:
     return progress_bar(items, "searching", total=total, unit="level")
 
 
-def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings]:
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings, Workers]:
     """What the command line asks for."""
     parser = Parser(prog="make_demonstrations.py", description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
@@ -76,11 +82,11 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, PlannerSettings]:
     add(
         "--out", "--output-dir", type=Path, required=True, metavar="DIR", help="folder for the replay sets, CATEGORY.h5"
     )
-    parser.add_flag(Setting("processes; default: all cores", flag="workers", kind=int, low=1))
+    parser.add_settings(Workers)
     add("--debug", action="store_true", help="show the traceback of an error")
     parser.add_settings(PlannerSettings)
     arguments = parser.parse_args(argv)
-    return arguments, parser.build(PlannerSettings, arguments)
+    return arguments, parser.build(PlannerSettings, arguments), parser.build(Workers, arguments)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ ORDER = {
         {"compiling"},
         {"observe/layout"},
         {"_phases", "files", "plain", "progress", "settings", "signals", "workers"},
+        {"cluster"},
+        {"executor"},
         {"hdf5", "lock", "reading"},
         {"levels"},
         {"physics"},
@@ -105,7 +107,7 @@ ORDER = {
     "rl": [
         {"__init__"},
         {"curriculum_config", "events", "plugins", "policy", "ppo_config", "reward_settings", "teacher_config"},
-        {"config", "judge"},
+        {"config", "judge", "shipped"},
         {"stored"},
         {"config_file"},
         {"command_line", "curriculum", "distributed", "solve", "upload"},

@@ -7,18 +7,17 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from nppsim.errors import UserError
+from nppsim.executor import open_executor
 from nppsim.generate import CATEGORIES, generate, recipe
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import INDEX, LevelEntry, LevelSet
 from nppsim.lock import locked
-from nppsim.workers import usable_cores, worker_pool
+from nppsim.workers import usable_cores
 
 UNFINISHED = "unfinished"  # sub-folder of a level set
 STREAM = 10**9  # seeds of one stream: seed s of a level set stands for the level seeds s * STREAM, s * STREAM + 1, ...
@@ -46,24 +45,26 @@ def make_level_set(
     exclude: Sequence[LevelSet] = (),
     verify: Verify | None = None,
     workers: int | None = None,
+    cluster: str | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> LevelSet:
     """Make a level set with ``count`` distinct levels of each category, or complete an interrupted one.
 
     A level and its mirror image count as the same; no level of the sets in ``exclude`` is used.  The levels depend on
-    categories, count, seed, difficulty, exclude and verify alone, not on ``workers`` nor on interruptions.
+    categories, count, seed, difficulty, exclude and verify alone, not on who makes them nor on interruptions.
 
     path: the folder; new, or made by this function with the same seed and difficulty.
     seed: 0 or more; sets with different seeds draw from different streams of level seeds.
     difficulty: see ``recipe``.
     verify: par frames of a level, or None if it cannot be finished: the level then goes into the level set in
-        ``path / UNFINISHED``, which exists once it has a level, and does not count.  With several workers it must be a
-        function that can be pickled.  Without it, ``par_frames`` is null in the index.
+        ``path / UNFINISHED``, which exists once it has a level, and does not count.  With several workers, or on a
+        cluster, it must be a function that can be pickled.  Without it, ``par_frames`` is null in the index.
     workers: processes; by default all available cores where that pays.
+    cluster: address of a Ray cluster to work on instead (``nppsim.cluster``).
     progress: called with a category and the number of its levels made so far.
     Raises GenerateError for bad arguments, a folder made with another seed or difficulty, with levels to be excluded or, if
     there is a ``verify``, with levels that nobody verified, a category that runs out of levels, and workers that die;
-    FolderError where another process is making levels there.
+    FolderError where another process is making levels there; ClusterError.
     An exception, Ctrl-C included, leaves what was made so far in the set; calling again continues.
     """
     path = Path(path)
@@ -82,13 +83,15 @@ def make_level_set(
         _check_apart(path, excluded)
         taken = {entry.fingerprint for entry in (*entries, *_unfinished_entries(path))} | excluded.keys()
         missing = sum(max(0, count - sum(entry.category == category for entry in entries)) for category in categories)
-        if workers is None:
+        if workers is None and cluster is None:
             workers = usable_cores() if missing >= (MIN_PARALLEL_VERIFIED if verify else MIN_PARALLEL) else 1
-        for category in dict.fromkeys(categories):
-            made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
-            seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
-            with _candidates(category, seeds, difficulty, verify, workers) as candidates:
-                _fill(path, category, len(made), count, candidates, taken, progress)
+        with open_executor(workers, GenerateError, cluster) as executor:
+            for category in dict.fromkeys(categories):
+                made = [entry.seed for entry in entries if entry.category == category and entry.seed is not None]
+                seeds = range(made[-1] + 1 if made else seed * STREAM, (seed + 1) * STREAM)
+                candidate = partial(_candidate, category, difficulty, verify)
+                with executor.map(candidate, seeds, chunk=1 if verify else 64) as candidates:
+                    _fill(path, category, len(made), count, candidates, taken, progress)
         return LevelSet.open(path)
 
 
@@ -198,22 +201,6 @@ def _save(path: Path, fresh: list[Made], unfinished: list[Made]) -> None:
             LevelSet.write(folder, [])
         stored = {entry.fingerprint for entry in LevelSet.open(folder, may_be_empty=True).entries}
         LevelSet.append(folder, [(level, entry) for level, entry in levels if entry.fingerprint not in stored])
-
-
-@contextmanager
-def _candidates(
-    category: str, seeds: range, difficulty: float | None, verify: Verify | None, workers: int
-) -> Iterator[Iterator[Candidate]]:
-    """Candidates in the order of their seeds."""
-    make = partial(_candidate, category, difficulty, verify)
-    if workers == 1:
-        yield map(make, seeds)
-        return
-    chunk = 1 if verify else 64
-    with worker_pool(workers, GenerateError) as pool:
-        # In rounds, because the pool queues all of its input at once, and these seeds have no end.
-        rounds = (seeds[first : first + 64 * chunk * workers] for first in range(0, len(seeds), 64 * chunk * workers))
-        yield chain.from_iterable(pool.map(make, some, chunksize=chunk) for some in rounds)
 
 
 def _candidate(category: str, difficulty: float | None, verify: Verify | None, seed: int) -> Candidate:

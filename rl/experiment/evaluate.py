@@ -12,9 +12,8 @@ from dataclasses import MISSING, dataclass
 from datetime import datetime
 from pathlib import Path
 
-import torch
-
 import hardware
+from nppsim.cluster import Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level import Level
@@ -28,13 +27,15 @@ from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
 from rl.experiment.data import joined, leave_out, readable
-from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.experiment.units import Play, play
 from rl.judge.results import EpisodeRecord, aggregate, format_table
 from rl.judge.video import record_evaluation
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
+from rl.shipped import Shipped
 
+HOW = ("workers", "cluster", "debug")  # settings that do not change the results, which do not tell them
 REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
 
 
@@ -56,12 +57,19 @@ class Job:
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
     device: str = setting("cpu", "where the network computes", flag="device", choices=hardware.DEVICES)
+    workers: int | None = same_setting(Workers, "workers")
+    cluster: str | None = same_setting(Workers, "cluster")
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
 
     def __post_init__(self) -> None:
         check_settings(self)
         check_folders(self, needed=("levels",))
+        check_cluster(self.cluster, self.workers)
+        if self.device != "cpu" and (self.cluster or (self.workers or 1) > 1):
+            raise ConfigError(
+                "several processes play on CPUs; leave it out, or --workers and --cluster", "device", self.device
+            )
 
 
 def run(job: Job, video: VideoConfig) -> None:
@@ -70,33 +78,36 @@ def run(job: Job, video: VideoConfig) -> None:
     video.check_packages()
     plugins.load(job.plugins)
     policy, frame_skip = policy_of(job.checkpoint, job.device)
-    suite = EvaluationSuite(
-        levels_of(job.levels, job.skip_bad_levels),
-        episodes_per_category=None,
-        episodes_per_level=job.episodes_per_level,
-        seed=job.seed,
-        frame_skip=frame_skip,
+    how = Play(
+        Shipped.of(policy, job.plugins),
         observations=policy.observations,
         stacking=policy.stacking,
+        frame_skip=frame_skip,
+        episodes_per_level=job.episodes_per_level,
+        seed=job.seed,
+        deterministic=job.deterministic,
     )
-    with progress_bar(title="evaluation", total=len(suite), unit="episode") as bar:
-        episodes = suite.run(policy, deterministic=job.deterministic, progress=bar.update)
+    levels = levels_of(job.levels, job.skip_bad_levels)
+    workers = job.workers if job.device == "cpu" else 1
+    with progress_bar(title="evaluation", total=len(levels) * job.episodes_per_level, unit="episode") as bar:
+        played = play(how, levels, bar.update, workers=workers, cluster=job.cluster)
+    episodes = played.agent
     methods = {
         job.checkpoint.name: aggregate(episodes),
-        "random play": aggregate(suite.run(RandomPolicy(), deterministic=False)),
-        "doing nothing": aggregate(suite.run(NoOpPolicy(), deterministic=True)),
+        "random play": aggregate(played.random),
+        "doing nothing": aggregate(played.nothing),
     }
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     settings = vars(job) | vars(video) | {"frame_skip": frame_skip}
-    del settings["debug"]
+    settings = {name: value for name, value in settings.items() if name not in HOW}
     records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
-    levels = level_results(episodes)
+    of_levels = level_results(episodes)
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
-        results = {"settings": settings, "suites": methods, "levels": levels, "episodes": records}
+        results = {"settings": settings, "suites": methods, "levels": of_levels, "episodes": records}
         write_json(folder / "results.json", results)
         print(format_table(methods))
-        print(failures(levels))
+        print(failures(of_levels))
         print(
             f"results: {folder / 'results.json'}; every run: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
@@ -114,7 +125,6 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
         return network, network.facts.frame_skip
     policy, facts = load_policy(path)
     plan = hardware.plan(policy.observations, hardware.Wishes(device=device), stacking=policy.stacking)
-    torch.set_num_threads(plan.operation_threads)
     return policy.to(plan.device), facts["frame_skip"]
 
 

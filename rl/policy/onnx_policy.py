@@ -41,6 +41,7 @@ class OnnxPolicy:
     """
 
     def __init__(self, data: bytes, place: object = "the network", *, threads: int = 1):
+        self._made_of = data, place
         ort = needed("onnxruntime", "onnx")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -64,6 +65,10 @@ class OnnxPolicy:
     def load(cls, path: Path, *, threads: int = 1) -> "OnnxPolicy":
         """The policy in a file; ExportError also where it cannot be read."""
         return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path, threads=threads)
+
+    def __reduce__(self) -> tuple[type["OnnxPolicy"], tuple[bytes, object]]:
+        """Other processes read the file anew; there, too, with one thread."""
+        return type(self), self._made_of
 
     def compute(
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None

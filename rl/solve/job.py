@@ -8,22 +8,23 @@ Writes runs, films, ``results.json`` and ``report.html`` into ``--out``, and wit
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from nppsim.cluster import Workers, check_cluster
 from nppsim.errors import ConfigError
+from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, write_json
 from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.report.pages import check_packages, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from nppsim.workers import usable_cores, worker_pool
+from nppsim.workers import usable_cores
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
+from rl.shipped import Shipped
 from rl.solve import results
 from rl.solve.levels import Task, read_tasks
 from rl.solve.results import Solved
@@ -31,6 +32,7 @@ from rl.solve.search import Agent
 from rl.solve.solve import Solution, SolveSettings, solve
 
 SOURCE = "solve"  # of a demonstration, in its metadata
+HOW = ("workers", "cluster", "debug")  # settings that do not change the results, which do not tell them
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,25 @@ class Job:
     )
     films: int = setting(1, "films of each category, at most", flag="films", low=0)
     video_fps: int = same_setting(VideoConfig, "video_fps", needs="")
-    workers: int | None = setting(
-        None, "processes, where there are several levels; default: all cores", flag="workers", low=1
-    )
+    workers: int | None = same_setting(Workers, "workers")
+    cluster: str | None = same_setting(Workers, "cluster")
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
     debug: bool = same_setting(ExperimentConfig, "debug")
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_cluster(self.cluster, self.workers)
 
 
 def run(job: Job, settings: SolveSettings) -> int:
     """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far."""
-    tasks = _checked(job)
+    agent, tasks = _checked(job)
     solved: list[Solved] = []
     with locked(job.out):
         try:
             with _demonstrations(job.demonstrations) as demonstrate:
                 stems: set[str] = set()
-                for task, solution in _solutions(job, settings, tasks):
+                for task, solution in _solutions(job, settings, agent, tasks):
                     one = Solved(task, solution, results.file_stem(task.name, stems))
                     solved.append(one)
                     if solution.run is not None:
@@ -77,8 +79,8 @@ def run(job: Job, settings: SolveSettings) -> int:
     return int(any(one.solution.run is None for one in solved))
 
 
-def _checked(job: Job) -> list[Task]:
-    """The levels, once everything is known to be there that will be needed."""
+def _checked(job: Job) -> tuple[Shipped, list[Task]]:
+    """The agent and the levels, once everything is known to be there that will be needed."""
     check_packages()
     VideoConfig(record_eval_videos=job.films > 0).check_packages()
     check_output_folder(job.out, "--out")
@@ -86,34 +88,32 @@ def _checked(job: Job) -> list[Task]:
         check_output_folder(job.demonstrations, "--demonstrations")
         if job.demonstrations.exists() and any(file.name[0] != "." for file in job.demonstrations.iterdir()):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
-    _agent(job.agent, job.plugins)
-    return read_tasks(job.level, job.against)
+    plugins.load(job.plugins)
+    agent = Shipped.of(Agent.load(job.agent), job.plugins)
+    tasks = read_tasks(job.level, job.against)
+    if job.cluster and len(tasks) == 1:
+        raise ConfigError("one level is searched on this machine; leave it out", "--cluster", job.cluster)
+    return agent, tasks
 
 
-@cache
-def _agent(path: Path, own: tuple[str, ...]) -> Agent:
-    """The agent, read once in each process.  own: plugins that know its network."""
-    plugins.load(own)
-    torch.set_num_threads(1)  # what the network computes must not depend on the number of cores
-    return Agent.load(path)
+def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
+    return solve(task.level, agent.unpack(), settings, threads=1)
 
 
-def _solve_one(job: Job, settings: SolveSettings, task: Task) -> Solution:
-    return solve(task.level, _agent(job.agent, job.plugins), settings, threads=1)
-
-
-def _solutions(job: Job, settings: SolveSettings, tasks: Sequence[Task]) -> Iterator[tuple[Task, Solution]]:
+def _solutions(
+    job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
+) -> Iterator[tuple[Task, Solution]]:
     """Each level with what was found on it: a single one on all cores, several in processes of their own."""
     if len(tasks) == 1:
         with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
-            yield tasks[0], solve(tasks[0].level, _agent(job.agent, job.plugins), settings, bar=bar)
+            yield tasks[0], solve(tasks[0].level, agent.unpack(), settings, bar=bar)
         return
-    solve_one = partial(_solve_one, job, settings)
-    with progress_bar(title="solving", total=len(tasks), unit="level") as bar, ExitStack() as stack:
-        if (workers := min(job.workers or usable_cores(), len(tasks))) > 1:
-            found = stack.enter_context(worker_pool(workers, ConfigError)).map(solve_one, tasks)
-        else:
-            found = map(solve_one, tasks)
+    solve_one = partial(_solve_one, agent, settings)
+    with (
+        progress_bar(title="solving", total=len(tasks), unit="level") as bar,
+        open_executor(min(job.workers or usable_cores(), len(tasks)), ConfigError, job.cluster) as executor,
+        executor.map(solve_one, tasks) as found,
+    ):
         for task, solution in zip(tasks, found, strict=True):
             bar.update()
             yield task, solution
@@ -144,7 +144,7 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
     for one in solved:
         if one.frames is not None and sum(shown["category"] == one.task.category for shown in filmed) < job.films:
             filmed.append(results.film(one, job.out, job.video_fps))
-    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name != "debug"}
+    facts = {name: value for name, value in (asdict(job) | asdict(settings)).items() if name not in HOW}
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in facts.items()}
     write_json(job.out / "results.json", {"settings": facts, "levels": [one.facts() for one in solved]})
     write_page(
