@@ -282,6 +282,8 @@ Only `train_and_compare.py`, `ab_compare.py` and `sweep.py` take several seeds. 
 `pretrain_bc.py` make a folder in `--output-dir`; the others write to that very folder. Outside `pretrain_bc.py`,
 `--num-eval-episodes` are spread over all categories. In `evaluate.py`, `--stochastic` is `--no-deterministic-eval`; in
 `pretrain_bc.py`, `--precision bf16` is `--mixed-precision` and `--precision float32` is `--no-mixed-precision`.
+`generate_levels.py`, `make_demonstrations.py`, `evaluate.py` and `solve.py` have `--workers N`, processes of this machine,
+and `--cluster ADDRESS`, those of a Ray cluster (distributed.md); neither changes what they write.
 """
 
 

@@ -33,7 +33,8 @@ DOCKER = {"--build-arg", "--rm", "--shm-size", "--user"}
 CONSOLE = dict(
     re.findall(r'^(\w+) = _program\("([\w/.]+)"\)$', (ROOT / "nppsim_agents" / "commands.py").read_text(), re.MULTILINE)
 )
-FOREIGN = {*DOCKER, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
+RAY = {"--address", "--generate", "--head", "--include-dashboard", "--num-cpus"}
+FOREIGN = {*DOCKER, *RAY, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
 FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
 
 
