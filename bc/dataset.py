@@ -373,6 +373,8 @@ class BCDataset:
             kept = bank or LevelBank(read_levels(file))
             announce(kept)
             images = StoredImages(kept, observations.pop(STATES), drawn) if drawn else None
+            if images and bank is None:  # the file may be somebody else's
+                images.check()
         return cls(
             path=str(path),
             key=about["key"],

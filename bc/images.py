@@ -6,6 +6,7 @@ import numpy as np
 
 from nppsim import BatchSimulator, LevelBank
 from nppsim.observe import layout
+from nppsim.states import impossible
 
 _AT_ONCE = 512  # states; bounds the memory of drawing
 
@@ -24,6 +25,15 @@ class StoredImages:
         size = self._simulator.snapshot(0).size
         if states.shape[1:] != (size,):
             raise ValueError(f"states of shape {states.shape}; those of these levels have {size} bytes each")
+
+    def check(self) -> None:
+        """ValueError for states that cannot be true: compiled code would take their numbers as they are."""
+        simulator = self._simulator
+        for start in range(0, len(self.states), simulator.num_envs):
+            states = self.states[start : start + simulator.num_envs]
+            simulator.restore(slice(len(states)), states)
+            if told := impossible(simulator.state, simulator.bank, len(states)):
+                raise ValueError(f"/observations/states: of the {len(states)} from row {start} on: {told}")
 
     def draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """key -> uint8[len(rows), ...] of the states of these rows, in arrays of their own."""

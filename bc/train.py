@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from bc.audit import Audit
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.batches import Batches, batches_of
 from bc.dataset import BCDataset
@@ -194,6 +195,7 @@ class _Setup:
 
     training, validation: rows of the dataset.
     weights: float[6], of the actions in the loss.
+    audit: works out again what an epoch does.
     """
 
     policy: Policy
@@ -206,6 +208,7 @@ class _Setup:
     weights: torch.Tensor
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
+    audit: Audit
 
 
 def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, team: Team) -> _Setup:
@@ -217,7 +220,8 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | t
     batches = batches_of(policy, dataset, device)
     updates = config.epochs * batches.steps(training, config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    return _Setup(policy, dataset, batches, config, team, training, validation, weights, optimizer, schedule)
+    audit = Audit(policy, batches, config, training, optimizer)
+    return _Setup(policy, dataset, batches, config, team, training, validation, weights, optimizer, schedule, audit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +275,7 @@ class _Course:
         setup.schedule.load_state_dict(state["schedule"])
         self.order.bit_generator.state = state["order"]
         self.best, self.history, self._before = _Best(**state["best"]), list(state["history"]), state["seconds"]
+        setup.audit.done = len(self.history) * setup.audit.each
 
 
 def _fit(
@@ -327,13 +332,26 @@ def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
 
 
 def check_result(
-    policy: Policy, dataset: BCDataset, result: BCResult, first: Mapping[str, torch.Tensor], share: float = 0.02
+    policy: Policy,
+    dataset: BCDataset,
+    config: BCConfig,
+    result: BCResult,
+    first: Mapping[str, torch.Tensor],
+    share: float = 0.02,
 ) -> None:
-    """TrainingError unless the policy has learned, and is the one that the result was measured on: that of the best epoch.
+    """TrainingError unless the policy has learned as long as it was to, and is the one that the result was measured on: that
+    of the best epoch.
 
+    config: that was asked for.
     first: name -> weights before training.
     share: that losses may differ by.
     """
+    idle = result.epochs_run - result.best_epoch
+    if result.epochs_run != len(result.history) or (result.epochs_run < config.epochs and idle < config.patience):
+        raise TrainingError(
+            f"imitation ended after {result.epochs_run} of {config.epochs} epochs, {idle} after the best one, with a "
+            f"patience of {config.patience}: it was to go on; please report this"
+        )
     now = policy.state_dict()
     still = [name for name, weights in first.items() if "value_net" not in name and torch.equal(now[name], weights)]
     if still:
@@ -377,11 +395,14 @@ def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[
     setup.policy.train()
     total = np.zeros(2)
     for number, batch in enumerate(setup.batches.epoch(setup.training, setup.config.batch_size, order), start=1):
+        setup.audit.before_step(batch)
         loss, accuracy = _differentiate(setup, batch)
         if not math.isfinite(loss):
             raise TrainingError(f"imitation loss is {loss} in epoch {epoch}, batch {number}; {_NOT_FINITE}")
         _step(setup, epoch)
+        setup.audit.after_step()
         total += (loss * len(batch), accuracy * len(batch))
+    setup.audit.after_epoch()
     loss, accuracy = total / len(setup.training)
     return scalars | {"train_loss": float(loss), "train_accuracy": float(accuracy)}
 

@@ -119,11 +119,23 @@ class Ranks(Alone):
             dist.init_process_group(backend, timeout=STEP)
             self._words = dist.new_group(backend="gloo", timeout=STEP)
             self._orders = dist.new_group(backend="gloo", timeout=ORDER)
+        self._check()
 
     @property
     def name(self) -> str:
         """For messages."""
         return f"process {self.rank} of {self.size}"
+
+    def _check(self) -> None:
+        """RanksError unless means, and the order of what is gathered, are those of known numbers."""
+        mine, mean = torch.full((2,), float(self.rank), device=self.device), (self.size - 1) / 2
+        told = self.average([mine], [float(self.rank)])
+        order = [self.gathered(torch.tensor([float(self.rank)])).tolist(), self.rows(np.array([self.rank])).tolist()]
+        if [*mine.tolist(), *told] != [mean] * 3 or order != [list(range(self.size))] * 2:
+            raise RanksError(
+                f"{self.name}: the mean of the processes' numbers is {told[0]:g} instead of {mean:g}, or they come in "
+                f"another order than 0 to {self.size - 1} ({order[0]}): gradients would not be means; please report this"
+            )
 
     @contextmanager
     def _others_answer(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from rl.config import ExperimentConfig
 from rl.experiment.data import Pairs
 from rl.judge.evaluation import EvaluationSuite, Policy
 from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
-from rl.judge.verify import BEGINNING, check_beginning, check_levels, verify
+from rl.judge.verify import BEGINNING, check_beginning, check_counts, check_levels, verify
 from rl.policy.policy import NppPolicy
 from rl.train.candidate import Evaluation
 
@@ -61,7 +61,9 @@ class DevLevels:
                 stacking=policy.stacking,
             )
             self._verified = True
-        rows = {category: stats["success"] for category, stats in aggregate(episodes).items()}
+        counted = aggregate(episodes)
+        check_counts(episodes, counted)
+        rows = {category: stats["success"] for category, stats in counted.items()}
         return Found(rows, LevelWins.count(episodes))
 
 

@@ -20,7 +20,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import Asked, postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.distributed.ranks import ALONE, Alone
-from rl.events import EventWriter
+from rl.events import EventWriter, require_values
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
 from rl.experiment.evaluator import DevTask, Evaluator, evaluator
@@ -36,7 +36,7 @@ from rl.forensics.samples import parts_of
 from rl.judge.evaluation import Policy, RandomPolicy
 from rl.judge.history import DevHistory
 from rl.judge.results import EpisodeRecord
-from rl.judge.verify import verify
+from rl.judge.verify import check_counts, verify
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -45,6 +45,7 @@ from rl.policy.weight_map import TransferReport, check_same_policy, transfer
 from rl.train import saving
 from rl.train.candidate import Evaluate, Evaluation
 from rl.train.logs import BOARD, cut_events, write_settings
+from rl.train.logs import IMITATION as IMITATION_TAGS
 from rl.train.make import make_ppo
 from rl.train.monitor import TrainingMonitor
 from rl.train.ppo import PARTS, BatchPPO
@@ -196,6 +197,7 @@ def train_one(job: Job) -> RunRecord:
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
     record = record_of(job, begin, plan, found, played, clone, moved, ppo, films, events)
+    check_record(job, record, clone, ppo)
     save_run(record)
     return record
 
@@ -303,6 +305,17 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
     return played
 
 
+def check_record(job: Job, record: RunRecord, clone: Clone | None, ppo: BatchPPO) -> None:
+    """ResultsError unless the record's figures are of its episodes, and these of the policies that they are credited to:
+    PPO's of the agent in the file that is delivered."""
+    delivered = checkpoint.load_policy(job.folder / "agent.safetensors")[0].to(ppo.device)
+    for method, policy in {"bc": clone and clone.policy, "ppo": delivered}.items():
+        episodes, stats = list(record.played[method]), record.results[method]
+        if episodes and policy and stats:
+            check_counts(episodes, stats)
+            check_suite(job.suites.final(job.architecture), episodes, policy, job.config.evaluation.deterministic)
+
+
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
     """Means and spreads of what random actions meet on the training levels."""
     sim, rng = env.sim, np.random.default_rng(seed)
@@ -335,7 +348,7 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
     result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
-    imitation.check_result(policy, dataset, result, first)
+    imitation.check_result(policy, dataset, job.config.bc, result, first)
     clone = Clone(
         policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]), dataset.runs()
     )
@@ -365,7 +378,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
         job.log(f"imitation goes on after epoch {len(state['history'])}")
     cut_events(board, 0, epochs=len(state["history"]) if state else -1)
     with EventWriter(board) as writer:
-        return imitation.pretrain(
+        result = imitation.pretrain(
             policy,
             dataset,
             settings,
@@ -377,6 +390,12 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
             team=team,
             log=job.log,
         )
+    epochs = list(enumerate(result.history, start=1))
+    names = sorted({name for _, scalars in epochs for name in scalars})
+    require_values(
+        board, {IMITATION_TAGS + name: {n: scalars[name] for n, scalars in epochs if name in scalars} for name in names}
+    )
+    return result
 
 
 def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:

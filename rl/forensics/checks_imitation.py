@@ -1,12 +1,22 @@
 """Imitation: it is judged on levels that it did not learn from, and PPO goes on from it."""
 
+from pathlib import Path
+
+import numpy as np
+import torch
+
 from bc.dataset import BCDataset
 from bc.demonstrations import Places, told_places
 from nppsim.levels.level import mirror, symmetric_fingerprint
+from rl.config import ExperimentConfig
 from rl.forensics.checks_data import Levels
-from rl.forensics.doctor import IMITATION, UPDATE, check, require
+from rl.forensics.doctor import IMITATION, UPDATE, CheckSkipped, check, require
+from rl.policy import checkpoint
+from rl.policy.policy import NppPolicy
+from rl.train.audit import JUMP_HELD, JUMPS
 from rl.train.ppo import BatchPPO
 
+TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"  # what lessons leave in the folder of a run
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 
 
@@ -27,6 +37,45 @@ def validation_has_levels_of_its_own(dataset: BCDataset, levels: Levels) -> str:
     shared = sides[0] & sides[1]
     require(not shared, f"{len(shared)} levels are in training and in validation", _PROGRAM)
     return f"{len(sides[0])} levels to learn from, {len(sides[1])} to validate on"
+
+
+@check(IMITATION)
+def every_demonstration_holds_together(dataset: BCDataset) -> str:
+    """Every decision is either learned from or validated on; in each demonstration, what was pressed before is the decision
+    before, and where a decision presses jump, what is seen next shows it held, and nowhere else."""
+    parts = np.concatenate([dataset.rows(validation=validation) for validation in (False, True)])
+    require(
+        np.array_equal(np.sort(parts), np.arange(len(dataset))),
+        f"{len(parts)} decisions are learned from or validated on, there are {len(dataset)}",
+        _PROGRAM,
+    )
+    goes_on = dataset.demonstration[1:] == dataset.demonstration[:-1]
+    before = np.where(np.append(False, goes_on), np.roll(dataset.actions, 1), 0)
+    wrong = {"another previous action": dataset.previous_actions != before}
+    if "game_state" in dataset.observations:
+        held = dataset.observations["game_state"][:, JUMP_HELD] > 0
+        wrong["jump held as the decision before does not say"] = held != JUMPS[before]
+    for what, where in wrong.items():
+        of = dataset.names[dataset.demonstration[int(where.argmax())]]
+        require(
+            not where.any(),
+            f"{int(where.sum())} of {len(dataset)} decisions, e.g. of {of}, have {what}",
+            "actions and observations do not belong together; delete the cached dataset, it will be rebuilt",
+        )
+    return f"{len(dataset)} decisions of {len(dataset.names)} demonstrations"
+
+
+@check(UPDATE)
+def lessons_were_given(ppo: BatchPPO, clone: NppPolicy, config: ExperimentConfig, folder: Path) -> str:
+    """Where there is a teacher for this network, PPO began with what it has taught."""
+    if config.teacher.name in (None, ppo.policy.architecture):
+        raise CheckSkipped("nobody teaches this network")
+    path = folder / TAUGHT
+    require(path.is_file(), f"{config.teacher.name} was to teach, and there is no {path}", _PROGRAM)
+    taught = checkpoint.load(path)["policy"]
+    other = [name for name, tensor in clone.state_dict().items() if not torch.equal(tensor.cpu(), taught[name].cpu())]
+    require(not other, f"PPO began with other weights than were taught, e.g. {', '.join(other[:3])}", _PROGRAM)
+    return f"{len(taught)} tensors"
 
 
 @check(UPDATE)

@@ -157,6 +157,10 @@ class EvaluationSuite:
                 pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
             player.begin(np.array(ended, np.int64))
+            if player.states is not None and player.states[ended].any():
+                raise AssertionError(
+                    "the policy remembers an episode that has ended: the next one would be judged with it"
+                )
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended:
                 progress(len(ended))

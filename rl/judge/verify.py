@@ -16,7 +16,8 @@ import nppsim
 from nppsim.actions import ACTION_INPUT
 from nppsim.batch import BatchSimulator
 from nppsim.observe.stacking import NO_STACKS, Stacking
-from rl.judge.results import EpisodeRecord, ResultsError
+from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from rl.judge.results import ALL, EpisodeRecord, ResultsError
 from rl.policy.commander import COMMAND
 from rl.policy.recurrent import MEMORY, blank
 
@@ -24,6 +25,7 @@ EPISODES = 8  # that are looked at, spread over all
 MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
 BEGINNING = 16  # decisions of the first episodes that are made a second time
 FEW, MOST_ROUNDED = 2, 0.002  # of these, that may be others: so many, and this share
+_COUNTED = {"wins": WON, "deaths": DIED, "timeouts": TIMEOUT}
 ENOUGH_GREEDY = 0.99  # share of greedy actions that must be the same; threads may round another way
 
 
@@ -77,8 +79,11 @@ def check_beginning(episodes: Sequence[EpisodeRecord], actions: np.ndarray, fram
 
     actions: int64[D, N], of ``EvaluationSuite.beginning`` with the policy that the episodes are credited to.
     """
-    taken = np.array([_actions_of(episode, frame_skip)[: len(actions)] for episode in episodes[: actions.shape[1]]]).T
-    other = int((taken != actions).sum()) if taken.shape == actions.shape else actions.size
+    taken = np.full_like(actions, -1)  # where an episode has ended already
+    for number, episode in enumerate(episodes[: actions.shape[1]]):
+        begins = _actions_of(episode, frame_skip)[: len(actions)]
+        taken[: len(begins), number] = begins
+    other = int((taken != actions).sum())
     if other > FEW + MOST_ROUNDED * actions.size:
         raise ResultsError(
             f"{other} of the first {actions.size} decisions that were judged are not this policy's, asked again with the "
@@ -100,6 +105,20 @@ def check_levels(episodes: Sequence[EpisodeRecord], levels: Mapping[str, str]) -
             f"{len(strange)} of {len(episodes)} episodes were not played on the levels that are judged on, or count for "
             f"another category, e.g. {strange[0].level_name} ({strange[0].category}): please report this"
         )
+
+
+def check_counts(episodes: Sequence[EpisodeRecord], stats: Mapping[str, Mapping[str, Any]]) -> None:
+    """ResultsError unless these statistics are of these episodes, counted one by one.  stats: of ``aggregate``."""
+    for category, told in stats.items():
+        outcomes = [episode.outcome for episode in episodes if category in (episode.category, ALL)]
+        counts = {key: outcomes.count(NAMES[number]) for key, number in _COUNTED.items()}
+        counts |= {"episodes": len(outcomes), "success": counts["wins"] / max(len(outcomes), 1)}
+        wrong = [key for key, count in counts.items() if abs(told[key] - count) > 1e-9]
+        if wrong:
+            raise ResultsError(
+                f"{category}: {wrong[0]} is told as {told[wrong[0]]:g}, counted one by one it is {counts[wrong[0]]:g}: "
+                "figures are of other episodes, or counted in another way; please report this"
+            )
 
 
 def _verify_decisions(deterministic: bool, log_probs: np.ndarray, actions: np.ndarray) -> None:

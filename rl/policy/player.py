@@ -19,9 +19,15 @@ from rl.policy.recurrent import blank, with_memory
 
 
 class Player:
-    """A policy that remembers nothing.  policy: whatever has ``act``; commands: int64[N, 2] in force, None without any."""
+    """A policy that remembers nothing.
+
+    policy: whatever has ``act``.
+    commands: int64[N, 2] in force; None without any.
+    states: float32[N, size], what is remembered; None without a memory.
+    """
 
     commands: np.ndarray | None = None
+    states: np.ndarray | None = None
 
     def __init__(self, policy: Any):
         self.policy = policy
@@ -74,6 +80,7 @@ class RecurrentPlayer(Player):
     """
 
     policy: NppPolicy
+    states: np.ndarray
 
     def __init__(self, policy: NppPolicy, num_envs: int):
         super().__init__(policy)

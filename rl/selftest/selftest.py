@@ -40,6 +40,7 @@ ABOUT_SIZE = (
     "few episodes",
 )  # warnings that say, rightly, that these runs are tiny
 NOT_NOTICED = "not noticed"
+TEACHER = "datasets/agents/vision_free_foresight.safetensors"
 
 
 @dataclass(frozen=True)
@@ -63,24 +64,24 @@ class Outcome:
 # Configurations of clean runs, as flags of the main job beside those of every tiny run.
 CLEAN: tuple[tuple[str, ...], ...] = (
     (),
-    ("--use-curriculum", "--curriculum-min-episodes", "20"),
+    ("--curriculum", "stages", "--curriculum-min-episodes", "20"),
     ("--no-pretraining",),
-    ("--frame-skip", "2"),
+    ("--frame-skip", "2", "--bc-class-weight-power", "0.5", "--curriculum", "learning_progress"),
     ("--frame-skip", "6", "--no-pretraining"),
     ("--reward-preset", "default", "--gamma", "0.99"),
     ("--architectures", "mlp_baseline", "--total-timesteps", "8192"),
     ("--architectures", "vision_free_foresight", "--total-timesteps", "8192"),
     ("--architectures", "mlp_baseline_foresight", "--no-pretraining", "--total-timesteps", "6144"),
     ("--mirror-demonstrations",),
-    ("--num-envs", "64", "--rollout-length", "16"),
+    ("--num-envs", "64", "--rollout-length", "16", "--architectures", "vision_free+gru"),
     ("--num-envs", "16", "--rollout-length", "128", "--minibatch-size", "512"),
     ("--mixed-precision", "--total-timesteps", "8192"),
-    ("--n-epochs", "4", "--initial-lr", "0.0003"),
+    ("--n-epochs", "4", "--initial-lr", "0.0003", "--target-kl", "0.01"),
     ("--desired-kl", "0.01", "--no-pretraining"),
     ("--clip-apart", "--self-imitation-coef", "0.1"),
     ("--seeds", "7", "--critic-warmup-max-updates", "0", "--learning-rate-warmup-updates", "0"),
     ("--bc-kl-coef", "0", "--no-enable-lr-annealing"),
-    ("--eval-freq", "0", "--max-demonstrations-per-category", "6"),
+    ("--eval-freq", "0", "--max-demonstrations-per-category", "6", "--teacher", TEACHER, "--teacher-decisions", "2048"),
     ("--no-retention-guard", "--use-curriculum", "--curriculum-start-stage", "simpler", "--seeds", "3"),
 )
 

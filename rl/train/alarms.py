@@ -104,6 +104,7 @@ class Alarms:
         self._start: Start | None = None
         self._replay: Replay | None = None
         self._step: OneStep | None = None
+        self._first: int | None = None  # checksum of the decisions with which an update began
         self._waiting: np.ndarray | None = None  # levels that waited to be played before the update
         self._drawn_again = ""  # what is wrong with what waits now
         self._alone = False  # whether the critic learned alone before the rollout
@@ -154,7 +155,9 @@ class Alarms:
         self.history.append(self._figures(ppo, seconds))
         self.looked += 1
         faults = list(faults_of_update(ppo, self._kept)) if self._kept else []
-        faults += self._step.faults(ppo) if self._step else []
+        if self._step:
+            faults += self._step.faults(ppo, self._first)
+            self._first = self._step.first
         faults += self._frozen(ppo)
         if self._kept:
             self._sizes.append(sizes(self.owner if self.owner is not None else ppo))

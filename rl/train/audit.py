@@ -57,7 +57,7 @@ class Kept:
     """What an update is held against; taken after the rollout, just before it.
 
     config: settings in force, those of the curriculum's stage included.
-    progress, hold, actor_updates, critic_only: of training.
+    progress, hold, actor_updates, critic_only, steered_rate: of training.
     rows: int64[R], decisions on which networks are asked again.
     log_probs: float32[R, 6], by the policy before the update.
     values: float32[R], likewise.
@@ -72,6 +72,7 @@ class Kept:
     hold: float
     actor_updates: int
     critic_only: bool
+    steered_rate: float
     rows: torch.Tensor
     log_probs: torch.Tensor
     values: torch.Tensor
@@ -92,6 +93,7 @@ class Kept:
             hold=ppo.hold,
             actor_updates=ppo.actor_updates,
             critic_only=ppo.critic_only,
+            steered_rate=ppo.steered_rate,
             rows=rows,
             log_probs=log_probs,
             values=values,
@@ -408,6 +410,7 @@ class Start:
     so_far: float64[2, N], decisions and sum of rewards of the episodes that go on.
     obs: what each environment observes, and remembers; the subtask in force may be chosen anew.
     arrays: where the former lies in memory.
+    seconds: that training had taken.
     """
 
     def __init__(self, ppo: BatchPPO):
@@ -416,6 +419,7 @@ class Start:
         going, count = ppo.sim.state, ppo.sim.num_envs
         self.so_far = np.stack([going.progress["decisions"][:count], going.terms[:count].sum(axis=1)])
         self.obs = {key: values.copy() for key, values in ppo.seen.items() if key != COMMAND}
+        self.seconds = ppo.seconds
         self.arrays = {key: values.ctypes.data for key, values in ppo.sim.obs.items()}
 
     def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
@@ -433,6 +437,10 @@ class Start:
         env, first = np.unique(ends[:, 1], return_index=True)
         if len(ends) == len(ppo.ended) and not np.array_equal(ppo.ended["level"][first], self.level[env]):
             yield Fault("levels", "episodes are credited to other levels than those that were being played")
+        rate = len(ppo.rollout_buffer) * ppo.ranks.size / max(ppo.seconds - self.seconds, 1e-9)
+        told = float(ppo.logger.name_to_value.get("sim/decisions_per_s", math.nan))
+        if told == told and not math.isclose(told, rate, rel_tol=0.01):
+            yield Fault("metrics", f"sim/decisions_per_s is logged as {told:,.0f}, the rollout made {rate:,.0f}")
         yield from self._sampler_faults(ppo)
 
     def _sampler_faults(self, ppo: BatchPPO) -> Iterator[Fault]:
@@ -459,6 +467,7 @@ def metrics_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     if len(ended):
         wanted |= {"sim/wins": int((ended["outcome"] == WON).sum()), "reward/return": ended["ret"].mean()}
         wanted |= {f"reward/{name}": ended["terms"][:, i].mean() for i, name in enumerate(TERMS)}
+    wanted |= _of_categories(ppo)
     absent = [tag for tag in wanted if tag not in logged]
     if absent:
         yield Fault(
@@ -468,6 +477,17 @@ def metrics_are_right(ppo: BatchPPO) -> Iterator[Fault]:
     for tag, value in wanted.items():
         if tag in logged and value == value and not math.isclose(logged[tag], value, rel_tol=CLOSE, abs_tol=1e-6):
             yield Fault("metrics", f"{tag} is logged as {logged[tag]:.6g}; from the rollout itself it is {value:.6g}")
+
+
+def _of_categories(ppo: BatchPPO) -> dict[str, float]:
+    """What is logged of each category, from the outcomes that the curriculum keeps."""
+    state, found = ppo.sampler.state_dict(), {}
+    for number, name in enumerate(ppo.sampler.stages):
+        found[f"curriculum_stages/{name}_episodes"] = state["episodes"][number]
+        if len(state["windows"][number]):
+            found[f"curriculum_stages/{name}_success_rate"] = float(np.mean(state["windows"][number]))
+            found[f"env_task_reward/{name}"] = float(np.mean(state["returns"][number]))
+    return found
 
 
 def _windows_are_right(ppo: BatchPPO) -> Iterator[Fault]:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from rl.ppo_config import KL_TOLERANCE
 from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of
 from rl.train.hierarchy.audit import command_terms, high_level_stands_still
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
+from rl.train.steering import LIMITS
 
 ALWAYS_LOGGED = tuple(
     f"train/{name}"
@@ -45,8 +47,11 @@ def faults_of_update(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     steps, wanted = steps_of(ppo) - kept.steps, ppo.n_epochs * math.ceil(minibatches / ppo.config.gradient_accumulation)
     if (steps != wanted and not logged["train/stopped_early"]) or steps > wanted:
         yield Fault("steps", f"the optimiser made {steps} steps, {wanted} were to be made")
+    yield from ends_where_it_should(ppo, kept, logged)
+    yield from rate_is_steered_as_it_should(ppo, kept, logged)
     yield from weights_move_where_they_should(ppo, kept, "train/loss" in logged)
     if "train/loss" in logged:
+        yield from means_are_of_the_steps(ppo, logged)
         yield from losses_add_up(ppo, kept, logged)
         yield from high_level_stands_still(ppo, kept, logged)
 
@@ -130,6 +135,47 @@ def weights_move_where_they_should(ppo: BatchPPO, kept: Kept, stepped: bool) -> 
             )
         elif moved and not learns:
             yield Fault("weights", f"{name} moved in an update in which it was to stay as it is")
+
+
+def ends_where_it_should(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """An update ends early where the policy has moved further than it may, and nowhere else."""
+    limit = None if kept.critic_only or ppo.config.target_kl is None else KL_TOLERANCE * ppo.config.target_kl
+    stopped, moved = bool(logged["train/stopped_early"]), float(logged["train/last_kl"])
+    beyond = [step.approx_kl for step in ppo.steps if limit is not None and step.approx_kl > limit]
+    if beyond or stopped != (limit is not None and moved > limit):
+        told = "has ended early" if stopped else "went on"
+        allowed = "however far" if limit is None else f"up to {limit:.3g} nats"
+        yield Fault(
+            "steps",
+            f"the update {told} at {max([moved, *beyond]):.3g} nats from the policy that played, it may go {allowed}",
+        )
+
+
+def rate_is_steered_as_it_should(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
+    """A steered learning rate falls after updates that went too far, and rises after those that did not go far enough."""
+    desired = ppo.config.desired_kl_at(kept.progress)
+    if not desired or not LIMITS[0] <= kept.steered_rate <= LIMITS[1]:
+        return
+    moved, change = float(logged["train/last_kl"]), ppo.steered_rate - kept.steered_rate
+    if (moved > 2 * desired and change > 0) or (moved < desired / 2 and change < 0):
+        yield Fault(
+            "learning rate",
+            f"it was {kept.steered_rate:.3g} in an update that went {moved:.3g} nats, where {desired:.3g} are desired, and "
+            f"is {ppo.steered_rate:.3g} now: it is steered the wrong way",
+        )
+
+
+def means_are_of_the_steps(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
+    """What is logged of losses and gradients are the means over the steps of this very update."""
+    wanted = {name: [float(getattr(step, name)) for step in ppo.steps] for name in ppo.steps[0]._fields}
+    wanted["grad_norm"] = [float(norm) for norm in ppo.norms]
+    for name, values in wanted.items():
+        mean = math.fsum(values) / len(values)
+        if f"train/{name}" in logged and not math.isclose(logged[f"train/{name}"], mean, rel_tol=CLOSE, abs_tol=1e-9):
+            yield Fault(
+                "losses",
+                f"train/{name} is logged as {logged[f'train/{name}']:.6g}, its mean over the update's steps is {mean:.6g}",
+            )
 
 
 def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:

@@ -24,12 +24,12 @@ from gymnasium import spaces
 
 from hardware.team import Team, summed_gradients
 from nppsim.actions import NUM_ACTIONS
-from nppsim.errors import UserError
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, sample_actions
 from rl.teacher_config import TeacherConfig
+from rl.train.lessons_audit import LearningAgain, TeacherError, check_decisions
 from rl.train.losses import divergence
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
@@ -40,10 +40,6 @@ AUDIT_EVERY = 32  # lessons, of which a few decisions are worked out anew
 AUDITED = 4  # environments
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
 SAME = 0.01  # nats; rounding parts two answers of a teacher by less
-
-
-class TeacherError(UserError, RuntimeError):
-    """A teacher that cannot teach, or lessons that have gone wrong; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +68,8 @@ class Lessons:
     rollout_length: decisions of each environment in a lesson.
     decisions, lessons: given so far.
     """
+
+    longest = MAX_GRAD_NORM  # gradients are shortened to this norm
 
     def __init__(
         self,
@@ -166,6 +164,7 @@ class Lessons:
             away += float(divergence(told, F.log_softmax(logits, dim=1)).mean())
             agreed += float((logits.argmax(dim=1) == told.argmax(dim=1)).float().mean())
             actions = sample_actions(logits, self.sampling).numpy()
+            buffer.actions[t] = torch.from_numpy(actions).to(buffer.device)
             sampler.watch(sim, actions)
             sim.step(actions)
             buffer.episode_ends[t].copy_(torch.from_numpy(sim.terminated | sim.truncated))
@@ -176,6 +175,7 @@ class Lessons:
             raise TeacherError(f"lesson {self.lessons + 1}: the divergence from the teacher is {away}; {_REMEDY}")
         if audited >= 0:
             self._audit(audited, states)
+            check_decisions(self.pupil, buffer, away / buffer.shape[0], f"lesson {self.lessons + 1}")
         return np.concatenate(episodes), away / buffer.shape[0], agreed / buffer.shape[0]
 
     def _decide(self, t: int) -> torch.Tensor:
@@ -218,8 +218,11 @@ class Lessons:
         buffer, told = self._buffer, self._buffer.flat("log_probs")
         self.pupil.set_training_mode(True)
         size = min(self.settings.minibatch_size, len(buffer))
+        again = LearningAgain(self) if self.lessons % AUDIT_EVERY == 0 else None
         for _ in range(self.settings.epochs):
             for index in buffer.minibatches(size, self.rng):
+                if again:
+                    again.before_step(index)
 
                 def loss(rows: slice, of: torch.Tensor = index) -> tuple[torch.Tensor, torch.Tensor]:
                     mine = of[rows]
@@ -229,6 +232,10 @@ class Lessons:
 
                 away, gradients = summed_gradients(self.team, len(index), loss, self._moving)
                 self._step(float(away), gradients)
+                if again:
+                    again.after_step()
+        if again:
+            again.end(size)
 
     def _step(self, away: float, gradients: list[torch.Tensor | None]) -> None:
         known = [gradient for gradient in gradients if gradient is not None]
@@ -239,7 +246,7 @@ class Lessons:
             )
         for parameter, gradient in zip(self._moving, gradients, strict=True):
             parameter.grad = gradient
-        norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
+        norm = float(torch.nn.utils.clip_grad_norm_(self._moving, self.longest))
         if not math.isfinite(norm):
             raise TeacherError(f"lesson {self.lessons + 1}: the gradients are not finite; {_REMEDY}")
         self._optimizer.step()

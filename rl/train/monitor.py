@@ -15,7 +15,7 @@ from nppsim.errors import UserError
 from nppsim.progress import progress_bar
 from nppsim.signals import Asked
 from rl.config import ExperimentConfig
-from rl.events import require_tags
+from rl.events import require_tags, require_values
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.train import saving
@@ -25,7 +25,7 @@ from rl.train.candidate import Candidate, Evaluate, Evaluation, Remote
 from rl.train.checkpoints import Checkpoints
 from rl.train.first_update import check_gradients, check_inputs
 from rl.train.guard import EarlyStopping, Retention, in_points
-from rl.train.logs import ScalarLog
+from rl.train.logs import BOARD, ScalarLog
 from rl.train.ppo import BatchPPO, DivergedError
 from rl.train.untouched import untouched
 from rl.train.written import differences, write
@@ -235,8 +235,10 @@ class TrainingMonitor(BaseCallback):
         """Scalars are on disk, inputs of the network look like its statistics."""
         self._checked = True
         ppo = self.model
+        said = {tag: {self.num_timesteps: float(value)} for tag, value in ppo.logger.name_to_value.items()}
         ppo.logger.dump(step=self.num_timesteps)
-        require_tags(self.folder / "tensorboard", REQUIRED_TAGS)
+        require_tags(self.folder / BOARD, REQUIRED_TAGS)
+        require_values(self.folder / BOARD, said)
         mean = check_inputs(ppo.policy, ppo.rollout_buffer)
         total = self.config.ppo.total_timesteps
         rate = ppo.decisions_played / ppo.seconds
@@ -485,7 +487,8 @@ class TrainingMonitor(BaseCallback):
                 self._open_scalars(training["monitor"]["written"])
             saving.load_training_state(ppo, data["policy"], training)
             self.load(training["monitor"])
-            absent = sorted(saving.training_state(ppo).keys() - training.keys())
+            now = saving.training_state(ppo) | {"monitor": self.state()}
+            absent = sorted(now.keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
         except UserError as error:
@@ -499,6 +502,12 @@ class TrainingMonitor(BaseCallback):
             raise checkpoint.CheckpointError(
                 f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "
                 "that wrote it, or train again"
+            )
+        other = [] if is_over else list(differences(now, {**training, "spent": now["spent"]}))
+        if other:
+            raise checkpoint.CheckpointError(
+                f"{path}: {len(other)} parts of the training were not brought back, e.g. {', '.join(other[:3])}: it would go "
+                "on as another one; please report this"
             )
         self._saved_after = ppo.updates
         self.log(f"resuming from {path} at {ppo.num_timesteps:,} decisions")

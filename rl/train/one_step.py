@@ -2,7 +2,7 @@
 
     step = OneStep(ppo, kept, turn) # after the rollout, before the update, which it watches
     step.end(ppo)                   # after it
-    step.faults(ppo)
+    step.faults(ppo, before)        # before: ``first`` of the update that was looked at last
 
 Whatever is wrong between rollout and weights (a sign, a weight, stale probabilities, other rows, another normalisation, a
 gradient cut off elsewhere, a forgetful optimiser) makes that step another one.  Source: Schulman et al. 2017 (PPO); Kingma
@@ -10,6 +10,8 @@ gradient cut off elsewhere, a forgetful optimiser) makes that step another one. 
 """
 
 import copy
+import math
+import zlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -18,11 +20,15 @@ import torch
 from rl.policy.policy import ADAM, NppPolicy
 from rl.train.audit import CLOSE, Fault, Kept, closeness, everybodys, numbers
 from rl.train.hierarchy.audit import command_loss
+from rl.train.losses import Losses
 from rl.train.ppo import HEADS, BatchPPO
 from rl.train.recurrent_audit import asked_in_steps
 
 BETAS = (0.9, 0.999)  # of Adam
 FEW = 1e-6  # times its size, that a weight may be rounded by
+CERTAIN = math.log(
+    1e12
+)  # logarithm of how many ways there must be to draw a step's decisions, to call two alike no chance
 Tensors = dict[str, torch.Tensor]
 
 
@@ -43,6 +49,7 @@ class OneStep:
         self.formula, self.used_alike = not config.prioritised_alpha, not config.prioritised_alpha
         if config.returns_from != "collected":
             self.sizes, self.used_alike = one_pass, False
+        self.passes = ppo.n_epochs if self.used_alike else 0  # of which all have the same steps
         last = len(self.sizes) - 1
         self.number = min((0, last, last // 2, 1)[turn % 4], last)
         self.parameters = dict(ppo.policy.named_parameters())
@@ -53,6 +60,7 @@ class OneStep:
         self.moments: dict[str, Tensors] = {}
         self.gradients: Tensors = {}  # as the optimiser got them
         self.after: Tensors = {}
+        self.first: int | None = None  # checksum of the decisions of the first step
         self.seen: list[torch.Tensor] = []  # rows that were shown to the network, in their order
         optimiser = ppo.policy.optimizer
         self._hooks = [
@@ -102,8 +110,8 @@ class OneStep:
         self._hooks = []
         vars(ppo.rollout_buffer).pop("observations", None)
 
-    def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
-        """What was wrong with the update."""
+    def faults(self, ppo: BatchPPO, before: int | None = None) -> Iterator[Fault]:
+        """What was wrong with the update.  before: ``first`` of an earlier one."""
         kept = self.kept
         if self.changed:
             yield Fault(
@@ -116,6 +124,7 @@ class OneStep:
         rows = rows[len(ppo.rollout_buffer) if pulled else 0 :]  # the clone is asked about all of them first
         if self.used_alike:
             yield from self._rows_are_all_used(ppo, rows)
+            yield from self._rows_are_shuffled(ppo, rows, before)
         if self.after:
             first = sum(self.sizes[: self.number])
             if self.formula:
@@ -136,6 +145,31 @@ class OneStep:
                 f"{int(used.max())} times, where {ppo.n_epochs} passes use all equally often: rows are repeated or left out",
             )
 
+    def _rows_are_shuffled(self, ppo: BatchPPO, rows: torch.Tensor, before: int | None) -> Iterator[Fault]:
+        """Each pass has an order of its own: what its first step learns from is drawn anew."""
+        size, pieces = (
+            self.sizes[0] // ppo.rollout_buffer.segment,
+            len(ppo.rollout_buffer) // ppo.rollout_buffer.segment,
+        )
+        ways = math.lgamma(pieces + 1) - math.lgamma(size + 1) - math.lgamma(max(pieces - size, 0) + 1)
+        if ways < CERTAIN or size >= pieces:
+            return
+        each = sum(self.sizes) // self.passes
+        begins = [start for start in range(0, len(rows), each) if start + self.sizes[0] <= len(rows)]
+        firsts = [rows[start : start + self.sizes[0]].sort().values for start in begins]
+        if not firsts:
+            return
+        self.first = zlib.crc32(firsts[0].cpu().numpy().tobytes())
+        told = ""
+        if any(torch.equal(firsts[0], other) for other in firsts[1:]):
+            told = "two passes over the rollout begin with the same decisions"
+        elif self.first == before:
+            told = "two updates begin with the same decisions"
+        elif int(firsts[0][-1] - firsts[0][0]) + 1 == len(firsts[0]):
+            told = "the first step learns from decisions that follow each other"
+        if told:
+            yield Fault("minibatches", f"{told}: they are not shuffled, or always alike")
+
     def _gradient_is_right(self, ppo: BatchPPO, kept: Kept, rows: torch.Tensor) -> Iterator[Fault]:
         """The gradient that the optimiser got is that of the loss by its formulas, over all processes, and cut off."""
         mirror = copy.deepcopy(ppo.policy)
@@ -147,14 +181,23 @@ class OneStep:
             for name, parameter in mirror.named_parameters()
             if parameter.requires_grad and (not kept.critic_only or "value_net" in name)
         }
-        loss = loss_by_formula(ppo, kept, mirror, rows) + command_loss(ppo, kept, mirror, rows)
+        parts = losses_by_formula(ppo, kept, mirror, rows)
+        loss = parts["loss"] + command_loss(ppo, kept, mirror, rows)
         found = torch.autograd.grad(loss, list(moving.values()), allow_unused=True)
         wanted = {name: g.float() for name, g in zip(moving, found, strict=True) if g is not None}
-        ppo.ranks.average(list(wanted.values()))
+        told = ppo.ranks.average(list(wanted.values()), [float(part.detach()) for part in parts.values()])
+        yield from self._losses_are_right(ppo, dict(zip(parts, told, strict=True)), len(rows))
+        norms = []
         for part in _clipped_together(list(wanted), ppo.config.clip_apart):
             norm = float(torch.stack([wanted[name].double().square().sum() for name in part]).sum().sqrt())
+            norms.append(norm)
             for name in part:
                 wanted[name] = wanted[name] * min(1.0, ppo.config.max_grad_norm / (norm + 1e-6))
+        size, noted = math.hypot(*norms), float(ppo.norms[self.number])
+        if not abs(noted - size) <= 10 * closeness(ppo) * size + 1e-12:
+            yield Fault(
+                "gradients", f"the gradient's norm in step {self.number + 1} is noted as {noted:.4g}, it is {size:.4g}"
+            )
         largest = max((float(g.abs().max()) for g in wanted.values()), default=0.0)
         names = [*wanted.keys(), *(self.gradients.keys() - wanted.keys())]
         off = {name: _distance(self.gradients.get(name), wanted.get(name)) for name in names}
@@ -166,6 +209,20 @@ class OneStep:
                 f"the gradient of {worst} in step {self.number + 1} differs by {off[worst]:.2g} from that of the loss by its "
                 f"formulas, whose largest is {largest:.2g}: loss, minibatch, normalisation, clone or clipping are others",
             )
+
+    def _losses_are_right(self, ppo: BatchPPO, wanted: dict[str, float], count: int) -> Iterator[Fault]:
+        """What the step notes of its losses is what the formulas give.  count: of its decisions."""
+        noted = ppo.steps[self.number]._asdict()
+        others = set(noted) - set(Losses._fields)  # parts that are added to the loss, and looked at elsewhere
+        for name, value in wanted.items():
+            rounded = 2.0 / count if name == "clip_fraction" else 0.0  # a ratio on the edge may be rounded either way
+            if name == "loss" and others:
+                continue
+            if not abs(noted[name] - value) <= closeness(ppo) * (1 + abs(value)) + rounded:
+                yield Fault(
+                    "losses",
+                    f"{name} of step {self.number + 1} is noted as {noted[name]:.5g}, by its formula it is {value:.5g}",
+                )
 
     def _adam_is_right(self, ppo: BatchPPO) -> Iterator[Fault]:
         """The weights after the step are those that Adam makes of this gradient and its own memory."""
@@ -189,10 +246,9 @@ class OneStep:
                 return
 
 
-def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor) -> torch.Tensor:
-    """What a policy should minimise on these decisions of the rollout, in float64; weights are the logged ones.
-
-    Those are held against the schedules elsewhere (``audit_update``).
+def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Losses of a policy on these decisions of the rollout, in float64, by the names of ``Losses``; weights are the logged
+    ones, which are held against the schedules elsewhere (``audit_update``).
     """
     config, buffer = kept.config, ppo.rollout_buffer
     weight = {
@@ -207,27 +263,33 @@ def loss_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Te
     if config.clip_range_vf is not None:
         before = buffer.flat("values")[rows].double()
         values = before + (values - before).clamp(-config.clip_range_vf, config.clip_range_vf)
-    loss = config.vf_coef / variance * (values - of["returns"]).square().mean()
-    if kept.critic_only:
-        return loss
     among = everybodys(ppo, "advantages")
     spread = among.std() + 1e-8
     advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread
     ratio = (log_probs - of["log_probs"]).gather(1, actions)[:, 0].exp()
     clip = weight["clip_range"]
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    loss = loss - torch.minimum(ratio * advantages, clipped * advantages).mean()
-    entropy = -(log_probs.exp() * log_probs).sum(dim=1).mean()
-    loss = loss - weight["ent_coef"] * entropy
-    pull = weight["bc_kl_coef"]
-    if ppo.reference is not None and pull > 0:
+    parts = {
+        "policy_gradient_loss": -torch.minimum(ratio * advantages, clipped * advantages).mean(),
+        "value_loss": (values - of["returns"]).square().mean(),
+        "entropy_loss": (log_probs.exp() * log_probs).sum(dim=1).mean(),
+        "approx_kl": (of["log_probs"].exp() * (of["log_probs"] - log_probs)).sum(dim=1).mean(),
+        "clip_fraction": ((ratio < 1 - clip) | (ratio > 1 + clip)).double().mean(),
+        "bc_kl": torch.zeros(()).double(),
+        "self_imitation_loss": torch.zeros(()).double(),
+    }
+    if ppo.reference is not None and weight["bc_kl_coef"] > 0 and not kept.critic_only:
         with torch.no_grad():
             cloned = asked_in_steps(ppo, ppo.reference, rows, 0)[0].double().log_softmax(dim=1)
-        loss = loss + pull * (cloned.exp() * (cloned - log_probs)).sum(dim=1).mean()
+        parts["bc_kl"] = (cloned.exp() * (cloned - log_probs)).sum(dim=1).mean()
     if config.self_imitation_coef:
         gained = surprises(ppo)[rows] / spread
-        loss = loss - config.self_imitation_coef * (gained * log_probs.gather(1, actions)[:, 0]).mean()
-    return loss
+        parts["self_imitation_loss"] = -(gained * log_probs.gather(1, actions)[:, 0]).mean()
+    loss = config.vf_coef / variance * parts["value_loss"]
+    if not kept.critic_only:
+        loss = loss + parts["policy_gradient_loss"] + weight["ent_coef"] * parts["entropy_loss"]
+        loss = loss + weight["bc_kl_coef"] * parts["bc_kl"] + config.self_imitation_coef * parts["self_imitation_loss"]
+    return {**parts, "loss": loss}
 
 
 def surprises(ppo: BatchPPO) -> torch.Tensor:

@@ -134,6 +134,8 @@ class BatchPPO(PPO):
         self.held_since = 0.0  # progress at which that pull began
         self.updates = 0
         self.actor_updates = 0  # those in which the actor learned
+        self.steps: list[Losses[float]] = []  # losses of each step of the latest update
+        self.norms: list[torch.Tensor] = []  # of the gradients in these, before they were cut off
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
@@ -426,6 +428,7 @@ class BatchPPO(PPO):
                 statistics.add(self.policy)
             norms.append(self._descend())
             steps.append(numbers)
+        self.steps, self.norms = steps, norms
         self.updates += 1
         if not settings.critic_only:
             self._steer(kl)
@@ -588,6 +591,8 @@ class BatchPPO(PPO):
             "_decided",
             "_extended",
             "_returns",
+            "steps",
+            "norms",
         ]
 
 

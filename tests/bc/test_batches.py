@@ -5,36 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from demonstrated import remembering
 
 from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Sequences, batches_of
-from bc.dataset import BCDataset
 from bc.train import BCConfig, check_result, evaluate, pretrain
 from hardware.team import Team
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LENGTHS = (5, 32, 40, 70, 100, 900, 300)
-
-
-def remembering(lengths, seed=0):
-    """The action is what was shown one decision ago: nobody without a memory can know it."""
-    rng, rows = np.random.default_rng(seed), sum(lengths)
-    shown = rng.integers(0, 2, rows)
-    demonstration = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    actions = np.where(np.arange(rows) - first[demonstration] >= 1, np.roll(shown, 1), 0)
-    state = np.zeros((rows, 26), np.float32)
-    state[np.arange(rows), shown] = 1.0
-    state[:, 2] = np.arange(rows) - first[demonstration]  # age, for the test to look at
-    previous = np.where(np.arange(rows) == first[demonstration], 0, np.roll(actions, 1))
-    count = len(lengths)
-    return BCDataset(
-        path="toy", key="toy", frame_skip=4, observations={"game_state": state}, actions=actions.astype(np.int8),
-        previous_actions=previous.astype(np.int8), demonstration=demonstration, categories=("toy",),
-        names=tuple(map(str, range(count))), level_fingerprints=tuple(map(str, range(count))),
-        category=np.zeros(count, np.int16), validation=np.arange(count) % 4 == 1, retimed=np.zeros(count, bool),
-        kept_and_left_out="toy",
-    )  # fmt: skip
 
 
 class Counter(torch.nn.Module):
@@ -119,7 +98,7 @@ def test_imitation_teaches_to_remember_and_threads_change_nothing():
         first = {name: weights.detach().clone() for name, weights in policy.named_parameters()}
         settings = BCConfig(epochs=epochs, batch_size=64, learning_rate=1e-2)
         result = pretrain(policy, dataset, settings, team=Team(threads), log=lambda line: None)
-        check_result(policy, dataset, result, first)
+        check_result(policy, dataset, settings, result, first)
         policies.append(policy)
     *pair, forgetful = policies
     assert result.validation.accuracy > 0.95

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rl.judge.evaluation import EvaluationSuite
-from rl.judge.results import ResultsError
-from rl.judge.verify import verify
+from rl.judge.results import ResultsError, aggregate
+from rl.judge.verify import check_beginning, check_counts, verify
 from rl.policy.policy import build_policy
 
 from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
@@ -50,3 +50,25 @@ def test_an_outcome_that_was_not_is_refused(suite):
         verify([replace(episodes[0], outcome=other)], None, planned=1, deterministic=False, **HOW)
     with pytest.raises(ResultsError, match="left out"):
         verify(episodes[1:], None, planned=len(suite), deterministic=False, **HOW)
+
+
+def test_figures_are_counted_again(suite):
+    episodes = suite.run(policy(0), deterministic=False)
+    found = aggregate(episodes)
+    check_counts(episodes, found)
+    name = next(iter(found))
+    with pytest.raises(ResultsError, match=f"{name}: success is told as 2, counted one by one it is"):
+        check_counts(episodes, found | {name: found[name] | {"success": 2.0}})
+    with pytest.raises(ResultsError, match="is told as .*, counted one by one"):
+        check_counts(episodes[1:], found)
+
+
+def test_episodes_that_end_sooner_than_the_policys_are_other_ones(suite):
+    episodes, actions = (
+        suite.run(policy(0), deterministic=False),
+        suite.beginning(policy(0), deterministic=False, decisions=16),
+    )
+    check_beginning(episodes, actions, 4)
+    short = [replace(one, inputs=one.inputs[:4], frames=4, decisions=1) for one in episodes]
+    with pytest.raises(ResultsError, match="decisions that were judged are not this policy's"):
+        check_beginning(short, actions, 4)

@@ -15,6 +15,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.experiment.teaching import check_learned
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import build_policy
+from rl.selftest.faults import Plants, all_faults
 from rl.teacher_config import TeacherConfig
 from rl.train import lessons
 from rl.train.lessons import Lessons, TeacherError, as_tags
@@ -140,3 +141,20 @@ def test_lessons_that_do_nothing_or_lead_away_are_noticed():
     check_learned(pupil, moved.state_dict(), 1.0, 0.5)
     with pytest.raises(TeacherError, match=r"1.000 nats in the first, 2.000 in the last"):
         check_learned(pupil, moved.state_dict(), 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("the teacher plays in its pupil's stead", "the pupil is .* nats from what its teacher said"),
+        ("lessons lead away from the teacher", "the gradient of .* differs"),
+        ("lessons have a learning rate of 0", "its first step has not moved"),
+        ("lessons learn from every second minibatch", "were learned from in 2 passes over 64"),
+    ],
+)
+def test_lessons_that_are_not_what_they_are_defined_as_are_noticed(fault, told):
+    plant = {one.name: one.plant for one in all_faults()}[fault]
+    with Plants() as plants:
+        plant(plants)
+        with pytest.raises(TeacherError, match=told):
+            make_lessons(make_policy(1), make_policy(2, "vision_free_foresight")).give()

@@ -1,0 +1,128 @@
+"""What must hold of lessons, worked out a second time by other means; see ``rl.train.lessons``.
+
+check_decisions(pupil, buffer, divergence, "lesson 1")     # after the pupil has played, before it learns
+again = LearningAgain(lessons)                             # before it learns
+again.before_step(index); again.after_step()               # of each step
+again.end(size)
+"""
+
+import copy
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nppsim.actions import NUM_ACTIONS
+from nppsim.errors import UserError
+from rl.policy.policy import NppPolicy
+from rl.train.rollout import TensorRolloutBuffer
+
+if TYPE_CHECKING:
+    from rl.train.lessons import Lessons
+
+MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
+CLOSE, CLOSE_COARSE = 1e-3, 0.1  # share that two ways to compute may differ by; in bfloat16 and on GPUs
+ROUNDING = 1e-6  # of gradients that are all but 0
+_AT_ONCE = 1024  # decisions
+_REPORT = "please report this"
+
+
+class TeacherError(UserError, RuntimeError):
+    """A teacher that cannot teach, or lessons that have gone wrong; the message says why and what to do."""
+
+
+def closeness(pupil: NppPolicy) -> float:
+    """How closely two passes through the network agree."""
+    return CLOSE if pupil.precision == "float32" and pupil.device.type == "cpu" else CLOSE_COARSE
+
+
+@torch.no_grad()
+def check_decisions(pupil: NppPolicy, buffer: TensorRolloutBuffer, divergence: float, lesson: str) -> None:
+    """TeacherError unless the pupil played, and parted from its teacher by as much as is told, nats."""
+    rows = torch.arange(len(buffer), device=buffer.device).split(_AT_ONCE)
+    logits = torch.cat([pupil.logits_and_values(buffer.observations(index))[0].double() for index in rows])
+    log_probs, told = logits.log_softmax(dim=1), buffer.flat("log_probs").double()
+    away = float((told.exp() * (told - log_probs)).sum(dim=1).mean())
+    if not abs(away - divergence) <= 10 * closeness(pupil) * (1 + away):
+        raise TeacherError(
+            f"{lesson}: the pupil is {away:.4f} nats from what its teacher said, told are {divergence:.4f}: answers are of "
+            f"other states, or of another network; {_REPORT}"
+        )
+    probs = log_probs.exp().cpu().numpy()
+    counts = np.bincount(buffer.flat("actions").cpu().numpy(), minlength=NUM_ACTIONS)
+    spread = np.sqrt(np.maximum((probs * (1 - probs)).sum(axis=0), 1.0))
+    sigmas = float(np.abs((counts - probs.sum(axis=0)) / spread).max())
+    if not sigmas < MOST_SIGMAS:
+        raise TeacherError(
+            f"{lesson}: what was played is {sigmas:.0f} standard deviations from the pupil's own probabilities: somebody "
+            f"else plays, so that the pupil is not taught where its mistakes lead to; {_REPORT}"
+        )
+
+
+class LearningAgain:
+    """Watches what a lesson is learned from, and its first step.
+
+    lessons: that learn.
+    """
+
+    def __init__(self, lessons: "Lessons"):
+        self.lessons = lessons
+        self.name = f"lesson {lessons.lessons + 1}"
+        self.mirror: NppPolicy | None = copy.deepcopy(lessons.pupil)
+        self.shown: list[torch.Tensor] = []
+
+    def before_step(self, index: torch.Tensor) -> None:
+        """Take note of a minibatch, int64[B]."""
+        self.shown.append(index)
+
+    def after_step(self) -> None:
+        """TeacherError unless the gradient of the first step is that of the pupil's divergence from its teacher, cut off, and
+        was gone down at a rate above 0."""
+        if self.mirror is None:
+            return
+        lessons, index, mirror = self.lessons, self.shown[0], self.mirror
+        self.mirror = None
+        log_probs = mirror.logits_and_values(lessons._buffer.observations(index))[0].double().log_softmax(dim=1)
+        told = lessons._buffer.flat("log_probs")[index].double()
+        loss = (told.exp() * (told - log_probs)).sum(dim=1).mean()
+        named = [(name, parameter) for name, parameter in mirror.named_parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(loss, [parameter for _, parameter in named], allow_unused=True)
+        wanted = {name: g.float() for (name, _), g in zip(named, gradients, strict=True) if g is not None}
+        norm = math.sqrt(sum(float(g.double().square().sum()) for g in wanted.values()))
+        share = min(1.0, lessons.longest / (norm + 1e-6))
+        found = {name: p.grad for name, p in lessons.pupil.named_parameters() if p.grad is not None}
+        largest = share * max(float(g.abs().max()) for g in wanted.values())
+        for name in {**wanted, **found}:
+            ours, theirs = (some.get(name, torch.zeros(())) for some in (found, wanted))
+            off = float((ours - share * theirs).abs().max())
+            if not off <= closeness(lessons.pupil) * largest + ROUNDING:
+                raise TeacherError(
+                    f"{self.name}: the gradient of {name} differs by {off:.2g} from that of the divergence from the teacher, "
+                    f"whose largest is {largest:.2g}: something else is learned; {_REPORT}"
+                )
+        still = [
+            name
+            for name, before in mirror.named_parameters()
+            if name in found and found[name].any() and torch.equal(before, lessons.pupil.get_parameter(name))
+        ]
+        if still:
+            raise TeacherError(f"{self.name}: its first step has not moved {', '.join(still[:3])}: no rate; {_REPORT}")
+
+    def end(self, size: int) -> None:
+        """TeacherError unless each pass has shown every decision once, but for a last minibatch that is short.
+
+        size: of a minibatch.
+        """
+        lessons = self.lessons
+        count, epochs = len(lessons._buffer), lessons.settings.epochs
+        shown = torch.cat(self.shown) if self.shown else torch.empty(0, dtype=torch.int64)
+        times = torch.bincount(shown.cpu(), minlength=count)
+        if len(shown) != epochs * (count // size) * size or int(times.max()) > epochs:
+            raise TeacherError(
+                f"{self.name}: {len(shown)} decisions were learned from in {epochs} passes over {count}, each "
+                f"{int(times.min())} to {int(times.max())} times; {_REPORT}"
+            )
+        half = len(shown) // 2
+        if epochs == 2 and count > size >= 32 and torch.equal(shown[:half], shown[half:]):
+            raise TeacherError(f"{self.name}: both passes had the same order: nothing is shuffled; {_REPORT}")
