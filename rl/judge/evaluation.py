@@ -26,7 +26,7 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.reward import GAMMA, RewardConfig
-from rl.judge.results import EpisodeRecord
+from rl.judge.results import EpisodeRecord, ResultsError
 from rl.policy.player import player_of
 
 
@@ -158,8 +158,9 @@ class EvaluationSuite:
                 playing[env] += sim.num_envs
             player.begin(np.array(ended, np.int64))
             if player.states is not None and player.states[ended].any():
-                raise AssertionError(
-                    "the policy remembers an episode that has ended: the next one would be judged with it"
+                raise ResultsError(
+                    "the policy remembers an episode that has ended, and would be judged with that in the next one; please "
+                    "report this"
                 )
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
             if progress is not None and ended:

@@ -111,7 +111,7 @@ def check_counts(episodes: Sequence[EpisodeRecord], stats: Mapping[str, Mapping[
     """ResultsError unless these statistics are of these episodes, counted one by one.  stats: of ``aggregate``."""
     for category, told in stats.items():
         outcomes = [episode.outcome for episode in episodes if category in (episode.category, ALL)]
-        counts = {key: outcomes.count(NAMES[number]) for key, number in _COUNTED.items()}
+        counts: dict[str, float] = {key: outcomes.count(NAMES[number]) for key, number in _COUNTED.items()}
         counts |= {"episodes": len(outcomes), "success": counts["wins"] / max(len(outcomes), 1)}
         wrong = [key for key, count in counts.items() if abs(told[key] - count) > 1e-9]
         if wrong:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -121,7 +122,7 @@ def _(plant: Plants) -> None:
 
     def changed(original, setup, batch):
         with Plants() as inside:
-            inside.set(F, "cross_entropy", lambda *given, **named: plain(*given, **named, label_smoothing=0.3))
+            inside.set(F, "cross_entropy", partial(plain, label_smoothing=0.3))
             return original(setup, batch)
 
     plant.wrap(imitation, "_differentiate", changed)

@@ -237,10 +237,11 @@ def _(plant: Plants) -> None:
 
 @fault("the best weights are kept as a reference to those that go on", "F42", flags=OFTEN)
 def _(plant: Plants) -> None:
-    def changed(original, monitor, success):
-        original(monitor, success)
+    def changed(original, monitor, *given):
+        went_back = original(monitor, *given)
         policy = monitor.model.policy
         monitor._best = {"policy": policy.state_dict(), "optimizer": policy.optimizer.state_dict()}
+        return went_back
 
     plant.wrap(TrainingMonitor, "_retain", changed)
 
@@ -252,8 +253,8 @@ def _(plant: Plants) -> None:
 
 @fault("the file that is delivered holds the clone", "F42", "H20")
 def _(plant: Plants) -> None:
-    def changed(original, job, ppo):
-        events = original(job, ppo)
+    def changed(original, job, ppo, *more):
+        events = original(job, ppo, *more)
         checkpoint.save(job.folder / "agent.safetensors", ppo.reference, frame_skip=job.config.frame_skip)
         return events
 
@@ -295,6 +296,8 @@ def _(plant: Plants) -> None:
 
 @fault("updates are counted from 0 when a run goes on", "F41", "F50", stage="resume")
 def _(plant: Plants) -> None:
-    plant.around(
-        saving.load_training_state, lambda original, ppo, *given: (original(ppo, *given), setattr(ppo, "updates", 0))
-    )
+    def changed(original, ppo, *given):
+        original(ppo, *given)
+        ppo.updates = 0
+
+    plant.around(saving.load_training_state, changed)
