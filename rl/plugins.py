@@ -5,8 +5,10 @@
 docs/plugins.md has a whole one.
 """
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,7 +34,8 @@ def load(plugins: Iterable[str]) -> None:
 
 
 def _load_file(path: Path) -> None:
-    name = f"plugin {path}"
+    # without a dot, which would make it part of a package: pickle imports classes by the names of their modules
+    name = f"plugin_{path.stem.replace('.', '_')}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}"
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, path)
