@@ -16,8 +16,8 @@ def _(plant: Plants) -> None:
     plant.wrap(
         HierarchicalBuffer,
         "observations",
-        lambda original, buffer, index: {
-            **original(buffer, index),
+        lambda original, buffer, index, *keys: {
+            **original(buffer, index, *keys),
             COMMAND: buffer.obs[COMMAND][-1, :1].expand(len(index), 2),
         },
     )

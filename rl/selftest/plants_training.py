@@ -262,8 +262,8 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     kept: dict[int, torch.Tensor] = {}
 
-    def changed(original, team, rows, loss, parameters):
-        means, gradients = original(team, rows, loss, parameters)
+    def changed(original, team, rows, loss, parameters, *begins):
+        means, gradients = original(team, rows, loss, parameters, *begins)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
                 gradient += kept.get(id(parameter), 0)
@@ -275,7 +275,7 @@ def _(plant: Plants) -> None:
 
 @fault("only the first worker's gradient counts", "F67", "F31")
 def _(plant: Plants) -> None:
-    def changed(original, team, rows, loss, parameters):
+    def changed(original, team, rows, loss, parameters, *begins):
         first = slice(0, max(1, rows // max(team.threads, 2)))
         minimised, averaged = loss(first)
         return averaged.detach(), list(torch.autograd.grad(minimised, parameters, allow_unused=True))

@@ -334,9 +334,9 @@ def _(plant: Plants) -> None:
 
 @fault("levels that wait are not drawn anew after an update", "F154")
 def _(plant: Plants) -> None:
-    def changed(original, sampler, sim, *more):
+    def changed(original, sampler, sim, *more, **named):
         waiting = sim.next_level.copy()
-        original(sampler, sim, *more)
+        original(sampler, sim, *more, **named)
         sim.next_level[:] = waiting
 
     plant.wrap(CurriculumManager, "update", changed)
