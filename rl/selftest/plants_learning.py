@@ -35,7 +35,7 @@ def _epochs(plant: Plants, change: Callable) -> None:
 class _Unmoved:
     """Draws nothing."""
 
-    def permutation(self, rows):
+    def permutation(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(rows)
 
 
