@@ -541,6 +541,10 @@ BY_THE_SELF_TEST = (
     "validation_has_levels_of_its_own",
     "slow_twins_agree",
     "what_was_asked_for_is_in_force",
+    "every_demonstration_holds_together",
+    "lessons_were_given",
+    "levels_that_teach_are_preferred",
+    "stages_end_when_they_are_mastered",
 )
 TOLD_ELSEWHERE = ("replays_finish", "updates_fit_the_budget", "a_runs_curves_are_whole", "a_run_did_not_slow_down")
 
