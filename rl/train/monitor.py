@@ -487,7 +487,7 @@ class TrainingMonitor(BaseCallback):
                 self._open_scalars(training["monitor"]["written"])
             saving.load_training_state(ppo, data["policy"], training)
             self.load(training["monitor"])
-            now = saving.training_state(ppo) | {"monitor": self.state()}
+            now = {} if is_over else saving.training_state(ppo) | {"monitor": self.state()}
             absent = sorted(now.keys() - training.keys())
         except KeyError as error:
             absent = [str(error)]
@@ -503,8 +503,7 @@ class TrainingMonitor(BaseCallback):
                 f"{path}: lacks {', '.join(absent)}, so that training cannot go on from it: use the version of the project "
                 "that wrote it, or train again"
             )
-        other = [] if is_over else list(differences(now, {**training, "spent": now["spent"]}))
-        if other:
+        if now and (other := list(differences(now, {**training, "spent": now["spent"]}))):
             raise checkpoint.CheckpointError(
                 f"{path}: {len(other)} parts of the training were not brought back, e.g. {', '.join(other[:3])}: it would go "
                 "on as another one; please report this"

@@ -65,7 +65,7 @@ def test_a_page_lists_its_sections_and_needs_nothing_from_elsewhere():
 
 EMPTY = {
     "told": [], "verdicts": [], "methods": [], "results": [], "comparisons": [], "notes": [], "curves": [], "ledgers": [],
-    "architectures": {}, "parts": {}, "players": None, "config": None, "machine": None, "versions": None,
+    "lessons": [], "architectures": {}, "parts": {}, "players": None, "config": None, "machine": None, "versions": None,
 }  # fmt: skip
 
 

@@ -372,4 +372,5 @@ def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
         for path in (ROOT / folder).rglob("*.py")
         if opens.search(path.read_text())
     }
-    assert found == {"rl/policy/archive.py"}
+    between_own_processes = {"nppsim/executor.py", "rl/shipped.py", "rl/experiment/evaluator.py"}
+    assert found == {"rl/policy/archive.py"} | between_own_processes
