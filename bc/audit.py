@@ -23,7 +23,7 @@ from nppsim.errors import UserError
 if TYPE_CHECKING:
     from bc.train import BCConfig
 
-CLOSE, CLOSE_COARSE = 1e-4, 0.1  # share of the largest gradient that two ways may differ by; in bfloat16 and on GPUs
+CLOSE, CLOSE_COARSE = 1e-3, 0.1  # share of the largest gradient that two ways may differ by; in bfloat16 and on GPUs
 ROUNDING = 1e-6  # of gradients that are all but 0
 BETAS, EPS = (0.9, 0.999), 1e-8  # of AdamW
 SURE = 64, 3  # pieces and batches of an epoch, from which chance hardly ever draws the same order twice
@@ -155,6 +155,7 @@ class _Step:
         share = min(1.0, audit.config.max_grad_norm / (norm + 1e-6))
         return {name: g * share for name, g in known.items()}, norm
 
+    @torch.no_grad()
     def _check_weights(self, name: str, before: torch.Tensor, now: torch.Tensor, gradient: torch.Tensor) -> None:
         """AuditError unless a weight is what AdamW makes of this gradient, at the rate of the schedule."""
         rate, g = self.audit.rate, gradient.double()
@@ -164,7 +165,7 @@ class _Step:
         spread = (second / (1 - BETAS[1] ** (steps + 1))).sqrt() + EPS
         move = rate * first / (1 - BETAS[0] ** (steps + 1)) / spread
         wanted = before.double() * (1 - rate * self.audit.config.weight_decay) - move
-        off = (now.detach().double() - wanted).abs()
+        off = (now.double() - wanted).abs()
         if not bool((off <= 1e-2 * move.abs() + 1e-6 * before.abs() + 1e-9).all()):
             raise AuditError(
                 f"step {self.audit.done + 1} of imitation moved {name} by up to {float(off.max()):.2g} more or less than "
