@@ -219,6 +219,13 @@ class HardwareConfig:
         flag="minibatch-size",
         low=1,
     )
+    torch_threads: int | None = setting(
+        None,
+        "that share a gradient step, of each process; default: measured. Other numbers round another way: two runs that are "
+        "to be the same need one number",
+        flag="torch-threads",
+        low=1,
+    )
     mixed_precision: bool | None = setting(
         None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True
     )
@@ -268,6 +275,7 @@ class HardwareConfig:
             num_envs=self.num_envs,
             rollout_length=self.rollout_length,
             minibatch_size=self.minibatch_size,
+            torch_threads=self.torch_threads,
             precision={None: None, True: "bf16", False: "float32"}[self.mixed_precision],
             device={0: "cpu", 1: self.device}.get(self.num_gpus, "cuda"),
             processes=self.processes if self.processes > 1 else None,

@@ -35,7 +35,7 @@ FLAGS = (
     f"--experiment-name tiny --architectures {ARCHITECTURE} --train-dataset {{world}}/levels --test-dataset {{world}}/test "
     "--replay-data-dir {world}/demonstrations --bc-epochs 4 --total-timesteps 8192 --num-envs 32 --rollout-length 32 "
     "--minibatch-size 256 --eval-freq 3000 --num-eval-episodes 8 --critic-warmup-max-updates 3 --device cpu "
-    "--no-mixed-precision --record-eval-videos --max-videos-per-category 2"
+    "--no-mixed-precision --torch-threads 1 --record-eval-videos --max-videos-per-category 2"
 )
 BEGUN = "experiment folder:"  # the line after which a kill may come
 # How a line begins, and the phase of the run that it begins.

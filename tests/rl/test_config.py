@@ -210,6 +210,7 @@ EXAMPLES = {
     "num-envs": ["128"],
     "rollout-length": ["32"],
     "minibatch-size": ["256"],
+    "torch-threads": ["1"],
     "device": ["cpu"],
     "num-gpus": ["0"],
     "num-processes": ["2"],
