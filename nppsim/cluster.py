@@ -136,8 +136,8 @@ class Nodes:
         return results
 
     def cancel(self, handle: Any) -> None:
-        """What has begun may go on until it listens: ending its process would cost the next one the time to start."""
-        self._ray.cancel(handle)
+        """What has begun ends with its process: asked to end, it may not listen, and would go on for nobody."""
+        self._ray.cancel(handle, force=True)
 
 
 def installed(libraries: list[str]) -> dict[str, str]:

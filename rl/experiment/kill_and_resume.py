@@ -7,6 +7,7 @@ All of the main job but the doctor is in it, at tiny size: imitation, warm-up of
 The processes are forks of this one, so that each begins its work at once; it should have done nothing with torch before.
 """
 
+import multiprocessing
 import os
 import random
 import signal
@@ -153,10 +154,23 @@ def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, se
             kills.append(Kill(training, process.phase, moment))
             tell(f"kill {len(kills)}: training {training}, {process.phase}, after {moment:.1f} s")
             arguments = ["--resume-from", str(_only(out))]
-        found = differences(_only(work / "usual"), _only(out))
+        found = _apart(differences, _only(work / "usual"), _only(out))
         tell(f"training {training} has ended: {'; '.join(found) or 'the same, bit for bit'}")
         different += [f"training {training}: {place}" for place in found]
     return Campaign(tuple(kills), training, tuple(different))
+
+
+def _apart(function: Callable[..., list[str]], *arguments: Path) -> list[str]:
+    """What a function returns in a process of its own: torch's threads in this one would be missing in those forked later,
+    which would wait for them for ever."""
+    fork = multiprocessing.get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    process = fork.Process(target=lambda: sender.send(function(*arguments)))
+    process.start()
+    sender.close()
+    found = receiver.recv()
+    process.join()
+    return found
 
 
 def _load_kernels(world: Path) -> None:

@@ -293,16 +293,20 @@ class _Trial:
                 except subprocess.TimeoutExpired:
                     process.kill()
                 raise
-            return process.wait(), pruned
+            status = process.wait()
+        if not pruned:
+            self._should_end()  # what was reached since the last look, too: later trials are held against it
+        return status, pruned
 
     def _should_end(self) -> bool:
+        """Tell the pruner what is new; whether it does worse than others did at any of these evaluations."""
+        worse = False
         for step, value in self.evaluations():
             if step not in self.reported:
                 self.reported.add(step)
                 self.trial.report(value, step)
-                if self.trial.should_prune():
-                    return True
-        return False
+                worse = self.trial.should_prune() or worse
+        return worse
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class GuidedSearch:
         simulator.restore(0, self.spawn)
         states = [self.spawn]
         for action in actions[:-1]:
-            simulator._step(np.array([action]), np.full(1, -1), every_end=False)
+            simulator._step(np.array([action]), np.full(1, -1, np.int32), every_end=False)
             states.append(simulator.snapshot(0))
         effort.spend((len(actions) - 1) * self.agent.frame_skip)
         return np.stack(states)
@@ -220,7 +220,7 @@ class _Guided:
         idle = players.num_envs - count  # environments play on from the first state, unseen
         players.restore(slice(None), rows[np.pad(np.arange(count), (0, idle))])
         before = players.state.ninja["frame"][:count].copy()
-        players._step(np.pad(actions, (0, idle)), np.full(players.num_envs, -1), every_end=False)
+        players._step(np.pad(actions, (0, idle)), np.full(players.num_envs, -1, np.int32), every_end=False)
         frames = players.state.ninja["frame"][:count]
         effort.spend(int((frames - before).sum()))
         won = players.terminated[:count] & (players.episode["outcome"][:count] == WON)

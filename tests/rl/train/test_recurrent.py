@@ -194,18 +194,18 @@ def _sequences_reach_over_ends(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
+    ("damage", "names"),
     [
-        (_episodes_go_on, "memory"),
-        (_others_are_stored, "rollout"),
-        (_sequences_reach_over_ends, "gradients"),
+        (_episodes_go_on, {"memory"}),
+        (_others_are_stored, {"rollout"}),
+        (_sequences_reach_over_ends, {"gradients", "targets"}),  # whichever of two lies above its tolerance
     ],
 )
-def test_what_is_broken_is_named(damage, name, monkeypatch):
+def test_what_is_broken_is_named(damage, names, monkeypatch):
     ppo = recurrent(learning_rate=3e-3, target_kl=None, desync_episodes=True, n_epochs=2)
     looked_at(ppo)  # so that something is remembered
     damage(monkeypatch)
-    assert name in {fault.name for fault in looked_at(ppo) if fault.stop}
+    assert names & {fault.name for fault in looked_at(ppo) if fault.stop}
 
 
 def test_what_is_remembered_at_the_end_of_a_rollout_is_looked_at():
