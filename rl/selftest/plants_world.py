@@ -350,8 +350,8 @@ def _(plant: Plants) -> None:
 
 @fault("the drawn level is overwritten at the restart", "H1", "F104", flags=CURRICULUM)
 def _(plant: Plants) -> None:
-    def changed(original, sim, actions, next_level, every_end):
-        return original(sim, actions, np.zeros_like(next_level), every_end)
+    def changed(original, sim, actions, next_level, *rest, **options):
+        return original(sim, actions, np.zeros_like(next_level), *rest, **options)
 
     plant.wrap(BatchSimulator, "_step", changed)
 
