@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from bc.agreement import closeness, cut_off, farthest
 from bc.batches import Batches
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
@@ -23,7 +24,6 @@ from nppsim.errors import UserError
 if TYPE_CHECKING:
     from bc.train import BCConfig
 
-CLOSE, CLOSE_COARSE = 1e-3, 0.1  # share of the largest gradient that two ways may differ by; in bfloat16 and on GPUs
 ROUNDING = 1e-6  # of gradients that are all but 0
 BETAS, EPS = (0.9, 0.999), 1e-8  # of AdamW
 SURE = 64, 3  # pieces and batches of an epoch, from which chance hardly ever draws the same order twice
@@ -97,12 +97,6 @@ class Audit:
         share = self.done / (self.config.epochs * self.each)
         return self.config.learning_rate * (1 + math.cos(math.pi * share)) / 2
 
-    @property
-    def coarse(self) -> bool:
-        """Whether two ways to compute a gradient may differ by more than rounding to float32 makes them."""
-        device = next(self.policy.parameters()).device.type
-        return device != "cpu" or getattr(self.policy, "precision", "float32") != "float32"
-
 
 class _Step:
     """A step that is watched.  batch: rows int64[B]."""
@@ -122,17 +116,13 @@ class _Step:
         wanted, size = self._gradients()
         own = dict(self.audit.policy.named_parameters())
         found = {name: p.grad for name, p in own.items() if p.grad is not None}
-        largest = max((float(g.abs().max()) for g in wanted.values()), default=0.0)
-        limit = (CLOSE_COARSE if self.audit.coarse else CLOSE) * largest + ROUNDING
-        for name in {**wanted, **found}:
-            ours, theirs = (some.get(name, torch.zeros(())) for some in (found, wanted))
-            off = float((ours - theirs).abs().max())
-            if not off <= limit:
-                raise AuditError(
-                    f"step {self.audit.done + 1} of imitation: the gradient of {name} differs by {off:.2g} from that of the "
-                    f"loss by its formula, whose largest is {largest:.2g} (norm {size:.2g}): loss, weights of the actions, "
-                    f"batch or clipping are others; {_REPORT}"
-                )
+        name, off, largest = farthest(found, wanted)
+        if not off <= closeness(self.audit.policy) * largest + ROUNDING:
+            raise AuditError(
+                f"step {self.audit.done + 1} of imitation: the gradient of {name} differs by {off:.2g} from that of the "
+                f"loss by its formula, whose largest is {largest:.2g} (norm {size:.2g}): loss, weights of the actions, "
+                f"batch or clipping are others; {_REPORT}"
+            )
         for name, gradient in found.items():
             self._check_weights(name, dict(self.mirror.named_parameters())[name], own[name], gradient)
 
@@ -151,9 +141,7 @@ class _Step:
         parameters = [p for p in self.mirror.parameters() if p.requires_grad]
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         known = {name: g for name, g in zip(names, gradients, strict=True) if g is not None}
-        norm = math.sqrt(sum(float(g.double().square().sum()) for g in known.values()))
-        share = min(1.0, audit.config.max_grad_norm / (norm + 1e-6))
-        return {name: g * share for name, g in known.items()}, norm
+        return cut_off(known, audit.config.max_grad_norm)
 
     @torch.no_grad()
     def _check_weights(self, name: str, before: torch.Tensor, now: torch.Tensor, gradient: torch.Tensor) -> None:

@@ -3,7 +3,7 @@
 ``plan`` is the door; ``python -m hardware plan --architecture NAME`` prints the same for any machine.
 """
 
-from hardware.compute import Timings, Way
+from hardware.compute import Race, Timings, Way
 from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, plan
@@ -21,6 +21,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Profile",
+    "Race",
     "Timings",
     "UpdateMemory",
     "Way",

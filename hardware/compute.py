@@ -30,14 +30,16 @@ class Timings(NamedTuple):
     wall: seconds.
     processor: seconds of all threads together.
     others: share of the cores that other programs kept busy meanwhile.
+    date: of the day, for timings that are kept; "": just now.
     """
 
     wall: list[float]
     processor: list[float]
     others: float
+    date: str = ""
 
 
-Race = Callable[[int, Sequence[Way]], Timings]  # of: decisions of a minibatch, ways
+Race = Callable[[int, list[Way]], Timings]  # of: decisions of a minibatch, ways
 
 
 def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, Chosen]:
@@ -68,11 +70,12 @@ def _fastest(ways: Sequence[Way], timings: Timings, minibatch_size: int) -> dict
     processor = dict(zip(ways, timings.processor, strict=True))
     precision = min(ways, key=lambda way: processor[way] * (BF16_GAIN if way.precision == "bf16" else 1)).precision
     wall = dict(zip(ways, timings.wall, strict=True))
-    note = f"update of {minibatch_size}, {_told(wall)}"
+    when = f", {timings.date}" if timings.date else ""
+    note = f"update of {minibatch_size}{when}, {_told(wall)}"
     rivals = [way for way in ways if way.precision == precision]
     if timings.others > BUSY:
         threads = max(way.threads for way in rivals)
-        note = f"others have {timings.others:.0%} of the cores now, so no fewer than there are; {note}"
+        note = f"others had {timings.others:.0%} of the cores, so no fewer than there are; {note}"
     else:
         threads = min(rivals, key=lambda way: wall[way] * THREAD_GAIN ** log2(way.threads)).threads
     return {

@@ -31,6 +31,7 @@ from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
+HOW = ("workers", "cluster", "debug")  # settings of commands that do not change their results, which do not tell them
 RETRIES = 3  # how often a unit of work is begun anew that died with its process or machine
 _PATIENCE_S = 10.0  # for a first connection to the cluster's head
 _OBJECTS = 256 << 20  # bytes that a local cluster keeps results in until they are fetched; they are small

@@ -221,8 +221,7 @@ class HardwareConfig:
     )
     torch_threads: int | None = setting(
         None,
-        "that share a gradient step, of each process; default: measured. Other numbers round another way: two runs that are "
-        "to be the same need one number",
+        "that share a gradient step, of each process; default: measured once on each machine; others round another way",
         flag="torch-threads",
         low=1,
     )

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import hardware
-from nppsim.cluster import Workers, check_cluster
+from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level import Level
@@ -35,7 +35,6 @@ from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
 from rl.shipped import Shipped
 
-HOW = ("workers", "cluster", "debug")  # settings that do not change the results, which do not tell them
 REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
 
 

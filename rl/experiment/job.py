@@ -52,6 +52,7 @@ from rl.train.ppo import PARTS, BatchPPO
 from rl.train.probe import UpdateProbe
 from rl.train.profiling import profilers
 from rl.train.recurrent import segment_length
+from rl.train.remembered import remembered
 from rl.train.vec_env import BatchVecEnv
 from rl.train.written import check_same, write
 from rl.upload import Uploader
@@ -267,7 +268,7 @@ def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
         stacking=job.architecture.stacking,
         machine=machine,
         probe=probe.peak_bytes,
-        race=probe.race,
+        race=remembered(probe, job.machine),
     )
 
 

@@ -20,6 +20,7 @@ from rl.experiment.job import statistics_of_random_play
 from rl.policy.architectures import get_architecture
 from rl.train.make import make_ppo
 from rl.train.probe import UpdateProbe
+from rl.train.remembered import remembered
 from rl.train.vec_env import BatchVecEnv
 
 UPDATES = 2  # that are timed, after one that warms up
@@ -35,7 +36,9 @@ def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machi
     probe = UpdateProbe(architecture, first.device, first.precision)
     update = measure_update(probe.peak_bytes, seen, stacking)
     try:
-        plan = hardware.plan(seen, wishes, stacking=stacking, machine=machine, update=update, race=probe.race)
+        plan = hardware.plan(
+            seen, wishes, stacking=stacking, machine=machine, update=update, race=remembered(probe, machine, anew=True)
+        )
     except PlanError as error:
         return Answer(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"

@@ -3,7 +3,7 @@
 import torch
 
 from rl.policy.commander import COMMAND
-from rl.policy.commands import Commands
+from rl.policy.commands import Commands, done
 from rl.selftest.faults import Plants, fault
 from rl.train.hierarchy.losses import CommandLosses, HierarchicalLosses
 from rl.train.hierarchy.ppo import HierarchicalBuffer, HierarchicalPPO
@@ -48,6 +48,11 @@ def _(plant: Plants) -> None:
         buffer.command_advantages = torch.where(buffer.chooses, buffer.rewards - buffer.command_values, 0.0)
 
     plant.wrap(HierarchicalPPO, "_estimate", estimate)
+
+
+@fault("subtasks hardly ever end", "F85", flags=(*SUBTASKS_ON[:2], "10000"))
+def _(plant: Plants) -> None:
+    plant.around(done, lambda original, subtask, *facts: original(subtask, *facts) & False)
 
 
 @fault("subtasks begin at random weights and shut the clone out", "F84", "F86", flags=SUBTASKS_ON)

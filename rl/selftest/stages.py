@@ -25,7 +25,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run
-from rl.forensics.doctor import MARKS, WARNING, DoctorError
+from rl.forensics.doctor import MARKS, REHEARSAL, WARNING, Doctor, DoctorError, all_checks
 from rl.train.alarms import AlarmError
 from rl.train.vec_env import BatchVecEnv
 
@@ -253,6 +253,12 @@ def run_seeds(stage: Stage, plant: Plant) -> None:
     run(stage.config(*short, "--seeds", "1", "2"), stage.log)
 
 
+def run_probes(stage: Stage, plant: Plant) -> None:
+    """The probe environments of ``scripts/doctor.py``."""
+    plant()
+    Doctor(stage.log, only=[info.name for info in all_checks() if info.group == "probes"]).examine(REHEARSAL)
+
+
 def _benchmark(stage: Stage, plant: Plant, *flags: str) -> None:
     """scripts/perf_benchmark.py; any exit status but 0 has noticed something."""
     script = _script("perf_benchmark")
@@ -293,6 +299,7 @@ STAGES: dict[str, Callable[[Stage, Plant], None]] = {
     "plan": run_plan,
     "compare": run_compare,
     "seeds": run_seeds,
+    "probes": run_probes,
     "benchmark": lambda stage, plant: _benchmark(stage, plant),
     "benchmark_baseline": run_baseline,
     "benchmark_validation": lambda stage, plant: _benchmark(stage, plant, "--shadow"),

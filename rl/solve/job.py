@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nppsim.cluster import Workers, check_cluster
+from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
 from nppsim.files import check_output_folder, write_json
@@ -32,7 +32,6 @@ from rl.solve.search import Agent
 from rl.solve.solve import Solution, SolveSettings, solve
 
 SOURCE = "solve"  # of a demonstration, in its metadata
-HOW = ("workers", "cluster", "debug")  # settings that do not change the results, which do not tell them
 
 
 @dataclass(frozen=True)

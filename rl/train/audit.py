@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from bc.agreement import CLOSE, closeness
 from nppsim.actions import ACTION_INPUT, ACTION_TAGS, NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.outcomes import TIMEOUT, WON
@@ -26,9 +27,7 @@ from rl.ppo_config import PPOConfig
 from rl.train.ppo import BatchPPO
 
 ROWS = 256  # decisions of a rollout on which networks are asked again
-CLOSE = 1e-3  # share of the largest number, that two ways to compute it may differ by
 NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing
-CLOSE_COARSE = 0.1  # the same in bfloat16 and on GPUs, where it matters in which batch a row is computed
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
 SOME_DECISIONS = 20_000  # whose independence is looked at
 CERTAIN = math.log(2e9)  # minus the logarithm of the chance of a false alarm
@@ -109,11 +108,6 @@ def asked(policy: NppPolicy, ppo: BatchPPO, rows: torch.Tensor) -> tuple[torch.T
     """(log-probabilities float32[R, 6], values float32[R]) that a policy gives for decisions of the rollout."""
     logits, values = policy.logits_and_values(ppo.rollout_buffer.observations(rows))
     return torch.log_softmax(logits.float(), dim=1), values.float()
-
-
-def closeness(ppo: BatchPPO) -> float:
-    """How closely two passes through the network agree."""
-    return CLOSE if ppo.policy.precision == "float32" and ppo.device.type == "cpu" else CLOSE_COARSE
 
 
 def steps_of(ppo: BatchPPO) -> int:
@@ -233,7 +227,7 @@ def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     """What the rollout says of decisions is what the policy says, asked again; actions were drawn from it."""
     buffer = ppo.rollout_buffer
     stored = buffer.flat("log_probs")[kept.rows], buffer.flat("values")[kept.rows]
-    limit = closeness(ppo)
+    limit = closeness(ppo.policy)
     for name, have, again in zip(("log-probabilities", "values"), stored, (kept.log_probs, kept.values), strict=True):
         off = float((have - again).abs().max()) / max(1.0, float(again.abs().max()))
         if not off <= limit:
@@ -373,7 +367,7 @@ def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
         sum_so_far = deltas[t] + gamma * decay * goes_on[t] * sum_so_far
         advantages[t] = sum_so_far
     for name, wanted in {"advantages": advantages, "returns": advantages + values}.items():
-        limit = closeness(ppo) * (1 + np.abs(wanted).max())
+        limit = closeness(ppo.policy) * (1 + np.abs(wanted).max())
         off = np.abs(numbers(ppo, name) - wanted).max()
         if not off <= limit:
             yield Fault(
@@ -388,7 +382,7 @@ def clone_is_the_reference(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
     if ppo.reference is None or kept.actor_updates or ppo.hold != 1.0:
         return
     off = divergence(asked(ppo.reference, ppo, kept.rows)[0], kept.log_probs)
-    if not off <= closeness(ppo):
+    if not off <= closeness(ppo.policy):
         yield Fault(
             "reference",
             f"before its first update the actor is {off:.3g} nats away from the clone that it is pulled towards: that is "

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from bc.agreement import CLOSE
 from rl.ppo_config import KL_TOLERANCE
-from rl.train.audit import CLOSE, MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of
+from rl.train.audit import MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of
 from rl.train.hierarchy.audit import command_terms, high_level_stands_still
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO

@@ -7,12 +7,12 @@ again.end(size)
 """
 
 import copy
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from bc.agreement import closeness, cut_off, farthest
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rl.train.lessons import Lessons
 
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
-CLOSE, CLOSE_COARSE = 1e-3, 0.1  # share that two ways to compute may differ by; in bfloat16 and on GPUs
 ROUNDING = 1e-6  # of gradients that are all but 0
 _AT_ONCE = 1024  # decisions
 _REPORT = "please report this"
@@ -30,11 +29,6 @@ _REPORT = "please report this"
 
 class TeacherError(UserError, RuntimeError):
     """A teacher that cannot teach, or lessons that have gone wrong; the message says why and what to do."""
-
-
-def closeness(pupil: NppPolicy) -> float:
-    """How closely two passes through the network agree."""
-    return CLOSE if pupil.precision == "float32" and pupil.device.type == "cpu" else CLOSE_COARSE
 
 
 @torch.no_grad()
@@ -88,19 +82,14 @@ class LearningAgain:
         loss = (told.exp() * (told - log_probs)).sum(dim=1).mean()
         named = [(name, parameter) for name, parameter in mirror.named_parameters() if parameter.requires_grad]
         gradients = torch.autograd.grad(loss, [parameter for _, parameter in named], allow_unused=True)
-        wanted = {name: g.float() for (name, _), g in zip(named, gradients, strict=True) if g is not None}
-        norm = math.sqrt(sum(float(g.double().square().sum()) for g in wanted.values()))
-        share = min(1.0, lessons.longest / (norm + 1e-6))
+        known = {name: g.float() for (name, _), g in zip(named, gradients, strict=True) if g is not None}
         found = {name: p.grad for name, p in lessons.pupil.named_parameters() if p.grad is not None}
-        largest = share * max(float(g.abs().max()) for g in wanted.values())
-        for name in {**wanted, **found}:
-            ours, theirs = (some.get(name, torch.zeros(())) for some in (found, wanted))
-            off = float((ours - share * theirs).abs().max())
-            if not off <= closeness(lessons.pupil) * largest + ROUNDING:
-                raise TeacherError(
-                    f"{self.name}: the gradient of {name} differs by {off:.2g} from that of the divergence from the teacher, "
-                    f"whose largest is {largest:.2g}: something else is learned; {_REPORT}"
-                )
+        name, off, largest = farthest(found, cut_off(known, lessons.longest)[0])
+        if not off <= closeness(lessons.pupil) * largest + ROUNDING:
+            raise TeacherError(
+                f"{self.name}: the gradient of {name} differs by {off:.2g} from that of the divergence from the teacher, "
+                f"whose largest is {largest:.2g}: something else is learned; {_REPORT}"
+            )
         still = [
             name
             for name, before in mirror.named_parameters()

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 
+from bc.agreement import CLOSE, Tensors, closeness, cut_off, farthest
 from rl.policy.policy import ADAM, NppPolicy
-from rl.train.audit import CLOSE, Fault, Kept, closeness, everybodys, numbers
+from rl.train.audit import Fault, Kept, everybodys, numbers
 from rl.train.hierarchy.audit import command_loss
 from rl.train.losses import Losses
 from rl.train.ppo import HEADS, BatchPPO
@@ -29,7 +30,6 @@ FEW = 1e-6  # times its size, that a weight may be rounded by
 CERTAIN = math.log(
     1e12
 )  # logarithm of how many ways there must be to draw a step's decisions, to call two alike no chance
-Tensors = dict[str, torch.Tensor]
 
 
 class OneStep:
@@ -189,24 +189,20 @@ class OneStep:
         yield from self._losses_are_right(ppo, dict(zip(parts, told, strict=True)), len(rows))
         norms = []
         for part in _clipped_together(list(wanted), ppo.config.clip_apart):
-            norm = float(torch.stack([wanted[name].double().square().sum() for name in part]).sum().sqrt())
+            shortened, norm = cut_off({name: wanted[name] for name in part}, ppo.config.max_grad_norm)
+            wanted.update(shortened)
             norms.append(norm)
-            for name in part:
-                wanted[name] = wanted[name] * min(1.0, ppo.config.max_grad_norm / (norm + 1e-6))
         size, noted = math.hypot(*norms), float(ppo.norms[self.number])
-        if not abs(noted - size) <= 10 * closeness(ppo) * size + 1e-12:
+        if not abs(noted - size) <= 10 * closeness(ppo.policy) * size + 1e-12:
             yield Fault(
                 "gradients", f"the gradient's norm in step {self.number + 1} is noted as {noted:.4g}, it is {size:.4g}"
             )
-        largest = max((float(g.abs().max()) for g in wanted.values()), default=0.0)
-        names = [*wanted.keys(), *(self.gradients.keys() - wanted.keys())]
-        off = {name: _distance(self.gradients.get(name), wanted.get(name)) for name in names}
-        worst = max(off, key=lambda name: off[name])
-        limit = 0.1 * CLOSE if closeness(ppo) == CLOSE else closeness(ppo)
-        if not off[worst] <= limit * largest + 1e-12:
+        worst, off, largest = farthest(self.gradients, wanted)
+        limit = 0.1 * CLOSE if closeness(ppo.policy) == CLOSE else closeness(ppo.policy)
+        if not off <= limit * largest + 1e-12:
             yield Fault(
                 "gradients",
-                f"the gradient of {worst} in step {self.number + 1} differs by {off[worst]:.2g} from that of the loss by its "
+                f"the gradient of {worst} in step {self.number + 1} differs by {off:.2g} from that of the loss by its "
                 f"formulas, whose largest is {largest:.2g}: loss, minibatch, normalisation, clone or clipping are others",
             )
 
@@ -218,7 +214,7 @@ class OneStep:
             rounded = 2.0 / count if name == "clip_fraction" else 0.0  # a ratio on the edge may be rounded either way
             if name == "loss" and others:
                 continue
-            if not abs(noted[name] - value) <= closeness(ppo) * (1 + abs(value)) + rounded:
+            if not abs(noted[name] - value) <= closeness(ppo.policy) * (1 + abs(value)) + rounded:
                 yield Fault(
                     "losses",
                     f"{name} of step {self.number + 1} is noted as {noted[name]:.5g}, by its formula it is {value:.5g}",
@@ -312,12 +308,6 @@ def _clipped_together(names: list[str], apart: bool) -> list[list[str]]:
         head = [head for head, marks in HEADS.items() if any(mark in name for mark in marks)]
         parts.setdefault(head[0] if head else "shared", []).append(name)
     return list(parts.values())
-
-
-def _distance(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
-    """Largest difference; nothing counts as zeros."""
-    known = [tensor for tensor in (one, other) if tensor is not None]
-    return float((known[0] - known[1] if len(known) == 2 else known[0]).abs().max())
 
 
 def _equal(one: Tensors | None, other: Tensors | None) -> bool:

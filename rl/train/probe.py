@@ -36,7 +36,7 @@ class UpdateProbe:
     """
 
     def __init__(self, name: str, device: str, precision: str):
-        self.device, self.precision = device, precision
+        self.name, self.device, self.precision = name, device, precision
         architecture = get_architecture(name)
         self.observations, self.stacking, self.memory = (
             architecture.observations,

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from bc.agreement import closeness
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
-from rl.train.audit import Fault, Start, closeness, numbers
+from rl.train.audit import Fault, Start, numbers
 from rl.train.ppo import BatchPPO
 from rl.train.recurrent import RecurrentPPO
 
@@ -38,7 +39,7 @@ def faults_of_memory(ppo: BatchPPO, start: Start | None) -> Iterator[Fault]:
             )
     envs = torch.arange(min(ENVS, count), device=ppo.device)
     ends, stored = numbers(ppo, "episode_ends")[:, : len(envs)], buffer.obs[MEMORY][:, envs].double().cpu().numpy()
-    now, limit = ppo.states[: len(envs)].astype(np.float64), closeness(ppo)
+    now, limit = ppo.states[: len(envs)].astype(np.float64), closeness(ppo.policy)
     for t in range(steps):
         features = ppo.policy.features(_alone(ppo, t * count + envs))
         wanted = np.where(ends[t][:, None], 0.0, by_formula(memory, features.double(), stored[t]))

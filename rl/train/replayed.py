@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from bc.agreement import CLOSE, closeness
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
-from rl.train.audit import CLOSE, Fault, closeness, settings_of_stage
+from rl.train.audit import Fault, settings_of_stage
 from rl.train.ppo import BatchPPO
 
 ENVS = 16  # that are played again, others each time
@@ -90,7 +91,7 @@ class Replay:
         with torch.no_grad():
             values = ppo.policy.logits_and_values(ppo.policy.to_tensors(obs))[1].cpu().numpy()
         wanted = settings_of_stage(ppo).gamma * values
-        limit = 0.1 * CLOSE if closeness(ppo) == CLOSE else closeness(ppo)
+        limit = 0.1 * CLOSE if closeness(ppo.policy) == CLOSE else closeness(ppo.policy)
         off = np.abs(added - wanted)
         if not (off <= limit * (1 + np.abs(wanted))).all():
             worst = int(off.argmax())

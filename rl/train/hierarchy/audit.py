@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
+from bc.agreement import closeness
 from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
 from rl.policy.policy import NppPolicy
-from rl.train.audit import Fault, Kept, closeness, numbers, settings_of_stage
+from rl.train.audit import Fault, Kept, numbers, settings_of_stage
 from rl.train.hierarchy.losses import HierarchicalLosses
 from rl.train.hierarchy.ppo import HierarchicalPPO
 from rl.train.losses import Losses
@@ -80,7 +81,11 @@ def _choices_are_the_policys(ppo: HierarchicalPPO, subtask: np.ndarray) -> Itera
     taken = torch.from_numpy(subtask.reshape(-1, 1)).to(ppo.device)[index]
     off = float((probs - stored).abs().max())
     value_off = float((values - buffer.flat("command_values")[index]).abs().max()) / max(1.0, float(values.abs().max()))
-    if not (off <= closeness(ppo) and value_off <= closeness(ppo) and bool((stored.gather(1, taken) > 0).all())):
+    if not (
+        off <= closeness(ppo.policy)
+        and value_off <= closeness(ppo.policy)
+        and bool((stored.gather(1, taken) > 0).all())
+    ):
         yield Fault(
             "subtasks",
             f"probabilities of subtasks in the rollout are off by up to {off:.2g}, values by {value_off:.2g} of their size, "
@@ -108,7 +113,7 @@ def _advantages_are_right(ppo: HierarchicalPPO) -> Iterator[Fault]:
             wanted[t, env] += beyond * (following + config.gae_lambda * trace)
             following, trace, end = values[t, env], wanted[t, env], t
     off, size = np.abs(found - wanted).max(), 1 + np.abs(wanted).max()
-    if not off <= closeness(ppo) * size:
+    if not off <= closeness(ppo.policy) * size:
         yield Fault(
             "subtasks",
             f"advantages of choices differ by {off:.3g} from their definition over the decisions that each lasts (gamma "

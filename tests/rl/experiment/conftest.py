@@ -5,11 +5,12 @@ import signal
 import pytest
 
 from hardware.compute import Timings
+from rl.train import remembered
 from rl.train.probe import UpdateProbe
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _same_plan():
+def _same_plan(tmp_path_factory):
     """Precision and threads do not depend on what else is running: two runs that are compared have the same plan.
 
     For the whole module, so also for the runs that its own fixtures make.
@@ -17,6 +18,7 @@ def _same_plan():
     alike = staticmethod(lambda size, ways: Timings([1.0 + i for i in range(len(ways))], [1.0] * len(ways), 0.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UpdateProbe, "race", alike)
+        patch.setattr(remembered, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
         yield
 
 

@@ -1,0 +1,54 @@
+"""Timings of updates that were made on this machine before, so that the same run is planned the same way again.
+
+    plan = hardware.plan(..., race=remembered(probe, machine))
+
+Threads and precision are chosen by timing, and other numbers of threads round another way: two runs of one seed would differ
+because the machine was busy once.  So the first timing counts until ``python -m hardware plan --measure`` makes a new one.
+"""
+
+import datetime
+
+import torch
+
+from hardware import Machine, Race, Timings, Way
+from nppsim._cache import CACHE_FOLDER
+from nppsim.errors import UserError
+from nppsim.files import write_json
+from nppsim.reading import mismatch, read_json
+from rl.train.probe import UpdateProbe
+
+FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
+_SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
+
+
+class TimingsError(UserError, ValueError):
+    """The file of timings cannot be read; the message names it and says what to do."""
+
+
+def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race:
+    """A race that is run once for each network, machine and size, and then told from memory.
+
+    anew: run it, whatever is known, and remember that.
+    Raises TimingsError for a file of timings that is damaged.
+    """
+
+    def race(minibatch_size: int, ways: list[Way]) -> Timings:
+        told = ", ".join(f"{way.precision} by {way.threads}" for way in ways)
+        here = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
+        key = f"{probe.name}, update of {minibatch_size}: {told}; {here}"
+        if key not in (known := _read()) or anew:
+            made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
+            known = _read() | {key: made._asdict()}  # another process may have added some meanwhile
+            write_json(FILE, known)
+        return Timings(**known[key])
+
+    return race
+
+
+def _read() -> dict[str, dict]:
+    if not FILE.exists():
+        return {}
+    known = read_json(FILE, TimingsError, "remove it: all is timed again")
+    if wrong := mismatch(known, _SHAPE):
+        raise TimingsError(f"{FILE}: {wrong}; remove it: all is timed again")
+    return known
