@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bc.agreement import closeness, cut_off, farthest
+from bc.agreement import ROUNDING, Tensors, adam_move, closeness, cut_off, farthest, gradients_of, memory_of
 from bc.batches import Batches
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
@@ -24,8 +24,7 @@ from nppsim.errors import UserError
 if TYPE_CHECKING:
     from bc.train import BCConfig
 
-ROUNDING = 1e-6  # of gradients that are all but 0
-BETAS, EPS = (0.9, 0.999), 1e-8  # of AdamW
+EPS = 1e-8  # of AdamW
 SURE = 64, 3  # pieces and batches of an epoch, from which chance hardly ever draws the same order twice
 _REPORT = "this is a mistake in the program, not in your settings: please report it"
 
@@ -104,12 +103,7 @@ class _Step:
     def __init__(self, audit: Audit, batch: np.ndarray):
         self.audit, self.batch = audit, batch
         self.mirror = copy.deepcopy(audit.policy)
-        state = audit.optimizer.state
-        self.moments = {
-            name: (float(state[p]["step"]), state[p]["exp_avg"].clone(), state[p]["exp_avg_sq"].clone())
-            for name, p in audit.policy.named_parameters()
-            if p in state
-        }
+        self.memory = memory_of(audit.optimizer, dict(audit.policy.named_parameters()))
 
     def compare(self) -> None:
         """AuditError unless gradient and weights are those of the formulas."""
@@ -123,10 +117,11 @@ class _Step:
                 f"loss by its formula, whose largest is {largest:.2g} (norm {size:.2g}): loss, weights of the actions, "
                 f"batch or clipping are others; {_REPORT}"
             )
+        before = dict(self.mirror.named_parameters())
         for name, gradient in found.items():
-            self._check_weights(name, dict(self.mirror.named_parameters())[name], own[name], gradient)
+            self._check_weights(name, before[name], own[name], gradient)
 
-    def _gradients(self) -> tuple[dict[str, torch.Tensor], float]:
+    def _gradients(self) -> tuple[Tensors, float]:
         """Name -> gradient of the loss by its formula, cut off; and its norm before that."""
         audit, dataset = self.audit, self.audit.batches.dataset
         labels = torch.from_numpy(dataset.actions[self.batch].astype(np.int64))
@@ -137,21 +132,14 @@ class _Step:
         labels = labels.to(logits.device)
         chosen = logits.gather(1, labels[:, None])[:, 0] - logits.logsumexp(dim=1)
         loss = -(torch.from_numpy(weights).to(logits.device)[labels] * chosen).sum() / len(labels)
-        names = [name for name, p in self.mirror.named_parameters() if p.requires_grad]
-        parameters = [p for p in self.mirror.parameters() if p.requires_grad]
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        known = {name: g for name, g in zip(names, gradients, strict=True) if g is not None}
-        return cut_off(known, audit.config.max_grad_norm)
+        learning = {name: p for name, p in self.mirror.named_parameters() if p.requires_grad}
+        return cut_off(gradients_of(loss, learning), audit.config.max_grad_norm)
 
     @torch.no_grad()
     def _check_weights(self, name: str, before: torch.Tensor, now: torch.Tensor, gradient: torch.Tensor) -> None:
         """AuditError unless a weight is what AdamW makes of this gradient, at the rate of the schedule."""
-        rate, g = self.audit.rate, gradient.double()
-        steps, first, second = self.moments.get(name, (0.0, torch.zeros_like(before), torch.zeros_like(before)))
-        first = BETAS[0] * first.double() + (1 - BETAS[0]) * g
-        second = BETAS[1] * second.double() + (1 - BETAS[1]) * g.square()
-        spread = (second / (1 - BETAS[1] ** (steps + 1))).sqrt() + EPS
-        move = rate * first / (1 - BETAS[0] ** (steps + 1)) / spread
+        rate = self.audit.rate
+        move = adam_move(gradient, self.memory.get(name, {}), rate, EPS)
         wanted = before.double() * (1 - rate * self.audit.config.weight_decay) - move
         off = (now.double() - wanted).abs()
         if not bool((off <= 1e-2 * move.abs() + 1e-6 * before.abs() + 1e-9).all()):

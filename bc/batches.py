@@ -1,10 +1,13 @@
-"""How a policy is shown demonstrations: single decisions in random order, or, if it has a memory, sequences of them.
+"""How a policy is shown demonstrations: single decisions in random order, or segments of some that follow each other.
 
     batches = batches_of(policy, dataset, device)
     for rows in batches.epoch(training, size, rng):         # to learn from
         observations, actions = batches.observe(rows)
     for rows in batches.parts(validation):                  # to be judged on
         observations, actions = batches.observe_whole(rows)
+
+Where graphs are observed, GRAPH_SEGMENT decisions stay together: they nearly always share a graph, which is encoded once,
+while a batch of single decisions would encode as many graphs as it has decisions.
 
 Of a policy with a memory, a demonstration is cut into segments of SEGMENT decisions.  Before each epoch it is shown all
 of them in their order, so that each segment begins with what it remembers there; gradients flow within a segment.
@@ -21,6 +24,7 @@ from bc.dataset import GRAPH, BCDataset
 
 EVALUATION_BATCH = 1024
 SEGMENT = 32  # decisions; two seconds with the usual frame skip
+GRAPH_SEGMENT = 8
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
 
@@ -53,9 +57,7 @@ class Batches:
         """All rows once, in random order, in batches of ``size``."""
         order = rng.permutation(rows)
         for start in range(0, len(order), size):
-            batch = order[start : start + size]
-            # decisions of one level side by side: threads then share few graphs
-            yield np.sort(batch) if GRAPH in self.dataset.observations else batch
+            yield order[start : start + size]
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """The rows in their order, in parts that fit into memory."""
@@ -77,38 +79,52 @@ class Batches:
         return self.observe(rows)
 
 
-class Sequences(Batches):
-    """Segments of demonstrations, for a policy with a memory."""
+class Segments(Batches):
+    """Segments of demonstrations, for a policy that sees graphs.
 
-    def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
+    segment: decisions of one; the last of a demonstration may be shorter.
+    """
+
+    def __init__(self, dataset: BCDataset, device: str | torch.device, segment: int = GRAPH_SEGMENT):
         super().__init__(dataset, device)
-        self.policy = policy
+        self.segment = segment
         lengths = np.bincount(dataset.demonstration)
         first = np.cumsum(lengths) - lengths
         self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # decisions before each
-        self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
 
     def steps(self, rows: np.ndarray, size: int) -> int:
         return -(-len(self._segments(rows)) // self._together(size))
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """All segments once, in random order, in batches of as many as have ``size`` decisions, if none is short."""
-        self._remember(rows)
         segments, count = self._segments(rows), self._together(size)
         order = rng.permutation(len(segments))
         for start in range(0, len(order), count):
             yield np.concatenate([segments[number] for number in order[start : start + count]])
 
-    @staticmethod
-    def _together(size: int) -> int:
+    def _together(self, size: int) -> int:
         """Segments of a batch."""
-        return max(1, size // SEGMENT)
+        return max(1, size // self.segment)
 
     def _segments(self, rows: np.ndarray) -> list[np.ndarray]:
         return np.split(rows, self.begins(rows)[1:])
 
     def begins(self, rows: np.ndarray) -> np.ndarray:
-        return np.flatnonzero(self._age[rows] % SEGMENT == 0)
+        return np.flatnonzero(self._age[rows] % self.segment == 0)
+
+
+class Sequences(Segments):
+    """Segments of demonstrations and what is remembered where they begin, for a policy with a memory."""
+
+    def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
+        super().__init__(dataset, device, SEGMENT)
+        self.policy = policy
+        self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
+
+    def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Likewise, with what is remembered by then."""
+        self._remember(rows)
+        yield from super().epoch(rows, size, rng)
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Whole demonstrations in their order."""
@@ -153,4 +169,4 @@ def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> B
     """How this policy is shown these demonstrations."""
     if getattr(policy, "memory", None) is not None:
         return Sequences(policy, dataset, device)
-    return Batches(dataset, device)
+    return Segments(dataset, device) if GRAPH in dataset.observations else Batches(dataset, device)

@@ -20,7 +20,6 @@ from nppsim.planner import plan
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.workers import usable_cores
 
 SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
 
@@ -71,7 +70,6 @@ def make_demonstrations(
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     level_set = LevelSet.at(levels)
     settings = settings or PlannerSettings()
-    workers = workers or (usable_cores() if cluster is None else None)
     with locked(out) as check, open_executor(workers, DemonstrationError, cluster) as executor:
         return _make(level_set, settings, _Files(Path(out), settings, check), executor, progress)
 

@@ -145,7 +145,7 @@ def installed(libraries: list[str]) -> dict[str, str]:
     """Versions of what results depend on: this project with a digest of its sources, Python and some libraries."""
     import nppsim  # which imports this module
 
-    versions = {"nppsim": f"{nppsim.__version__} (sources {_sources()})", "Python": platform.python_version()}
+    versions = {"nppsim": f"{nppsim.__version__} (sources {project_digest()})", "Python": platform.python_version()}
     for name in libraries:
         try:
             versions[name] = metadata.version(name).partition("+")[0]  # without the build, e.g. +cpu
@@ -168,14 +168,14 @@ def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 @cache
-def _sources() -> str:
-    """Digest (12 hex characters) of all Python files of the project."""
+def project_digest() -> str:
+    """Digest (16 hex characters) of all Python files of the project, committed or not."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()[:16]
 
 
 def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:

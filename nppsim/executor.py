@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from nppsim.cluster import connected
-from nppsim.workers import worker_pool
+from nppsim.workers import usable_cores, worker_pool
 
 # Batches for each process that are under way, or done before their turn: items may have no end, and one may take long.
 WINDOW = 64
@@ -69,10 +69,10 @@ class Executor:
 def open_executor(
     workers: int | None, error: Callable[[str], Exception], cluster: str | None = None
 ) -> Iterator[Executor]:
-    """An executor of ``workers`` processes, 1 being this one, or of a cluster.
+    """An executor of ``workers`` processes, 1 being this one and None as many as there are cores, or of a cluster.
 
     error: raised where a process dies and, on a cluster, dies again and again.
-    cluster: its address (``nppsim.cluster``); "local" has as many processes as workers, None being all cores.
+    cluster: its address (``nppsim.cluster``); "local" has as many processes as workers.
     Raises ClusterError for a cluster that cannot be used.
     """
     if cluster is not None:
@@ -81,7 +81,7 @@ def open_executor(
     elif workers == 1:
         yield Executor()
     else:
-        assert workers is not None
+        workers = workers or usable_cores()
         with worker_pool(workers, error) as pool:
             yield Executor(_Processes(pool, workers))
 

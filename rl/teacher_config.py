@@ -6,6 +6,7 @@ from pathlib import Path
 from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
+MAX_GRAD_NORM = 1.0  # longer gradients of a lesson are shortened to this norm
 _TEACHER = "teacher"
 
 

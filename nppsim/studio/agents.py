@@ -120,8 +120,3 @@ def find_plugin() -> Plugin | None:
     if len(found) > 1:
         raise AgentError(f"{len(found)} packages play agents ({', '.join(found)}); uninstall all but one")
     return next((entry.load()() for entry in found.values()), None)
-
-
-def success(endings: Sequence[Ending]) -> float:
-    """Share of episodes that were won; there must be some."""
-    return sum(one.outcome == "won" for one in endings) / len(endings)

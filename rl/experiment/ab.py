@@ -8,7 +8,6 @@
 ``a`` is the baseline.  Runs go A B, B A, A B, ..., one seed after the other, so that slow hours hit both.
 """
 
-import hashlib
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nppsim.cluster import project_digest
 from nppsim.errors import ConfigError
 from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.lock import locked
@@ -135,7 +135,7 @@ def _settle(settings: ABSettings, folder: Path) -> None:
         "plan": {name: list(getattr(settings, name)) for name in ("a", "b", "common")} | {"test": settings.test},
         "machine": machine.machine(),
         "versions": machine.versions(),
-        "build": {"sources": _sources()},
+        "build": {"sources": project_digest()},
     }
     file = folder / PLAN
     if not file.exists():
@@ -156,16 +156,6 @@ def _facts(file: Path) -> dict:
     if not isinstance(facts, dict):
         raise ResultsError(f"{file}: no facts of a comparison; restore it, or begin again in another folder")
     return facts
-
-
-def _sources() -> str:
-    """Digest (16 hex characters) of every Python file that a run is made of, committed or not."""
-    root = Path(__file__).parents[1]
-    files = sorted(file for package in ("nppsim", "bc", "hardware", "rl") for file in (root / package).rglob("*.py"))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _run(command: list[str], log_file: Path) -> int:

@@ -123,10 +123,12 @@ class Evaluator:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with suppress(EOFError, pickle.UnpicklingError):  # the end, perhaps amid an answer
-            while True:
-                self._answers.put(pickle.load(self.process.stdout))
-        self._answers.put(None)
+        try:
+            with suppress(EOFError, pickle.UnpicklingError):  # the end, perhaps amid an answer
+                while True:
+                    self._answers.put(pickle.load(self.process.stdout))
+        finally:
+            self._answers.put(None)
 
     def order(self, policy: NppPolicy, decisions: int) -> None:
         """Have a policy played, as it is now; returns at once.  decisions: that it has learned from."""
@@ -249,10 +251,11 @@ def prepare(task: DevTask) -> DevLevels:
 
 def _hear(orders: BinaryIO, heard: SimpleQueue) -> None:
     """Pass on what is ordered; with its end this process ends, too, whatever it is doing."""
-    with suppress(EOFError, pickle.UnpicklingError):
+    try:
         while True:
             heard.put(pickle.load(orders))
-    os._exit(0)
+    finally:
+        os._exit(0)
 
 
 def _answer(answers: BinaryIO, answer: _Answer | _Failure) -> None:

@@ -1,6 +1,6 @@
 """Between imitation and PPO: lessons from a trained agent, where one is asked for (docs/teacher.md).
 
-    clone = learn_from_teacher(job, plan, clone)
+    clone = learn_from_teacher(job, plan, clone, path)
 
 The result takes the clone's place: PPO starts from it, is pulled towards it and held against it.
 """
@@ -111,7 +111,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
     unfinished.unlink(missing_ok=True)
     job.log(
         f"lessons: {lessons.decisions:,} decisions in {lessons.seconds / 60:.1f} min, of {job.title}, by {path}"
-        + _success_told(job, pupil, "now")
+        + _success_told(job, pupil)
     )
     return taught
 
@@ -150,8 +150,8 @@ def _success(job: "Job", policy: NppPolicy) -> float:
     return aggregate(suite.run(policy, deterministic=job.config.evaluation.deterministic))[ALL]["success"]
 
 
-def _success_told(job: "Job", policy: NppPolicy, when: str) -> str:
-    return f"; {when} {_success(job, policy):.0%} of the dev levels" if job.config.evaluation.in_training else ""
+def _success_told(job: "Job", policy: NppPolicy) -> str:
+    return f"; now {_success(job, policy):.0%} of the dev levels" if job.config.evaluation.in_training else ""
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from rl.judge.results import ALL, ResultsError
 
 GRID = 50  # decisions at which learning curves are compared
 RETURN = "rollout/ep_rew_mean"
-SUCCESS = "eval/all_success"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -81,12 +81,10 @@ def fuzz(
     first: int = 0,
     *,
     stop: bool = True,
-    log: Callable[[Tally], None] | None = None,
 ) -> Tally:
     """Try inputs ``first`` to ``first + count - 1`` of a seed on one reader.
 
     stop: at the first failure.  After a crash or hang, another process goes on with the next input.
-    log: called after every thousandth input.
     """
     tally, valid = Tally(name), valid_files(readers()[name])
     context = multiprocessing.get_context("spawn")
@@ -103,8 +101,6 @@ def fuzz(
             tally.refused += outcome.refused
             tally.slowest_s = max(tally.slowest_s, outcome.seconds)
             tally.peak_bytes = max(tally.peak_bytes, outcome.peak_bytes)
-            if log and tally.tried % 1000 == 0:
-                log(tally)
             if stop and tally.failures:
                 break
         process.kill()

@@ -34,17 +34,16 @@ class OnnxPolicy:
 
     data: the file.
     place: its name, for errors.
-    threads: that share an operation.
     facts: what the file says about itself; stacking: of its observations.
     ExportError: damaged, none of this project, or of another layout of observations.
     MissingPackageError without the extra ``onnx``.
     """
 
-    def __init__(self, data: bytes, place: object = "the network", *, threads: int = 1):
+    def __init__(self, data: bytes, place: object = "the network"):
         self._made_of = data, place
         ort = needed("onnxruntime", "onnx")
         options = ort.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
         options.log_severity_level = 4  # what is wrong is raised
         try:  # from bytes: a file that refers to others beside it cannot be opened so
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
@@ -62,9 +61,9 @@ class OnnxPolicy:
             raise ExportError(f"{place}: its inputs or outputs are not those that its metadata tell: {_REMEDY}")
 
     @classmethod
-    def load(cls, path: Path, *, threads: int = 1) -> "OnnxPolicy":
+    def load(cls, path: Path) -> "OnnxPolicy":
         """The policy in a file; ExportError also where it cannot be read."""
-        return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path, threads=threads)
+        return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path)
 
     def __reduce__(self) -> tuple[type["OnnxPolicy"], tuple[bytes, object]]:
         """Other processes read the file anew; there, too, with one thread."""

@@ -21,7 +21,8 @@ import torch
 from nppsim import reward
 from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.outcomes import WON
-from rl.train.audit import Fault, Kept, Start, asked, checksum, divergence, error_of, faults_of_rollout
+from rl.distributed.ranks import checksum
+from rl.train.audit import Fault, Kept, Start, asked, divergence, error_of, faults_of_rollout
 from rl.train.audit_update import faults_of_update
 from rl.train.draws import Draws, not_drawn_anew
 from rl.train.growth import falling, growing, memory_mib, sizes
@@ -242,7 +243,7 @@ class Alarms:
             )
         if ppo.reference is None or not self._due:
             return
-        before, self.reference = self.reference, [ppo.hold, checksum(ppo.reference)]
+        before, self.reference = self.reference, [ppo.hold, checksum(ppo.reference.state_dict())]
         if before is not None and before[0] == ppo.hold and before != self.reference:
             yield Fault(
                 "reference",

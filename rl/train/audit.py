@@ -126,12 +126,18 @@ def checksums(ppo: BatchPPO) -> dict[str, int]:
     return {name: zlib.crc32(getattr(buffer, name).cpu().numpy().tobytes()) for name in TARGETS}
 
 
-def checksum(policy: NppPolicy) -> int:
-    """Of all weights, the normaliser's included."""
-    total = 0
-    for tensor in policy.state_dict().values():
-        total = zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes(), total)
-    return total
+def deviations(probs: np.ndarray, actions: np.ndarray) -> tuple[float, np.ndarray]:
+    """(by how many standard deviations actions int64[n] are taken more or less often than probabilities float[n, 6] say,
+    of the action that is farthest off; how often each is taken, int64[6])"""
+    counts = np.bincount(actions, minlength=NUM_ACTIONS)
+    spread = np.sqrt(np.maximum((probs * (1 - probs)).sum(axis=0), 1.0))
+    return float(np.abs((counts - probs.sum(axis=0)) / spread).max()), counts
+
+
+def value_scale(ppo: BatchPPO, config: PPOConfig) -> float:
+    """What the value loss is divided by: the variance of all returns, or 1 where it is not scaled."""
+    returns = everybodys(ppo, "returns")
+    return float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
 
 
 def everybodys(ppo: BatchPPO, name: str) -> torch.Tensor:
@@ -237,9 +243,7 @@ def decisions_are_the_policys(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
                 "size: observations, decisions or weights were mixed up, or the network is not the same function twice",
             )
     probs = np.exp(numbers(ppo, "log_probs")).reshape(-1, NUM_ACTIONS)
-    counts = np.bincount(numbers(ppo, "actions").ravel(), minlength=NUM_ACTIONS)
-    spread = np.sqrt(np.maximum((probs * (1 - probs)).sum(axis=0), 1.0))
-    sigmas = float(np.abs((counts - probs.sum(axis=0)) / spread).max())
+    sigmas, counts = deviations(probs, numbers(ppo, "actions").ravel())
     if not sigmas < MOST_SIGMAS:
         yield Fault(
             "actions",

@@ -11,7 +11,7 @@ import torch
 
 from bc.agreement import CLOSE
 from rl.ppo_config import KL_TOLERANCE
-from rl.train.audit import MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of
+from rl.train.audit import MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of, value_scale
 from rl.train.hierarchy.audit import command_terms, high_level_stands_still
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
@@ -181,14 +181,13 @@ def means_are_of_the_steps(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
 
 def losses_add_up(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """The loss is the weighted sum of its parts, and each part is possible."""
-    config, returns = ppo.config, everybodys(ppo, "returns")
+    config = ppo.config
     part = {name: float(logged.get(f"train/{name}", math.nan)) for name in Losses._fields}
     absent = [name for name, value in part.items() if math.isnan(value)]
     if absent:
         yield Fault("losses", f"train/{', train/'.join(absent)} of the update: not logged, or not a number")
         return
-    variance = float(returns.var()) if config.scale_value_loss and returns.std() > 0 else 1.0
-    value = config.vf_coef / variance * part["value_loss"]
+    value = config.vf_coef / value_scale(ppo, config) * part["value_loss"]
     terms = [value]
     if not kept.critic_only:
         entropy = logged["train/ent_coef"] * part["entropy_loss"]

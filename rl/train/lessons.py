@@ -28,14 +28,13 @@ from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.curriculum.statistics import as_json
 from rl.policy.policy import NppPolicy, sample_actions
-from rl.teacher_config import TeacherConfig
+from rl.teacher_config import MAX_GRAD_NORM, TeacherConfig
 from rl.train.lessons_audit import LearningAgain, TeacherError, check_decisions
 from rl.train.losses import divergence
 from rl.train.rollout import TensorRolloutBuffer
 from rl.train.vec_env import BatchVecEnv
 
 LOWEST_RATE = 0.1  # of the learning rate, at the end
-MAX_GRAD_NORM = 1.0  # longer gradients are shortened to this norm
 AUDIT_EVERY = 32  # lessons, of which a few decisions are worked out anew
 AUDITED = 4  # environments
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
@@ -68,8 +67,6 @@ class Lessons:
     rollout_length: decisions of each environment in a lesson.
     decisions, lessons: given so far.
     """
-
-    longest = MAX_GRAD_NORM  # gradients are shortened to this norm
 
     def __init__(
         self,
@@ -246,7 +243,7 @@ class Lessons:
             )
         for parameter, gradient in zip(self._moving, gradients, strict=True):
             parameter.grad = gradient
-        norm = float(torch.nn.utils.clip_grad_norm_(self._moving, self.longest))
+        norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
         if not math.isfinite(norm):
             raise TeacherError(f"lesson {self.lessons + 1}: the gradients are not finite; {_REMEDY}")
         self._optimizer.step()

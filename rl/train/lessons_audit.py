@@ -9,20 +9,18 @@ again.end(size)
 import copy
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
-from bc.agreement import closeness, cut_off, farthest
-from nppsim.actions import NUM_ACTIONS
+from bc.agreement import ROUNDING, closeness, cut_off, farthest, gradients_of
 from nppsim.errors import UserError
 from rl.policy.policy import NppPolicy
+from rl.teacher_config import MAX_GRAD_NORM
+from rl.train.audit import MOST_SIGMAS, deviations
 from rl.train.rollout import TensorRolloutBuffer
 
 if TYPE_CHECKING:
     from rl.train.lessons import Lessons
 
-MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
-ROUNDING = 1e-6  # of gradients that are all but 0
 _AT_ONCE = 1024  # decisions
 _REPORT = "please report this"
 
@@ -43,10 +41,7 @@ def check_decisions(pupil: NppPolicy, buffer: TensorRolloutBuffer, divergence: f
             f"{lesson}: the pupil is {away:.4f} nats from what its teacher said, told are {divergence:.4f}: answers are of "
             f"other states, or of another network; {_REPORT}"
         )
-    probs = log_probs.exp().cpu().numpy()
-    counts = np.bincount(buffer.flat("actions").cpu().numpy(), minlength=NUM_ACTIONS)
-    spread = np.sqrt(np.maximum((probs * (1 - probs)).sum(axis=0), 1.0))
-    sigmas = float(np.abs((counts - probs.sum(axis=0)) / spread).max())
+    sigmas, _ = deviations(log_probs.exp().cpu().numpy(), buffer.flat("actions").cpu().numpy())
     if not sigmas < MOST_SIGMAS:
         raise TeacherError(
             f"{lesson}: what was played is {sigmas:.0f} standard deviations from the pupil's own probabilities: somebody "
@@ -80,11 +75,9 @@ class LearningAgain:
         log_probs = mirror.logits_and_values(lessons._buffer.observations(index))[0].double().log_softmax(dim=1)
         told = lessons._buffer.flat("log_probs")[index].double()
         loss = (told.exp() * (told - log_probs)).sum(dim=1).mean()
-        named = [(name, parameter) for name, parameter in mirror.named_parameters() if parameter.requires_grad]
-        gradients = torch.autograd.grad(loss, [parameter for _, parameter in named], allow_unused=True)
-        known = {name: g.float() for (name, _), g in zip(named, gradients, strict=True) if g is not None}
+        known = gradients_of(loss, {name: p for name, p in mirror.named_parameters() if p.requires_grad})
         found = {name: p.grad for name, p in lessons.pupil.named_parameters() if p.grad is not None}
-        name, off, largest = farthest(found, cut_off(known, lessons.longest)[0])
+        name, off, largest = farthest(found, cut_off(known, MAX_GRAD_NORM)[0])
         if not off <= closeness(lessons.pupil) * largest + ROUNDING:
             raise TeacherError(
                 f"{self.name}: the gradient of {name} differs by {off:.2g} from that of the divergence from the teacher, "

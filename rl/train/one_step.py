@@ -17,15 +17,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 
-from bc.agreement import CLOSE, Tensors, closeness, cut_off, farthest
+from bc.agreement import CLOSE, Tensors, adam_move, closeness, cut_off, farthest, gradients_of, memory_of
 from rl.policy.policy import ADAM, NppPolicy
-from rl.train.audit import Fault, Kept, everybodys, numbers
+from rl.train.audit import Fault, Kept, everybodys, numbers, value_scale
 from rl.train.hierarchy.audit import command_loss
 from rl.train.losses import Losses
 from rl.train.ppo import HEADS, BatchPPO
 from rl.train.recurrent_audit import asked_in_steps
 
-BETAS = (0.9, 0.999)  # of Adam
 FEW = 1e-6  # times its size, that a weight may be rounded by
 CERTAIN = math.log(
     1e12
@@ -96,12 +95,7 @@ class OneStep:
         return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def _moments(self, ppo: BatchPPO) -> dict[str, Tensors]:
-        state = ppo.policy.optimizer.state
-        return {
-            name: {key: torch.as_tensor(value).clone() for key, value in state[parameter].items()}
-            for name, parameter in self.parameters.items()
-            if parameter in state
-        }
+        return memory_of(ppo.policy.optimizer, self.parameters)
 
     def end(self, ppo: BatchPPO) -> None:
         """Watch no longer."""
@@ -183,8 +177,7 @@ class OneStep:
         }
         parts = losses_by_formula(ppo, kept, mirror, rows)
         loss = parts["loss"] + command_loss(ppo, kept, mirror, rows)
-        found = torch.autograd.grad(loss, list(moving.values()), allow_unused=True)
-        wanted = {name: g.float() for name, g in zip(moving, found, strict=True) if g is not None}
+        wanted = gradients_of(loss, moving)
         told = ppo.ranks.average(list(wanted.values()), [float(part.detach()) for part in parts.values()])
         yield from self._losses_are_right(ppo, dict(zip(parts, told, strict=True)), len(rows))
         norms = []
@@ -198,8 +191,7 @@ class OneStep:
                 "gradients", f"the gradient's norm in step {self.number + 1} is noted as {noted:.4g}, it is {size:.4g}"
             )
         worst, off, largest = farthest(self.gradients, wanted)
-        limit = 0.1 * CLOSE if closeness(ppo.policy) == CLOSE else closeness(ppo.policy)
-        if not off <= limit * largest + 1e-12:
+        if not off <= closeness(ppo.policy, 0.1 * CLOSE) * largest + 1e-12:
             yield Fault(
                 "gradients",
                 f"the gradient of {worst} in step {self.number + 1} differs by {off:.2g} from that of the loss by its "
@@ -224,14 +216,10 @@ class OneStep:
         """The weights after the step are those that Adam makes of this gradient and its own memory."""
         rate = ppo.policy.optimizer.param_groups[0]["lr"]
         for name, gradient in self.gradients.items():
-            moments = self.moments.get(name, {})
-            steps = float(moments.get("step", torch.zeros(()))) + 1
-            g, before = gradient.double(), self.weights[name].double()
-            first = BETAS[0] * moments["exp_avg"].double() + (1 - BETAS[0]) * g if moments else (1 - BETAS[0]) * g
-            second = BETAS[1] * moments["exp_avg_sq"].double() if moments else torch.zeros_like(g)
-            second = second + (1 - BETAS[1]) * g.square()
-            spread = (second / (1 - BETAS[1] ** steps)).sqrt() + ADAM["eps"]
-            move = rate * first / (1 - BETAS[0] ** steps) / spread
+            before, move = (
+                self.weights[name].double(),
+                adam_move(gradient, self.moments.get(name, {}), rate, ADAM["eps"]),
+            )
             off = (self.after[name].double() - (before - move)).abs()
             if not bool((off <= 10 * CLOSE * move.abs() + FEW * before.abs() + 1e-3 * FEW).all()):
                 yield Fault(
@@ -254,8 +242,6 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     log_probs, values = logits.double().log_softmax(dim=1), values.double()
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
-    returns = everybodys(ppo, "returns")
-    variance = float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
     if config.clip_range_vf is not None:
         before = buffer.flat("values")[rows].double()
         values = before + (values - before).clamp(-config.clip_range_vf, config.clip_range_vf)
@@ -281,7 +267,7 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     if config.self_imitation_coef:
         gained = surprises(ppo)[rows] / spread
         parts["self_imitation_loss"] = -(gained * log_probs.gather(1, actions)[:, 0]).mean()
-    loss = config.vf_coef / variance * parts["value_loss"]
+    loss = config.vf_coef / value_scale(ppo, config) * parts["value_loss"]
     if not kept.critic_only:
         loss = loss + parts["policy_gradient_loss"] + weight["ent_coef"] * parts["entropy_loss"]
         loss = loss + weight["bc_kl_coef"] * parts["bc_kl"] + config.self_imitation_coef * parts["self_imitation_loss"]

@@ -91,7 +91,7 @@ class Replay:
         with torch.no_grad():
             values = ppo.policy.logits_and_values(ppo.policy.to_tensors(obs))[1].cpu().numpy()
         wanted = settings_of_stage(ppo).gamma * values
-        limit = 0.1 * CLOSE if closeness(ppo.policy) == CLOSE else closeness(ppo.policy)
+        limit = closeness(ppo.policy, 0.1 * CLOSE)
         off = np.abs(added - wanted)
         if not (off <= limit * (1 + np.abs(wanted))).all():
             worst = int(off.argmax())

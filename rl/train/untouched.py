@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from rl.curriculum.statistics import as_json
-from rl.train.audit import checksum
+from rl.distributed.ranks import checksum
 from rl.train.ppo import BatchPPO, DivergedError
 
 
@@ -32,7 +32,7 @@ def untouched(ppo: BatchPPO, what: str) -> Iterator[None]:
 def _sums(ppo: BatchPPO) -> dict[str, int | bool]:
     shuffling = (json.dumps(ppo.rng.bit_generator.state) + as_json(ppo.sampler.state_dict())).encode()
     return {
-        "the weights": checksum(ppo.policy),
+        "the weights": checksum(ppo.policy.state_dict()),
         "the network's mode": ppo.policy.training,
         "the random numbers": zlib.crc32(ppo.sampling.get_state().numpy().tobytes()),
         "torch's random numbers": zlib.crc32(torch.get_rng_state().numpy().tobytes()),

@@ -1,13 +1,15 @@
 """Demonstrations as sequences, for a policy with a memory: what each row is shown, and that such a policy learns by it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from demonstrated import remembering
 
-from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Sequences, batches_of
+from bc.batches import EVALUATION_BATCH, GRAPH_SEGMENT, SEGMENT, Batches, Segments, Sequences, batches_of
+from bc.dataset import GRAPH
 from bc.train import BCConfig, check_result, evaluate, pretrain
 from hardware.team import Team
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
@@ -88,6 +90,21 @@ def test_without_a_memory_it_is_single_decisions_in_random_order():
     found, order = list(batches.epoch(rows, 128, np.random.default_rng(3))), np.random.default_rng(3).permutation(rows)
     assert (np.concatenate(found) == order).all() and {len(batch) for batch in found[:-1]} == {128}
     assert batches.steps(rows, 128) == len(found) and batches.begins(rows) is None
+
+
+def test_where_graphs_are_seen_some_decisions_of_a_level_stay_together():
+    dataset = remembering(LENGTHS)
+    dataset = replace(dataset, observations={**dataset.observations, GRAPH: np.zeros(len(dataset))})
+    rows, batches = dataset.rows(validation=False), batches_of(torch.nn.Linear(1, 1), dataset, "cpu")
+    assert type(batches) is Segments
+    found = list(batches.epoch(rows, 128, np.random.default_rng(0)))
+    assert sorted(np.concatenate(found).tolist()) == rows.tolist() != np.concatenate(found).tolist()
+    assert len(found) == batches.steps(rows, 128)
+    for batch in found:
+        assert len(batch) <= 128
+        pieces = np.split(batch, batches.begins(batch)[1:])
+        assert all(len(piece) <= GRAPH_SEGMENT and len(set(dataset.demonstration[piece])) == 1 for piece in pieces)
+        assert len(pieces) <= 128 // GRAPH_SEGMENT and (np.diff(np.concatenate([*map(np.diff, pieces)])) == 0).all()
 
 
 def test_imitation_teaches_to_remember_and_threads_change_nothing():

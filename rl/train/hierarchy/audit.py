@@ -12,7 +12,7 @@ import torch
 from bc.agreement import closeness
 from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
 from rl.policy.policy import NppPolicy
-from rl.train.audit import Fault, Kept, numbers, settings_of_stage
+from rl.train.audit import Fault, Kept, numbers, settings_of_stage, value_scale
 from rl.train.hierarchy.losses import HierarchicalLosses
 from rl.train.hierarchy.ppo import HierarchicalPPO
 from rl.train.losses import Losses
@@ -126,9 +126,7 @@ def command_terms(ppo: BatchPPO, kept: Kept, logged: Mapping[str, float]) -> lis
     if not isinstance(ppo, HierarchicalPPO):
         return []
     part = {name: float(logged.get(f"train/{name}", math.nan)) for name in EXTRA}
-    returns = numbers(ppo, "returns")
-    variance = float(returns.var(ddof=1)) if ppo.config.scale_value_loss and returns.std() > 0 else 1.0
-    terms = [ppo.config.vf_coef / variance * part["command_value_loss"]]
+    terms = [ppo.config.vf_coef / value_scale(ppo, ppo.config) * part["command_value_loss"]]
     if not kept.critic_only:
         terms += [part["command_gradient_loss"], logged["train/ent_coef"] * part["command_entropy_loss"]]
     return terms
@@ -140,8 +138,7 @@ def command_loss(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tenso
     if not isinstance(ppo, HierarchicalPPO):
         return total
     config, buffer, logged = kept.config, ppo.rollout_buffer, ppo.logger.name_to_value
-    returns = buffer.flat("returns").double()
-    variance = float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
+    value_weight = config.vf_coef / value_scale(ppo, config)
     everybody = buffer.command_advantages[buffer.chooses].double()
     clip, entropy_weight = logged["train/clip_range"], logged["train/ent_coef"]
     index = rows[buffer.flat("chooses")[rows]]
@@ -151,7 +148,7 @@ def command_loss(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tenso
     logits, values = policy.choose_subtasks(seen)
     log_probs = logits.double().log_softmax(dim=1)
     for i, row in enumerate(index.tolist()):
-        total = total + config.vf_coef / variance * (values[i].double() - buffer.flat("command_returns")[row]).square()
+        total = total + value_weight * (values[i].double() - buffer.flat("command_returns")[row]).square()
         if kept.critic_only:
             continue
         advantage = 0.0
