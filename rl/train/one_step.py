@@ -257,8 +257,9 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     returns = everybodys(ppo, "returns")
     variance = float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
     if config.clip_range_vf is not None:
+        farthest = float(ppo.logger.name_to_value["train/clip_range_vf"])
         before = buffer.flat("values")[rows].double()
-        values = before + (values - before).clamp(-config.clip_range_vf, config.clip_range_vf)
+        values = before + (values - before).clamp(-farthest, farthest)
     among = everybodys(ppo, "advantages")
     spread = among.std() + 1e-8
     advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread
