@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 from hardware.answers import Answer, Speed, comparison
 from hardware.detect import GB, Gpu, Machine, detect
@@ -95,18 +96,21 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
         from rl.experiment.timing import measured
 
         return measured(architecture.name, wishes, machine)
-    figures = stored_figures(architecture.name)
     observations, stacking = architecture.observations, architecture.stacking
+    figures = stored_figures(architecture.name, observations, stacking)
     update = figures.update if figures else estimate_update(observations, stacking)
+    planned = partial(
+        plan, observations, wishes, stacking=stacking, carried_bytes=architecture.carried_bytes, machine=machine
+    )
     try:
-        made = plan(observations, wishes, stacking=stacking, machine=machine, update=update)
+        made = planned(update=update)
         if figures and made.gpus:
             update = on_gpu(update)
-            made = plan(observations, wishes, stacking=stacking, machine=machine, update=update)
+            made = planned(update=update)
     except PlanError as error:
         return Answer(architecture.name, error, update)
     speed = None
-    if figures and not made.gpus:
+    if figures and figures.decisions_per_s and not made.gpus:
         speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
     return Answer(architecture.name, made, update, speed)
 

@@ -3,9 +3,11 @@
 ``python -m hardware plan --measure`` prints the same for the machine it runs on.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hardware.memory import UpdateMemory
+from hardware.memory import UpdateMemory, observation_bytes
+from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Of the speeds: 2026-11-22, one update of each after one that warmed up, on the levels that come with the package; for those
 # measured twice the faster one.
@@ -17,11 +19,11 @@ class Figures:
     """Of one architecture.
 
     update: memory of a gradient step in float32, on the CPU.
-    decisions_per_s: of PPO alone, rollouts and updates, with the sizes that a plan for MACHINE has.
+    decisions_per_s: of PPO alone, rollouts and updates, with the sizes that a plan for MACHINE has; None: not measured.
     """
 
     update: UpdateMemory
-    decisions_per_s: float
+    decisions_per_s: float | None
 
 
 def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) -> Figures:
@@ -44,14 +46,33 @@ FIGURES: dict[str, Figures] = {
     "attention": _figures(6_194_488, 76_184, 7_000),
 }
 
+# What a part behind the + of a name adds: (fixed bytes, bytes per sample).  Measured like the rest; the same for all of the
+# above, as the layers before their heads are 256 wide.
+ADDED = {"gru": (1_562_624, 4_361), "subtasks": (767_584, 1_641)}
+BYTES_PER_STACKED_BYTE = 5  # likewise, per sample: a pixel, and the float32 that is made of it; vectors add 2
+
 
 def on_gpu(update: UpdateMemory) -> UpdateMemory:
     """What is taken on a GPU where only a CPU's figure is known: twice as much, for what CUDA's operations need beside."""
     return UpdateMemory(2 * update.fixed_bytes, 2 * update.bytes_per_sample, f"{update.source} of a CPU, doubled")
 
 
-def stored_figures(architecture: str) -> Figures | None:
-    """Those of an architecture; deep heads (NAME+deepN) need little more than plain ones.  None where there are none, and for
-    stacks of frames."""
-    plain, *more = architecture.split("+")
-    return FIGURES.get(plain) if all(suffix.startswith("deep") for suffix in more) else None
+def stored_figures(architecture: str, observations: Iterable[str], stacking: Stacking = NO_STACKS) -> Figures | None:
+    """Those of an architecture; None for one that is not shipped.
+
+    observations, stacking: what it reads.
+    Memory, subtasks and stacks of frames add the bytes that they were measured to add; how fast such a network is, was not
+    measured.  Deep heads (NAME+deepN) need little more than plain ones.
+    """
+    plain, *suffixes = architecture.split("+")
+    known = FIGURES.get(plain)
+    parts = [suffix for suffix in suffixes if not suffix.startswith("deep")]
+    if known is None or not parts:
+        return known
+    frames = observation_bytes(observations, stacking) - observation_bytes(observations)
+    fixed, per_sample = known.update.fixed_bytes, known.update.bytes_per_sample + BYTES_PER_STACKED_BYTE * frames
+    for name, (fixed_more, more) in ADDED.items():
+        if any(part.startswith(name) for part in parts):
+            fixed, per_sample = fixed + fixed_more, per_sample + more
+    source = f"{known.update.source} of {plain}, and of what +{'+'.join(parts)} adds"
+    return Figures(UpdateMemory(fixed, per_sample, source), None)

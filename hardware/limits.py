@@ -15,7 +15,7 @@ def largest(plan: Plan, update: UpdateMemory) -> Sizes:
     update: what the plan was made with.  Environments and rollout are doubled as often as fits, so that the minibatch still
     divides an update; the largest minibatch is the largest divisor of the planned update.
     """
-    needs = MemoryNeeds(plan.observations, update, plan.gpus, plan.stacking)
+    needs = MemoryNeeds(plan.observations, update, plan.gpus, plan.stacking, carried_bytes=plan.carried_bytes)
     planned = Sizes(plan.num_envs, plan.rollout_length, plan.minibatch_size)
 
     def fits(sizes: Sizes) -> bool:

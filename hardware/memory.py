@@ -69,6 +69,7 @@ class MemoryNeeds:
     gpus: 0 trains on the CPU, so that the update counts as host memory.
     cpu_processes: that train together without GPUs.
     evaluators: processes beside them.
+    carried_bytes: stored with each decision of what the network carries from one to the next.
     """
 
     observations: tuple[str, ...]
@@ -77,6 +78,7 @@ class MemoryNeeds:
     stacking: Stacking = NO_STACKS
     cpu_processes: int = 1
     evaluators: int = 0
+    carried_bytes: int = 0
 
     @property
     def processes(self) -> int:
@@ -90,7 +92,8 @@ class MemoryNeeds:
 
     def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
         """Every line of the arithmetic; the sizes are totals over all processes."""
-        seen = observation_bytes(self.observations)
+        seen, carried = observation_bytes(self.observations), self.carried_bytes
+        told = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
         before = f", + {num_envs} x {stacks} B of frames before it" if stacks else ""
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
@@ -102,14 +105,15 @@ class MemoryNeeds:
             MemoryRow(
                 "host",
                 "rollout buffer",
-                num_envs * (rollout_length * (seen + TRANSITION_BYTES) + stacks),
-                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation + {TRANSITION_BYTES} B){before}",
+                num_envs * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
+                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation{told} + {TRANSITION_BYTES} B)"
+                f"{before}",
             ),
             MemoryRow(
                 "host",
                 "environments",
-                num_envs * (2 * (seen + stacks) + ENVIRONMENT_BYTES),
-                f"{num_envs} envs x (2 x {seen + stacks} B observation + {ENVIRONMENT_BYTES} B), estimate",
+                num_envs * (2 * (seen + stacks + carried) + ENVIRONMENT_BYTES),
+                f"{num_envs} envs x (2 x ({seen + stacks} B observation{told}) + {ENVIRONMENT_BYTES} B), estimate",
             ),
             MemoryRow(
                 "host",

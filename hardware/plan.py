@@ -42,7 +42,7 @@ class Plan:
     memory: the arithmetic.
     host_budget, device_budget: bytes that it may sum to; the latter per GPU, 0 without.
     total_timesteps: decisions, or None if unknown.
-    stacking: of the observations; a plan that was read from a file does not know it.
+    stacking, carried_bytes: as of ``plan``; a plan that was read from a file does not know them.
     """
 
     machine: Machine
@@ -55,6 +55,7 @@ class Plan:
     total_timesteps: int | None
     warnings: tuple[str, ...] = ()
     stacking: Stacking = NO_STACKS
+    carried_bytes: int = 0
 
     num_envs = property(
         lambda self: self.settings["num_envs"].value
@@ -146,6 +147,7 @@ def plan(
     wishes: Wishes | None = None,
     *,
     stacking: Stacking = NO_STACKS,
+    carried_bytes: int = 0,
     machine: Machine | None = None,
     update: UpdateMemory | None = None,
     probe: Callable[[int], int] | None = None,
@@ -156,6 +158,7 @@ def plan(
     observations: keys or short names of what the architecture reads.
     wishes: what the user asks for; None: nothing.
     stacking: how many frames of the observations it reads.
+    carried_bytes: of a memory or a subtask, stored with each decision beside its observation.
     machine: None: this one.
     update: memory of one gradient step, where it is known.
     probe: minibatch size -> peak bytes of one update on the device, to measure that; without either it is estimated.
@@ -171,13 +174,13 @@ def plan(
         update = measure_update(probe, keys, stacking)
     elif update is None:
         update = estimate_update(keys, stacking)
-    needs = MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1, int(bool(wishes.evaluator)))
+    needs = MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1, int(bool(wishes.evaluator)), carried_bytes)
     task = Task(wishes, profile, machine, needs)
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
     made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, wishes.total_timesteps)
-    return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking)
+    return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking, carried_bytes=carried_bytes)
 
 
 def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) -> Chosen:

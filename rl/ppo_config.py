@@ -44,6 +44,13 @@ class PPOConfig:
         flag="clip-range-vf",
         above=0,
     )
+    clip_range_vf_end: float | None = setting(
+        None,
+        "the same at the end of training; default: as at the start",
+        flag="clip-range-vf-end",
+        needs="clip-range-vf",
+        above=0,
+    )
     ent_coef_start: float = setting(
         0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0
     )
@@ -62,7 +69,7 @@ class PPOConfig:
     )
     schedules: bool = setting(
         True,
-        "learning rate, clip range and entropy bonus change in the course of training; off: they stay as at the start",
+        "learning rate, clip ranges and entropy bonus change in the course of training; off: they stay as at the start",
         flag="schedules",
         switch=True,
     )
@@ -235,13 +242,18 @@ class PPOConfig:
 
     def clip_range_at(self, progress: float) -> float:
         """Change of an action's probability that an update may make, at this progress of training (0 to 1)."""
-        if self.clip_range_end is None or not self.schedules:
-            return self.clip_range
-        return _line(self.clip_range, self.clip_range_end, progress)
+        return self._scheduled(self.clip_range, self.clip_range_end, progress)
+
+    def clip_range_vf_at(self, progress: float) -> float | None:
+        """Change of a value that an update may make, at this progress of training (0 to 1); None: any."""
+        return self.clip_range_vf and self._scheduled(self.clip_range_vf, self.clip_range_vf_end, progress)
 
     def ent_coef_at(self, progress: float) -> float:
         """Weight of the entropy bonus at this progress of training (0 to 1)."""
-        return _line(self.ent_coef_start, self.ent_coef_end, progress) if self.schedules else self.ent_coef_start
+        return self._scheduled(self.ent_coef_start, self.ent_coef_end, progress)
+
+    def _scheduled(self, start: float, end: float | None, progress: float) -> float:
+        return start if end is None or not self.schedules else _line(start, end, progress)
 
     def bc_kl_coef_at(self, progress: float) -> float:
         """Weight of the divergence from the cloned policy at this progress (0 to 1); 0 from bc_kl_share on."""

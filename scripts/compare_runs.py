@@ -92,7 +92,9 @@ def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
         _print_json({"reference": str(arguments.reference), "runs": [report.to_dict() for report in reports]})
     else:
         print("\n\n".join(f"{report.name}\n{report.text()}" for report in reports))
-    return DIFFERENT if any(report.alarms for report in reports) else 0
+    if any(report.alarms for report in reports):
+        return DIFFERENT
+    return errors.REFUSED if any(report.missing for report in reports) else 0
 
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
@@ -120,7 +122,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
     slower = "percent by which the time for a decision may differ"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    parser.add_flag(Setting("digest trails must be the same, too", flag="exact", kind=bool, default=False))
+    parser.add_flag(
+        Setting(
+            "each training must have a partner with the same digest trail, too", flag="exact", kind=bool, default=False
+        )
+    )
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)
     if arguments.reference and arguments.write_reference:

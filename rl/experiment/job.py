@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -258,18 +259,18 @@ def make_plan(job: Job) -> hardware.Plan:
 def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
     """The plan for this machine as it is now."""
     machine = job.machine.times(job.ranks.machines)
-    first = hardware.plan(
-        job.observations, wishes, stacking=job.architecture.stacking, machine=machine
-    )  # device and precision to measure memory with
-    probe = UpdateProbe(job.architecture.name, first.device, first.precision)
-    return hardware.plan(
+    network = job.architecture
+    planned = partial(
+        hardware.plan,
         job.observations,
         wishes,
-        stacking=job.architecture.stacking,
+        stacking=network.stacking,
+        carried_bytes=network.carried_bytes,
         machine=machine,
-        probe=probe.peak_bytes,
-        race=remembered(probe, job.machine),
     )
+    first = planned()  # device and precision to measure memory with
+    probe = UpdateProbe(network.name, first.device, first.precision)
+    return planned(probe=probe.peak_bytes, race=remembered(probe, job.machine))
 
 
 def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:

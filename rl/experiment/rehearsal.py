@@ -44,7 +44,11 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
     for job in make_jobs(in_small(config, folder), data, machine, folder, None, log):
         doctor.meet(
             asked_plan=hardware.plan(
-                job.observations, config.wishes, stacking=job.architecture.stacking, machine=machine
+                job.observations,
+                config.wishes,
+                stacking=job.architecture.stacking,
+                carried_bytes=job.architecture.carried_bytes,
+                machine=machine,
             )
         )
         _attempt(

@@ -4,6 +4,8 @@ answer = measured("vision_free", hardware.Wishes(), hardware.detect())
 print(answer)
 """
 
+from functools import partial
+
 import torch
 
 import hardware
@@ -30,15 +32,14 @@ def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machi
     """The plan that training would make here, with measured memory, threads and speed."""
     known = get_architecture(architecture)
     seen, stacking = known.observations, known.stacking
-    first = hardware.plan(
-        seen, wishes, stacking=stacking, machine=machine
-    )  # device and precision to measure memory with
+    planned = partial(
+        hardware.plan, seen, wishes, stacking=stacking, carried_bytes=known.carried_bytes, machine=machine
+    )
+    first = planned()  # device and precision to measure memory with
     probe = UpdateProbe(architecture, first.device, first.precision)
     update = measure_update(probe.peak_bytes, seen, stacking)
     try:
-        plan = hardware.plan(
-            seen, wishes, stacking=stacking, machine=machine, update=update, race=remembered(probe, machine, anew=True)
-        )
+        plan = planned(update=update, race=remembered(probe, machine, anew=True))
     except PlanError as error:
         return Answer(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"

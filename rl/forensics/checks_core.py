@@ -240,7 +240,7 @@ def parts_of_a_batch_add_up(architecture: Architecture) -> str:
 
 @check(BEFORE)
 def schedules_are_the_configured_ones(settings: PPOConfig) -> str:
-    """Learning rate, entropy weight, clip range and the pull to the clone run straight from their starts to their ends."""
+    """Learning rate, entropy weight, clip ranges and the pull to the clone run straight from their starts to their ends."""
     assert settings.learning_rate is not None
     end_share = settings.learning_rate_end_share if settings.anneal_learning_rate and settings.schedules else 1.0
     ent_end = settings.ent_coef_end if settings.schedules else settings.ent_coef_start
@@ -251,6 +251,9 @@ def schedules_are_the_configured_ones(settings: PPOConfig) -> str:
         "clip_range": (settings.clip_range_at, settings.clip_range, clip_end, 1.0),
         "bc_kl_coef": (settings.bc_kl_coef_at, settings.bc_kl_coef_start, 0.0, settings.bc_kl_share),
     }
+    if (start := settings.clip_range_vf) is not None:
+        end = settings.clip_range_vf_end if settings.schedules and settings.clip_range_vf_end else start
+        lines["clip_range_vf"] = (lambda progress: settings.clip_range_vf_at(progress) or 0.0), start, end, 1.0
     told = []
     for name, (at, start, end, until) in lines.items():
         for share in (0.0, 0.25, 0.5, 0.99):
@@ -363,11 +366,14 @@ def the_update_is_measured_from_the_policy_that_played(ppo: BatchPPO) -> str:
 def the_losses_in_force_are_configured(ppo: BatchPPO) -> str:
     """Clip range and weights of the losses are those of the configuration; the pull is towards the clone."""
     settings, config = ppo._loss_settings(), ppo.config
-    for name in ("vf_coef", "self_imitation_coef", "clip_range_vf"):
+    for name in ("vf_coef", "self_imitation_coef"):
         found, wanted = getattr(settings, name), getattr(config, name)
         require(found == wanted, f"{name} in force is {found}, configured {wanted}", _PROGRAM)
-    clips = config.clip_range, config.clip_range if config.clip_range_end is None else config.clip_range_end
-    require(min(clips) <= settings.clip_range <= max(clips), f"clip_range in force is {settings.clip_range}", _PROGRAM)
+    for name in ("clip_range", "clip_range_vf"):
+        found, start, end = getattr(settings, name), getattr(config, name), getattr(config, f"{name}_end")
+        ends = {start} if end is None else {start, end}
+        right = found is None if start is None else found is not None and min(ends) <= found <= max(ends)
+        require(right, f"{name} in force is {found}", _PROGRAM)
     ent = config.ent_coef_end, config.ent_coef_start
     require(min(ent) - 1e-12 <= settings.ent_coef <= max(ent) + 1e-12, f"ent_coef is {settings.ent_coef}", _PROGRAM)
     require(not settings.critic_only, "the critic still learns alone", _PROGRAM)

@@ -34,7 +34,7 @@ class Tolerance:
 
     success: of the dev levels, 0 to 1, where the interval excludes 0.
     speed: share by which one may be slower or faster than the other.
-    exact: nothing does: digest trails must be the same.
+    exact: nothing does: all trainings must have a partner, and the same digest trail as it.
     """
 
     success: float = 0.0
@@ -49,20 +49,29 @@ class SeedTrail:
     updates: that both have, the state before training included; 0: one of them has no trail.
     divergence: the first difference; None without.
     because: what explains it, in words.
+    alone: updates that only one of them has.
     """
 
     seed: int | None
     updates: int
     divergence: Divergence | None
     because: str
+    alone: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether both have done the same updates, to the same end."""
+        return self.updates > 0 and self.divergence is None and not self.alone
 
     def __str__(self) -> str:
         seed = "" if self.seed is None else f"seed {self.seed}: "
         if not self.updates:
             return f"{seed}no digests to compare"
-        if self.divergence is None:
-            return f"{seed}the same in all {self.updates} records of both"
-        return f"{seed}first divergence at {self.divergence}, {self.because}"
+        told = f"the same in all {self.updates} records of both"
+        if self.divergence is not None:
+            told = f"first divergence at {self.divergence}, {self.because}"
+        alone = f"; {self.alone} update{'s' if self.alone > 1 else ''} only one of them has" if self.alone else ""
+        return f"{seed}{told}{alone}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,7 @@ class RunsComparison:
     learning: quantity -> success on dev levels, the second against the first; empty where there are none to compare.
     curves: quantity -> (first, second, difference) of what is compared over seeds alone.
     speed: phases; empty where there is nothing to compare.
+    unpaired: trainings of one side alone.
     notes: what could not be compared, and why.
     tolerance: what ``different`` holds the figures against.
     """
@@ -95,6 +105,7 @@ class RunsComparison:
     learning: dict[str, Comparison]
     curves: dict[str, tuple[float, float, Estimate]]
     speed: list[SpeedRow]
+    unpaired: list[str]
     notes: list[str]
     tolerance: Tolerance
 
@@ -114,13 +125,13 @@ class RunsComparison:
             if low is not None and high is not None and (low > 1 + limit or high < 1 - limit):
                 found.append(f"speed ({row.ratio.value:.2f} times the time)")
         if self.tolerance.exact:
-            found += [str(trail) for trail in self.trails if trail.divergence or not trail.updates]
+            found += [str(trail) for trail in self.trails if not trail.same] + self.unpaired
         return found
 
     @property
     def decided(self) -> bool:
         """Whether learning was compared, or need not be: where all digests are the same, it is."""
-        return DELIVERED in self.learning or all(trail.updates and not trail.divergence for trail in self.trails)
+        return DELIVERED in self.learning or all(trail.same for trail in self.trails)
 
     @property
     def different(self) -> bool:
@@ -143,7 +154,8 @@ class RunsComparison:
         if self.speed:
             rows = [(row.phase, f"{row.a:.1f}", f"{row.b:.1f}", str(row.ratio)) for row in self.speed]
             lines += ["", table(("s per million decisions", "A", "B", "B / A [95 %]"), rows, "lrrr")]
-        lines += ["", *(f"note: {note}" for note in self.notes)] if self.notes else []
+        notes = self.unpaired + self.notes
+        lines += ["", *(f"note: {note}" for note in notes)] if notes else []
         verdict = (
             "no difference beyond the tolerance" if self.decided else "NOT DECIDED: learning could not be compared"
         )
@@ -159,6 +171,7 @@ class RunsComparison:
             "learning": {name: comparison.to_dict() for name, comparison in self.learning.items()},
             "curves": {name: {"a": a, "b": b, "difference": asdict(e)} for name, (a, b, e) in self.curves.items()},
             "speed": [asdict(row) for row in self.speed],
+            "unpaired": self.unpaired,
             "notes": self.notes,
             "tolerance": asdict(self.tolerance),
             "reasons": self.reasons,
@@ -172,7 +185,7 @@ OVER_TRAINING = "success on dev levels, mean over training, %"
 
 
 def pair_up(a: Sequence[Run], b: Sequence[Run]) -> tuple[dict[str, list[tuple[Run, Run]]], list[str]]:
-    """(label -> pairs of trainings of equal seed, notes on those without a partner).
+    """(label -> pairs of trainings of equal seed, those without a partner in words).
 
     Where each side has one label, or one training, they are pairs whatever their names.  Raises ResultsError where none is.
     """
@@ -208,21 +221,30 @@ def compare_runs(a: Sequence[Run], b: Sequence[Run], tolerance: Tolerance) -> li
 def _compare(
     label: str, pairs: Sequence[tuple[Run, Run]], tolerance: Tolerance, unpaired: Sequence[str]
 ) -> RunsComparison:
-    notes = list(unpaired)
+    notes = [note for one, other in pairs for note in _unfinished(one, other)]
     found = [_trail(one, other, differences([one.facts, other.facts])) for one, other in pairs]
     learning = _learning(pairs, notes)
     if len(pairs) == 1 and learning:
         notes.append("one seed on each side: the intervals tell of these two policies, not of other seeds")
     return RunsComparison(
-        label, len(pairs), found, learning, _curves(pairs), _speed(pairs, notes), notes, tolerance
-    )  # fmt: skip
+        label, len(pairs), found, learning, _curves(pairs), _speed(pairs, notes), list(unpaired), notes, tolerance
+    )
+
+
+def _unfinished(one: Run, other: Run) -> list[str]:
+    """A note where one of two trainings is over, and the other is not."""
+    if one.finished == other.finished:
+        return []
+    return [f"{(other if one.finished else one).folder}: this training is not over, and its partner is"]
 
 
 def _trail(one: Run, other: Run, different: Sequence[Difference]) -> SeedTrail:
     divergence = first_divergence(one.trail, other.trail)
-    common = {row["update"] for row in one.trail} & {row["update"] for row in other.trail}
+    ours, theirs = ({row["update"] for row in run.trail} for run in (one, other))
     because = "" if divergence is None else explained(divergence, different)
-    return SeedTrail(one.seed if one.seed == other.seed else None, len(common), divergence, because)
+    return SeedTrail(
+        one.seed if one.seed == other.seed else None, len(ours & theirs), divergence, because, len(ours ^ theirs)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -87,18 +87,30 @@ class ReferenceReport:
         """The values on the wrong side of their band."""
         return [row for row in self.rows if row.verdict == "worse"]
 
+    @property
+    def missing(self) -> list[Held]:
+        """The values that the run has not reached: with any, it is not within the reference."""
+        return [row for row in self.rows if row.verdict == "not reached"]
+
     def text(self) -> str:
         """For people."""
         cells = [row.cells for row in self.rows]
         lines = [table(("metric", "at", "value", "from", "to", "verdict"), cells, "lrrrrl")]
         lines += [f"note: {note}" for note in self.notes]
-        worse = ", ".join(dict.fromkeys(row.tag for row in self.alarms))
-        lines.append(f"ALARM: {self.name} is worse than its reference in {worse}" if worse else "within the reference")
-        return "\n".join(lines)
+        return "\n".join([*lines, self._verdict])
+
+    @property
+    def _verdict(self) -> str:
+        if self.alarms:
+            worse = ", ".join(dict.fromkeys(row.tag for row in self.alarms))
+            return f"ALARM: {self.name} is worse than its reference in {worse}"
+        if self.missing:
+            return f"NOT DECIDED: {len(self.missing)} of {len(self.rows)} values were not reached; train for longer"
+        return "within the reference"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self) | {"alarms": [asdict(row) for row in self.alarms]}
+        return asdict(self) | {"alarms": [asdict(row) for row in self.alarms], "missing": len(self.missing)}
 
 
 def make_reference(runs: Sequence[Run]) -> dict[str, Any]:

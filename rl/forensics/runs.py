@@ -21,6 +21,7 @@ from rl.judge.history import History, read_history
 from rl.judge.results import ResultsError
 
 RUN_FILE = "run.json"  # of one training: its settings with their sources
+FINISHED_FILE = "finished.json"  # of one that is over
 DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``: what was learned from
 # Parts of a run's facts, as the table of differences has them, and where config.json keeps each.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}
@@ -87,6 +88,11 @@ class Run:
     def scalars(self) -> dict[str, Scalars]:
         """Tag -> its values; {} where nothing was logged."""
         return read_scalars(self.folder) if event_folders(self.folder) else {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training is over, its final evaluation included."""
+        return (self.folder / FINISHED_FILE).is_file()
 
     @property
     def machine_key(self) -> str:

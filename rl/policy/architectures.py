@@ -17,6 +17,10 @@ from rl.policy.residual_blocks import ResidualBlocks
 
 SUBTASKS_READ = ("reachability_features", "entity_positions", "switch_states", "hazards")  # what subtasks are about
 HIGH_LEVEL = "commander."  # how names of the tensors begin that a network has for its subtasks
+# Bytes that a rollout stores of each number that is remembered, and of the subtask in force: that and its age 16, and of
+# its choice whether there was one, and whether it was completed 2, five log-probabilities 20, value, advantage and return 12.
+REMEMBERED_BYTES = 4
+SUBTASK_BYTES = 50
 
 
 class ArchitectureError(UserError, ValueError):
@@ -94,6 +98,11 @@ class Architecture:
         graph = ["graph_state"] if self.graph else []
         vectors = [key for keys, _ in self.vectors for key in keys]
         return layout.observation_keys([*vectors, *images, *graph, *self.reads])
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes that a rollout stores with each decision of what is carried from one to the next: memory or subtask."""
+        return REMEMBERED_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
     def fingerprint(self) -> str:

@@ -62,7 +62,7 @@ def _run(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "decisions": int(scalars[_STEP].steps[-1]) if _STEP in scalars else 0,
         "total": _total(run),
-        "finished": (run.folder / "finished.json").is_file(),
+        "finished": run.finished,
         "stage": came[-1].name if came else None,
         "stages": [{"begin": stage.begin, "name": stage.name} for stage in came],
         "charts": [_chart(chart, scalars) for chart in CHARTS if any(tag in scalars for tag in chart.tags)],

@@ -71,7 +71,7 @@ def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[F
             )
         elif not rate > 0:
             yield Fault("learning rate", f"the optimiser's learning rate is {rate:g}: nothing is learned")
-    for tag in ("train/clip_range", "train/ent_coef", "train/bc_kl_coef"):
+    for tag in before.keys() - {"learning rate"}:
         if not between(logged.get(tag, math.nan), before[tag], after[tag]):
             yield Fault(
                 "settings", f"{tag} was {logged.get(tag, 'not logged')}, by the configuration it is {before[tag]:.6g}"
@@ -83,11 +83,13 @@ def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float
     config = kept.config
     moved = progress if config.schedules else 0.0
     annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
-    clip_end = config.clip_range if config.clip_range_end is None else config.clip_range_end
+    clips = {"train/clip_range": (config.clip_range, config.clip_range_end)}
+    if config.clip_range_vf is not None:
+        clips["train/clip_range_vf"] = config.clip_range_vf, config.clip_range_vf_end
     pull = 1 - (progress - held_since) / config.bc_kl_share if config.bc_kl_share else 0.0
     return {
         "learning rate": (config.learning_rate or 0.0) * annealed,
-        "train/clip_range": config.clip_range + (clip_end - config.clip_range) * moved,
+        **{tag: start if end is None else start + (end - start) * moved for tag, (start, end) in clips.items()},
         "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
         "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
     }

@@ -243,8 +243,9 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
     if config.clip_range_vf is not None:
+        farthest = float(ppo.logger.name_to_value["train/clip_range_vf"])
         before = buffer.flat("values")[rows].double()
-        values = before + (values - before).clamp(-config.clip_range_vf, config.clip_range_vf)
+        values = before + (values - before).clamp(-farthest, farthest)
     among = everybodys(ppo, "advantages")
     spread = among.std() + 1e-8
     advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread

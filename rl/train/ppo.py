@@ -479,7 +479,7 @@ class BatchPPO(PPO):
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
             self_imitation_coef=config.self_imitation_coef,
-            clip_range_vf=config.clip_range_vf,
+            clip_range_vf=config.clip_range_vf_at(progress),
         )
 
     def _return_variance(self) -> float:
@@ -575,6 +575,8 @@ class BatchPPO(PPO):
         self.logger.record("train/gamma", self.gamma)
         self.logger.record("train/bc_kl_coef", settings.bc_kl_coef)
         self.logger.record("train/clip_range", settings.clip_range)
+        if settings.clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", settings.clip_range_vf)
         self.logger.record("train/n_updates", self._n_updates)
         self.logger.record("train/stopped_early", float(stopped))
 

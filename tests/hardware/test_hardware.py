@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ from hardware.limits import MOST, largest
 from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
-from rl.policy.architectures import ARCHITECTURES
+from rl.policy.architectures import ARCHITECTURES, get_architecture
 
 from places import ROOT
 
@@ -508,8 +509,8 @@ def test_what_does_not_fit_is_a_row_too(capsys):
 @given(machine=machines, name=st.sampled_from(sorted(ARCHITECTURES)))
 @settings(max_examples=60, deadline=None)
 def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machine, name):
-    update = stored_figures(name).update
     keys = ARCHITECTURES[name].observations
+    update = stored_figures(name, keys).update
     try:
         made = plan(keys, machine=machine, update=update)
     except PlanError:
@@ -524,13 +525,47 @@ def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machi
                 plan(keys, Wishes(**rest | {size: 2 * value}), machine=machine, update=update)
 
 
-@pytest.mark.parametrize("name", ["vision_free", "vision_free_gcn"])
-def test_stored_memory_is_what_an_update_takes(name):
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        *(("vision_free", 0.01), ("vision_free_gcn", 0.2), ("vision_free+state4", 0.2)),
+        *(("vision_free+gru", 0.01), ("vision_free_gat+subtasks5", 0.01), ("mlp_baseline+visual2", 0.01)),
+    ],
+)
+def test_stored_memory_is_what_an_update_takes(name, close):
+    """Of what stands behind the + of a name, too: the same for every network."""
     from rl.train.probe import UpdateProbe
 
-    stored = stored_figures(name).update
-    measured = measure_update(UpdateProbe(name, "cpu", "float32").peak_bytes, ARCHITECTURES[name].observations)
-    assert stored.total(4096) == pytest.approx(measured.total(4096), rel=0.2)
+    network = get_architecture(name)
+    stored = stored_figures(name, network.observations, network.stacking).update
+    measured = measure_update(UpdateProbe(name, "cpu", "float32").peak_bytes, network.observations, network.stacking)
+    assert stored.total(4096) == pytest.approx(measured.total(4096), rel=close)
+
+
+@pytest.mark.parametrize(("name", "carried"), [("vision_free+gru", 256), ("vision_free+subtasks5", 50)])
+def test_what_is_carried_from_decision_to_decision_counts_as_it_is_stored(name, carried, one_thread):
+    from learners import make_ppo
+
+    def stored(architecture):
+        buffer = make_ppo(architecture=architecture)[0].rollout_buffer
+        tensors = [*buffer.obs.values(), *(value for key, value in vars(buffer).items() if key != "segments")]
+        return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)) / len(buffer)
+
+    assert stored(name) - stored("vision_free") == get_architecture(name).carried_bytes == carried
+    sizes = Wishes(num_envs=64, rollout_length=32)
+    more, plain = (plan(layout.VISION_FREE, sizes, carried_bytes=n, machine=LAPTOP).memory for n in (carried, 0))
+    assert more[0].bytes - plain[0].bytes == 64 * 32 * carried and f"+ {carried} B carried" in more[0].how
+    assert more[1].bytes - plain[1].bytes == 2 * 64 * carried
+
+
+def test_the_command_knows_what_stands_behind_the_plus(capsys):
+    names = ["vision_free", "vision_free+gru", "vision_free+subtasks50", "mlp_baseline+visual4", "vision_free+deep2"]
+    status, printed = run(capsys, "--architectures", *names, "--memory-gb", "16", "--gpus", "0", "--json")
+    rows = {one["architecture"]: one for one in json.loads(printed.out)["architectures"]}
+    update = {name: next(row for row in one["memory"] if row["name"] == "network update") for name, one in rows.items()}
+    assert status == 0 and update["vision_free+gru"]["how"].endswith("figure of vision_free, and of what +gru adds")
+    assert "256 B carried" in rows["vision_free+gru"]["memory"][0]["how"]
+    assert [name for name in names if rows[name]["speed"]] == ["vision_free", "vision_free+deep2"], "none was measured"
 
 
 def test_encoded_graphs_count():

@@ -110,6 +110,7 @@ EXAMPLES = {
     "clip-range": ["0.1"],
     "clip-range-end": ["0.1"],
     "clip-range-vf": ["1"],
+    "clip-range-vf-end": ["0.5"],
     "schedules": ["--no-schedules"],
     "gradient-accumulation": ["2"],
     "returns-from": ["current"],
@@ -244,6 +245,7 @@ NEEDED = {
     "s3-bucket": ["--s3-bucket", "bucket"],
     "vtrace-rho-clip": ["--returns-from", "current", "--vtrace-rho-clip", "1"],
     "prioritised-alpha": ["--prioritised-alpha", "0.6"],
+    "clip-range-vf": ["--clip-range-vf", "1"],
 }
 
 

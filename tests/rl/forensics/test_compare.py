@@ -8,7 +8,7 @@ import pytest
 from nppsim.files import write_json
 from rl.events import EventWriter
 from rl.forensics.digests import TRAIL_FILE
-from rl.forensics.runs import find_runs
+from rl.forensics.runs import FINISHED_FILE, find_runs
 from rl.judge.history import HISTORY_FILE, DevHistory
 from rl.judge.results import LevelWins
 
@@ -43,7 +43,7 @@ def trail(parts_of_update, updates=4):
 
 
 def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, host=HOST, level_seed=0, **more):
-    """An experiment's folder as a finished run of some seeds leaves it; more: settings, config, parts of the trail."""
+    """An experiment's folder as a finished run of some seeds leaves it; more: settings, config, parts of the trail, its updates, updates logged, finished."""
     base = {"experiment_name": folder.name, "seeds": list(seeds), "ppo": {"gae_lambda": 0.95, "gamma": 0.995}}
     facts = {"data": {"train": "ab"}, "machine": "words", "versions": {"numpy": "2"}, "host": host, "environment": {}}
     write_json(folder / "config.json", base | facts | more.get("config", {}))
@@ -55,13 +55,15 @@ def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, ho
             for name, (value, source) in (SETTINGS | more.get("settings", {})).items()
         }
         write_json(run / "run.json", {"seed": seed, "settings": own})
-        (run / TRAIL_FILE).write_text(trail(more.get("parts", {})))
+        (run / TRAIL_FILE).write_text(trail(more.get("parts", {}), more.get("updates", 4)))
+        if more.get("finished", True):
+            write_json(run / FINISHED_FILE, {})
         history = DevHistory(run)
         for i, share in enumerate(success):
             history.add(1000 * i, wins(share, level_seed + 100 * seed))
         with EventWriter(run / "tensorboard") as writer:
             noise = np.random.default_rng(seed)
-            for i in range(1, 21):
+            for i in range(1, more.get("logged", 20) + 1):
                 seconds = per_million / 1e6 * 100 * (1 + 0.01 * noise.normal())
                 writer.add_scalar("sim/decisions_per_s", 100 / (0.4 * seconds), 100 * i)
                 writer.add_scalar("sim/update_s", 0.6 * seconds, 100 * i)
@@ -102,6 +104,27 @@ def test_the_first_divergence_is_named_with_the_setting_behind_it(tmp_path, caps
     assert status == 0, "by itself that is no harm"
     assert run(old, new, "--exact", capsys=capsys)[0] == 1
     assert "0.92 (command line)" in out and "0.95 (default)" in out
+
+
+def test_a_training_that_broke_off_is_not_the_same(tmp_path, capsys):
+    whole, broken = stored(tmp_path / "whole", updates=100), stored(tmp_path / "broken", finished=False)
+    for pair in ((whole, broken), (broken, whole)):
+        status, out, _ = run(*pair, "--exact", capsys=capsys)
+        assert status == 1
+        assert "seed 1: the same in all 4 records of both; 96 updates only one of them has" in out.splitlines()[-1]
+        assert f"note: {broken / 'vision_free'}: this training is not over, and its partner is" in out
+    for folder in (whole, broken):
+        (folder / "vision_free" / HISTORY_FILE).unlink()
+    status, out, _ = run(whole, broken, capsys=capsys)
+    assert status == 2 and "NOT DECIDED" in out
+
+
+def test_exactly_the_same_means_every_training(tmp_path, capsys):
+    old, more = stored(tmp_path / "old", seeds=(1, 2)), stored(tmp_path / "more", seeds=(1, 2, 3))
+    assert run(old, more, capsys=capsys)[0] == 0
+    for pair in ((old, more), (more, old)):
+        status, out, _ = run(*pair, "--exact", capsys=capsys)
+        assert status == 1 and out.splitlines()[-1] == "different: without a partner: vision_free seed 3"
 
 
 @pytest.mark.parametrize(
@@ -264,6 +287,13 @@ def test_a_run_like_the_others_is_within_the_reference(tmp_path, band, capsys):
 def test_a_worse_run_alarms(tmp_path, band, capsys, changes, tag):
     status, out, _ = run(stored(tmp_path / "run", **changes), "--reference", band, capsys=capsys)
     assert status == 1 and "ALARM" in out and tag in out.splitlines()[-1]
+
+
+def test_a_run_that_ended_early_is_not_within_the_reference(tmp_path, band, capsys):
+    status, out, _ = run(stored(tmp_path / "run", logged=10), "--reference", band, capsys=capsys)
+    assert status == 2 and out.splitlines()[-1].startswith("NOT DECIDED: 6 of 11 values were not reached")
+    worse = stored(tmp_path / "worse", logged=10, success=(0, 0, 0))
+    assert run(worse, "--reference", band, capsys=capsys)[0] == 1, "what is known is worse"
 
 
 def test_a_better_run_does_not_alarm_and_settings_that_differ_are_told(tmp_path, band, capsys):

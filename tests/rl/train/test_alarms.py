@@ -53,7 +53,8 @@ def watch(updates=3, fault=None, clone=None, **settings):
         {"n_epochs": 3, "self_imitation_coef": 0.1},
         {"desired_kl": 0.01},
         {"time_budget_minutes": 5.0, "total_timesteps": 10**9},  # by the clock, which goes on
-        {"n_epochs": 2, "gradient_accumulation": 3, "clip_range_vf": 0.05, "clip_range_end": 0.1, "clip_apart": True},
+        {"n_epochs": 2, "gradient_accumulation": 3, "clip_range_end": 0.1, "clip_apart": True},
+        {"n_epochs": 2, "clip_range_vf": 0.05, "clip_range_vf_end": 0.02},
         {"n_epochs": 2, "returns_from": "current"},
         {"prioritised_alpha": 0.5},
     ],

@@ -32,7 +32,7 @@ OPTIONS = (
     {"returns_from": "current"},
     {"returns_from": "current", "vtrace_rho_clip": 1.0, "vtrace_c_clip": 0.9},
     {"prioritised_alpha": 0.6, "prioritised_beta": 0.5},
-    {"clip_range_vf": 0.05, "clip_range_end": 0.05, "target_kl": None},
+    {"clip_range_vf": 0.05, "clip_range_vf_end": 0.02, "clip_range_end": 0.05, "target_kl": None},
     {"schedules": False},
     {"gradient_statistics_freq": 2},
 )
@@ -291,13 +291,25 @@ def test_options_that_contradict_each_other_are_refused():
         PPOConfig(returns_from="later")
 
 
-def test_the_clip_range_is_a_line_and_schedules_can_be_off():
-    config = PPOConfig(learning_rate=1e-3, clip_range=0.2, clip_range_end=0.1)
+def test_clip_ranges_are_lines_and_schedules_can_be_off():
+    clips = {"clip_range": 0.2, "clip_range_end": 0.1, "clip_range_vf": 2.0, "clip_range_vf_end": 0.5}
+    config = PPOConfig(learning_rate=1e-3, **clips)
     assert config.clip_range_at(0) == 0.2 and config.clip_range_at(0.5) == pytest.approx(0.15)
-    assert PPOConfig().clip_range_at(0.7) == 0.2
-    still = PPOConfig(learning_rate=1e-3, clip_range=0.2, clip_range_end=0.1, schedules=False)
-    assert (still.clip_range_at(1), still.ent_coef_at(1), still.learning_rate_at(1)) == (
-        0.2,
-        still.ent_coef_start,
-        1e-3,
-    )
+    assert config.clip_range_vf_at(0) == 2.0 and config.clip_range_vf_at(0.5) == pytest.approx(1.25)
+    assert (PPOConfig().clip_range_at(0.7), PPOConfig().clip_range_vf_at(0.7)) == (0.2, None)
+    assert PPOConfig(clip_range_vf=0.3).clip_range_vf_at(0.7) == 0.3
+    still = PPOConfig(learning_rate=1e-3, schedules=False, **clips)
+    assert (still.clip_range_at(1), still.clip_range_vf_at(1)) == (0.2, 2.0)
+    assert (still.ent_coef_at(1), still.learning_rate_at(1)) == (still.ent_coef_start, 1e-3)
+
+
+def test_the_clip_range_of_values_in_force_is_the_schedules_and_is_logged():
+    ppo, scalars = make_ppo(clip_range_vf=0.8, clip_range_vf_end=0.2, total_timesteps=256)
+    for wanted in (0.5, 0.2):  # after 128 and 256 decisions
+        roll_out(ppo)
+        ppo.train()
+        assert logged(ppo, scalars)["train/clip_range_vf"] == pytest.approx(wanted)
+    ppo, scalars = make_ppo()
+    roll_out(ppo)
+    ppo.train()
+    assert "train/clip_range_vf" not in logged(ppo, scalars)
