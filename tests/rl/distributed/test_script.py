@@ -1,0 +1,93 @@
+"""A training of several processes as a user begins it, from start to end, and after one of them was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nppsim.levels.level_set import LevelSet
+from rl.events import event_folders
+from rl.forensics.digests import read_trail
+
+from places import ROOT
+
+SCRIPT = ROOT / "scripts" / "train_and_compare.py"
+LONGEST = 300  # seconds
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    """A tiny experiment on a few shipped levels."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, count in (("train", 4), ("dev", 2), ("test", 2)):
+        levels = LevelSet.open(ROOT / "datasets" / name)
+        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in levels.indices("simplest")[:count]])
+    return [
+        "--experiment-name", "both", "--architectures", "vision_free", "--no-pretraining", "--device", "cpu",
+        "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
+        "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "64", "--n-epochs", "1",
+        "--eval-freq", "0", "--num-eval-episodes", "1", "--no-mixed-precision",
+    ]  # fmt: skip
+
+
+def begun(launcher, flags, out, *more):
+    """The process that leads the others; its output goes to a file."""
+    command = [sys.executable, *launcher, SCRIPT, *flags, "--output-dir", out, *more]
+    with open(out / "printed.txt", "w") as printed:
+        return subprocess.Popen([*map(str, command)], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT)
+
+
+def ended(process, out):
+    """What a training that must succeed has printed, and the folder of the experiment."""
+    status = process.wait(timeout=LONGEST)
+    printed = (out / "printed.txt").read_text()
+    assert status == 0, printed
+    (folder,) = out.glob("both_*")
+    assert (folder / "vision_free" / "finished.json").exists()
+    assert len(event_folders(folder)) == 1, "one process writes"
+    return printed, folder
+
+
+def test_two_processes_do_the_main_job_together(flags, tmp_path):
+    process = begun([], [*flags, "--num-gpus", "0", "--num-processes", "2"], tmp_path, "--total-timesteps", "1024")
+    printed, folder = ended(process, tmp_path)
+    assert printed.count("after PPO") == 1 and printed.count("report: ") == 1
+    assert [row["update"] for row in read_trail(folder / "vision_free")] == [0, 1, 2, 3, 4]
+
+
+def test_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    process = begun(launcher, flags, tmp_path, "--total-timesteps", "16384", "--save-freq", "256", "--skip-final-eval")
+    try:
+        until(process, lambda: [*tmp_path.glob("both_*/vision_free/checkpoints/checkpoint_*")])
+        os.kill(of_rank(process.pid, 1), signal.SIGKILL)
+        printed, folder = ended(process, tmp_path)
+    finally:
+        process.kill()
+    assert "goes on from" in printed
+    assert [row["update"] for row in read_trail(folder / "vision_free")] == [*range(65)]
+
+
+def until(process, condition):
+    """Wait for something that the processes bring about."""
+    end = time.monotonic() + LONGEST
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+
+
+def of_rank(launcher, rank):
+    """The process that torchrun has told that it has this rank."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            environment = (path / "environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if parent == launcher and f"RANK={rank}".encode() in environment:
+            return int(path.name)
+    raise AssertionError(f"no process of rank {rank}")
