@@ -11,8 +11,8 @@ a score weigh as much as the mean of those that have one.
 Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress of two averages.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -58,11 +58,21 @@ class Preset:
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
         """The preset that the configuration names, with what was given in its place."""
-        own = {one.name: getattr(config, _SETTINGS.get(one.name, f"lp_{one.name}")) for one in fields(Preset)}
+        own: dict[str, Any] = {
+            "timescale": config.lp_timescale,
+            "slow": config.lp_slow,
+            "early": config.lp_early,
+            "exploration_bonus": config.lp_exploration_bonus,
+            "success_bonus": config.lp_success_bonus,
+            "amplification": config.lp_amplification,
+            "temperature": config.lp_temperature,
+            "uniform_share": config.uniform_share,
+            "min_samples": config.lp_min_samples,
+            "pool": config.active_levels,
+        }
         return replace(PRESETS[config.preset], **{name: value for name, value in own.items() if value is not None})
 
 
-_SETTINGS = {"uniform_share": "uniform_share", "pool": "active_levels"}  # of the configuration; of others lp_NAME
 PRESETS = {
     "default": Preset(),
     "stable": Preset(

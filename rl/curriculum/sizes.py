@@ -5,7 +5,7 @@ sizes_of(manager, strategy)["CurriculumManager._played"]    # Size(nbytes=8100, 
 
 import sys
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ def _size(value: Any) -> Size:
     return Size(sys.getsizeof(value), 0)
 
 
-def _of_entries(container: Collection[Any]) -> Size:
+def _of_entries(container: Any) -> Size:
     count, step = len(container), len(container) // SAMPLE + 1
     if isinstance(container, dict):
         looked = [Size.sum(map(_size, pair)) for pair in islice(container.items(), 0, None, step)]
