@@ -24,11 +24,16 @@ _OF_STAGES = (
     *("next_share", "early_advancement", "early_success", "trend_advancement", "trend_rise"),
     *("auto_adjustment", "adjustment_freq", "adjustment_step", "min_threshold"),
 )
-_OF_LEARNING_PROGRESS = ("preset", "formulas", "basic_progress", "active_levels", "performance_mode")
+_OF_TWO_AVERAGES = ("lp_timescale", "lp_slow", "lp_early", "lp_exploration_bonus", "lp_success_bonus")
+_OF_LEARNING_PROGRESS = (
+    *("preset", "formulas", "basic_progress", "active_levels", "performance_mode"),
+    *_OF_TWO_AVERAGES,
+    *("lp_amplification", "lp_temperature", "lp_min_samples"),
+)
 STRATEGIES_WITH = {  # field -> strategies
     **dict.fromkeys(_OF_STAGES, ("stages",)),
     **dict.fromkeys(_OF_LEARNING_PROGRESS, ("learning_progress",)),
-    **dict.fromkeys(("replay_score", "replay_temperature"), ("plr",)),
+    **dict.fromkeys(("replay_score", "replay_temperature", "replay_staleness"), ("plr",)),
     "uniform_share": ("learnability", "plr", "learning_progress"),
 }
 STAGE_SETTINGS = ("stage_gamma", "stage_learning_rate", "stage_ent_coef")  # of PPO
@@ -229,6 +234,65 @@ class CurriculumConfig:
         needs=_CURRICULUM,
         low=1,
     )
+    lp_timescale: float | None = setting(
+        None,
+        "of learning_progress: rate of the fast average of success, per episode; default, as in those below: the preset's",
+        flag="curriculum-lp-timescale",
+        needs=_CURRICULUM,
+        above=0,
+        high=1,
+    )
+    lp_slow: float | None = setting(
+        None,
+        "of learning_progress: rate of the slow average is that of the fast one times this",
+        flag="curriculum-lp-slow",
+        needs=_CURRICULUM,
+        above=0,
+        below=1,
+    )
+    lp_early: float | None = setting(
+        None,
+        "of learning_progress: theta of its reweighting; below 0.5, progress counts more where success is low, 0.5: none",
+        flag="curriculum-lp-early",
+        needs=_CURRICULUM,
+        above=0,
+        high=0.5,
+    )
+    lp_exploration_bonus: float | None = setting(
+        None,
+        "of learning_progress, original formulas: no score is below this",
+        flag="curriculum-lp-exploration-bonus",
+        needs=_CURRICULUM,
+        low=0,
+    )
+    lp_success_bonus: float | None = setting(
+        None,
+        "of learning_progress: score for the success itself, times this",
+        flag="curriculum-lp-success-bonus",
+        needs=_CURRICULUM,
+        low=0,
+    )
+    lp_amplification: float | None = setting(
+        None,
+        "of learning_progress: z-scores are multiplied by this before the logistic function",
+        flag="curriculum-lp-amplification",
+        needs=_CURRICULUM,
+        above=0,
+    )
+    lp_temperature: float | None = setting(
+        None,
+        "of learning_progress: weights are a softmax of scores / X in place of z-scores; 0: they are not",
+        flag="curriculum-lp-temperature",
+        needs=_CURRICULUM,
+        low=0,
+    )
+    lp_min_samples: int | None = setting(
+        None,
+        "of learning_progress: episodes of a level before its score counts",
+        flag="curriculum-lp-min-samples",
+        needs=_CURRICULUM,
+        low=1,
+    )
     performance_mode: bool = setting(
         False, "no detailed statistics of learning_progress", flag="curriculum-performance-mode", needs=_CURRICULUM
     )
@@ -245,6 +309,14 @@ class CurriculumConfig:
         flag="curriculum-replay-temperature",
         needs=_CURRICULUM,
         above=0,
+    )
+    replay_staleness: float = setting(
+        0.1,
+        "of plr's draws of levels that were played go by how long ago that was",
+        flag="curriculum-replay-staleness",
+        needs=_CURRICULUM,
+        low=0,
+        high=1,
     )
 
     start_states: bool = setting(
@@ -275,6 +347,7 @@ class CurriculumConfig:
             object.__setattr__(self, "use_curriculum", True)
         if self.use_curriculum:
             self._check_strategy()
+            self._check_formulas()
         for name, (above, at_most) in _STAGE_LIMITS.items():
             self._check_stages(name, above, at_most)
         if self.auto_adjustment and self.min_threshold > self.threshold:
@@ -329,6 +402,19 @@ class CurriculumConfig:
             if self.chosen not in owners and getattr(self, one.name) != one.default:
                 advice = f"has no effect with --curriculum {self.chosen}, only with {', '.join(owners)}; leave it out"
                 raise ConfigError(advice, one.name, getattr(self, one.name))
+
+    def _check_formulas(self) -> None:
+        """ConfigError for a number of learning progress, given by itself, that the chosen formulas do not use."""
+        unused = {}
+        if self.formulas == "mended":
+            unused["lp_exploration_bonus"] = "has no effect without --curriculum-formulas original"
+        if self.basic_progress:
+            unused |= dict.fromkeys(_OF_TWO_AVERAGES, "has no effect with --curriculum-basic-progress")
+        if self.lp_temperature:
+            unused["lp_amplification"] = "has no effect with --curriculum-lp-temperature, a softmax without z-scores"
+        for name, advice in unused.items():
+            if getattr(self, name) is not None:
+                raise ConfigError(f"{advice}; leave it out", name, getattr(self, name))
 
     def _check_stages(self, name: str, above: float, at_most: float) -> None:
         """ConfigError unless a setting of single stages is STAGE=X, with X within its limits."""

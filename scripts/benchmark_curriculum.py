@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
-        from rl.curriculum.benchmark import Benchmark, outcome_table
+        from rl.curriculum.benchmark import Benchmark, criteria, outcome_table
 
         parser = Parser(prog="benchmark_curriculum.py", description=__doc__.partition("\n")[0])
         default = Benchmark()
@@ -44,7 +44,10 @@ def main(argv: list[str]) -> int:
         for section in benchmark.sections():
             sections.append(section)
             print(f"\n{section.title}\n{table(section.header, section.rows)}\n-> {section.verdict}", flush=True)
-        print("\nOutcome\n" + table(("suspicion", "test", "confirmed", "next step"), outcome_table(sections), "llll"))
+        header = ("suspicion", "test", "expected, if so", "confirmed", "next step")
+        print("\nOutcome\n" + table(header, outcome_table(sections), "lllll"))
+        met = criteria(sections, benchmark.updates, benchmark.training_us)
+        print("\nCriteria\n" + table(("criterion", "verdict"), met, "ll"))
         bad = [section.title for section in sections if section.good is False]
         names = ", ".join(bad)
         print(f"\nto blame: {names}" if bad else "\nthe curriculum is not what slows training down")

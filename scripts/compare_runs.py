@@ -122,11 +122,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_flag(Setting(points, flag="tolerance", kind=float, default=0.0, low=0, high=100))
     slower = "percent by which the time for a decision may differ"
     parser.add_flag(Setting(slower, flag="speed-tolerance", kind=float, default=10.0, low=0, high=1000))
-    parser.add_flag(
-        Setting(
-            "each training must have a partner with the same digest trail, too", flag="exact", kind=bool, default=False
-        )
-    )
+    same = "each training must have a partner with the same digest trail, too"
+    parser.add_flag(Setting(same, flag="exact", kind=bool, default=False))
     parser.add_flag(Setting("print JSON", flag="json", kind=bool, default=False))
     arguments = parser.parse_args(argv)
     if arguments.reference and arguments.write_reference:

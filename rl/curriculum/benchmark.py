@@ -3,8 +3,9 @@
     python scripts/benchmark_curriculum.py
 
 Made-up episodes, as what is measured is the bookkeeping: draws, records, scores, statistics, saving.  A planted strategy that
-scans all levels after each episode has to be convicted, or the measurement proves nothing.  Times are of the processor, so
-that other programs do not count; nothing here waits for anything.
+scans all levels after each episode has to be convicted, or the measurement proves nothing.  Start states alone need a
+simulator, and random play on the starter levels.  Times are of the processor, so that other programs do not count; nothing
+here waits for anything.
 """
 
 import json
@@ -14,9 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nppsim.batch import BatchSimulator
+from nppsim.env import STARTER_LEVELS
+from nppsim.levels.level_set import LevelSet
 from nppsim.measure.intervals import Estimate, difference_of_medians, slope
-from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes
+from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
+from rl.curriculum.sizes import Size
 from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
 from rl.curriculum.uniform import Uniform
@@ -28,6 +33,8 @@ MOST_SHARE = 0.01  # of the time of training
 MOST_LOSS = 0.005  # of the speed of training, over the run or by a resume; other programs move it by a few thousandths
 MOST_BYTES = 1024  # by which containers may grow, beside a twentieth
 WARM_UP = 10  # a tenth of the updates, while caches fill, has no part in the slope
+STEADY_UPDATES = 100  # over which speed has to stay the same to count as constant
+START_UPDATES = 16  # of random play with start states, of which the first half only finds runs
 
 
 class NaiveRescan(Strategy):
@@ -69,7 +76,7 @@ class Costs:
     each_us: float64[updates], all that the curriculum took, microseconds per episode.
     resumed_at: update before which there was a resume.
     scans: recalculations of the distribution per 1,000 episodes.
-    bytes_before, bytes_after: of all containers, after the first third and at the end.
+    before, after: of all containers, after the first third and at the end.
     """
 
     strategy: str
@@ -81,8 +88,8 @@ class Costs:
     each_us: np.ndarray
     resumed_at: int
     scans: float
-    bytes_before: int
-    bytes_after: int
+    before: Size
+    after: Size
 
     def share(self, training_us: float) -> float:
         """Of the time of training, where an episode is one decision that takes so long; draws and updates together."""
@@ -162,7 +169,7 @@ def measure(
         del manager.strategy.weigh
         if number % third == 0:
             state.append(seconds_of(lambda: as_json(manager.state_dict())))  # noqa: B023
-        sizes.append(sum(manager.container_sizes().values()))
+        sizes.append(Size.sum(manager.container_sizes().values()))
     return Costs(
         name,
         count,
@@ -173,8 +180,8 @@ def measure(
         each_us=1e6 * np.sum([each, learn, metrics], axis=0) / episodes,
         resumed_at=resumed_at,
         scans=1000 * scans / (updates * episodes),
-        bytes_before=sizes[third - 1],
-        bytes_after=sizes[-1],
+        before=sizes[third - 1],
+        after=sizes[-1],
     )
 
 
@@ -193,19 +200,53 @@ def statistics_costs(count: int) -> dict[str, float]:
     }
 
 
+class RandomPlay:
+    """Random actions on the starter levels, uniform draws, with or without start states.
+
+    simulated_s, curriculum_s: seconds of ``steps``, by what they went into.
+    """
+
+    def __init__(self, *, start_states: bool):
+        levels = list(LevelSet.open(STARTER_LEVELS))
+        prints = [level.fingerprint for level in levels]
+        self.sim = BatchSimulator(levels, ENVIRONMENTS, threads=1)
+        self.manager = make_sampler(
+            ["starter"] * len(levels), CurriculumConfig(start_states=start_states), 0, fingerprints=prints
+        )
+        self.manager.start(self.sim)
+        self.rng = np.random.default_rng(0)
+        self.simulated_s = self.curriculum_s = 0.0
+
+    def steps(self, count: int) -> None:
+        """So many decisions of each environment, and an update."""
+        for _ in range(count):
+            actions = self.rng.integers(0, 6, ENVIRONMENTS)
+            self.curriculum_s += seconds_of(lambda: self.manager.watch(self.sim, actions))  # noqa: B023
+            self.simulated_s += seconds_of(lambda: self.sim.step(actions))  # noqa: B023
+            if self.sim.finished.size:
+                self.curriculum_s += seconds_of(lambda: self.manager.next_episodes(self.sim))
+        self.curriculum_s += seconds_of(lambda: self.manager.update(self.sim))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The investigation, phase by phase
+
+STEADINESS, PLANTED = "1 Speed over the run", "10 Planted faults"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A phase: its title, a table, and whether what it looks for was found to be well; None: for information."""
+    """A phase: its title, a table, and whether what it looks for was found to be well; None: for information.
+
+    blamed: what was found not to be well.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: Sequence[Sequence[object]]
     verdict: str
     good: bool | None
+    blamed: Sequence[Costs] = ()
 
 
 @dataclass(frozen=True)
@@ -240,6 +281,7 @@ class Benchmark:
         yield self._memory(costs)
         yield self._side_by_side(costs)
         yield self._pools()
+        yield self._start_states()
         yield self._planted(naive)
 
     def _decay(self, costs: list[Costs]) -> Section:
@@ -249,7 +291,7 @@ class Benchmark:
         bad = [c for c in costs if _is_lost(c.change(self.training_us))]
         verdict = f"steady over {self.updates} updates: no loss above {MOST_LOSS:.1%}"
         header = ("strategy", "levels", "µs per episode", "change of steps/s over the run [95 %]")
-        return Section("1 Speed over the run", header, rows, f"falls: {_names(bad)}" if bad else verdict, not bad)
+        return Section(STEADINESS, header, rows, f"falls: {_names(bad)}" if bad else verdict, not bad, bad)
 
     def _recalculation(self, costs: list[Costs], naive: Costs) -> Section:
         rows = [
@@ -266,7 +308,7 @@ class Benchmark:
         bad = [c for c in costs if c.scans > limit]
         verdict = "once per update, whatever ends in it" if not bad else f"too often: {_names(bad)}"
         header = ("strategy", "levels", "recalculations per 1,000 episodes", "ms each", "s in all")
-        return Section("2 Recalculation of scores; 3 a tree in place of scans", header, rows, verdict, not bad)
+        return Section("2 Recalculation of scores; 3 a tree in place of scans", header, rows, verdict, not bad, bad)
 
     def _resume(self, costs: list[Costs]) -> Section:
         changes = [(c, c.change_by_resume(self.training_us)) for c in costs]
@@ -278,7 +320,7 @@ class Benchmark:
         ]
         verdict = f"differs: {_names(bad)}" if bad else "a resume neither slows down nor speeds up: nothing piles up"
         header = ("strategy", "levels", "change of steps/s [95 %]", "ms to save")
-        return Section("4 Speed before and after a resume", header, rows, verdict, not bad)
+        return Section("4 Speed before and after a resume", header, rows, verdict, not bad, bad)
 
     def _statistics(self, costs: list[Costs]) -> Section:
         each = {count: statistics_costs(count) for count in self.counts}
@@ -295,15 +337,21 @@ class Benchmark:
             if not bad
             else f"more than 1 %: {_names(bad)}; --curriculum-performance-mode"
         )
-        return Section("5 Statistics, one by one", ("statistic", "levels", "ms per update"), rows, verdict, not bad)
+        header = ("statistic", "levels", "ms per update")
+        return Section("5 Statistics, one by one", header, rows, verdict, not bad, bad)
 
     def _memory(self, costs: list[Costs]) -> Section:
-        rows = [(c.strategy, f"{c.levels:,}", f"{c.bytes_before:,}", f"{c.bytes_after:,}") for c in costs]
+        rows = [
+            (
+                c.strategy,
+                *(f"{x:,}" for x in (c.levels, c.before.nbytes, c.after.nbytes, c.before.entries, c.after.entries)),
+            )
+            for c in costs
+        ]
         bad = [c for c in costs if _grows(c)]
         verdict = "bounded" if not bad else f"grows: {_names(bad)}"
-        return Section(
-            "6 Containers", ("strategy", "levels", "bytes after a third", "bytes at the end"), rows, verdict, not bad
-        )
+        header = ("strategy", "levels", "bytes after a third", "at the end", "entries after a third", "at the end")
+        return Section("6 Containers", header, rows, verdict, not bad, bad)
 
     def _side_by_side(self, costs: list[Costs]) -> Section:
         rows = [(c.strategy, f"{c.levels:,}", f"{c.episode_us:.2f}", f"{c.share(self.training_us):.2%}") for c in costs]
@@ -311,7 +359,7 @@ class Benchmark:
         verdict = "at most 1 % of the time of training, at one-step episodes"
         verdict = verdict if not bad else f"more than 1 %: {_names(bad)}"
         header = ("strategy", "levels", "µs per episode", f"share of {self.training_us:g} µs")
-        return Section("7 Strategies side by side", header, rows, verdict, not bad)
+        return Section("7 Strategies side by side", header, rows, verdict, not bad, bad)
 
     def _pools(self) -> Section:
         """S262: a smaller pool, as a test of a hypothesis."""
@@ -329,6 +377,29 @@ class Benchmark:
             None,
         )
 
+    def _start_states(self) -> Section:
+        """In turns, so that a machine that slows down does so for both."""
+        updates, steps = min(START_UPDATES, self.updates), self.episodes // ENVIRONMENTS
+        plays = {"without": RandomPlay(start_states=False), "with": RandomPlay(start_states=True)}
+        for number in range(updates):
+            for play in plays.values():
+                if number == updates // 2:
+                    play.simulated_s = play.curriculum_s = 0.0
+                play.steps(steps)
+        decisions = (updates - updates // 2) * steps * ENVIRONMENTS
+        rows, took = [], {}
+        for name, play in plays.items():
+            starts = play.manager.starts
+            took[name] = 1e6 * play.curriculum_s / decisions
+            share = play.curriculum_s / (play.simulated_s + play.curriculum_s)
+            simulated = f"{1e6 * play.simulated_s / decisions:.2f}"
+            rows.append((name, starts.episodes if starts else 0, simulated, f"{took[name]:.2f}", f"{share:.1%}"))
+        more = took["with"] - took["without"]
+        of_training = f"{more / self.training_us:.2%} of {self.training_us:g} µs"
+        verdict = f"for information: {more:.2f} µs more per decision, {of_training}"
+        header = ("start states", "episodes from there", "µs per decision: simulator", "curriculum", "share of both")
+        return Section("9 Start states, at random play", header, rows, verdict, None)
+
     def _planted(self, naive: Costs) -> Section:
         uniform = measure("uniform", Uniform, CurriculumConfig(), naive.levels, 3, 2 * ENVIRONMENTS)
         hoarder = measure("planted: hoarding", Hoarder, CurriculumConfig(), 100, 24, 2 * ENVIRONMENTS)
@@ -339,7 +410,7 @@ class Benchmark:
                 f"{c.scans:.0f}",
                 f"{c.share(self.training_us):.1%}",
                 _points(c.change(self.training_us)),
-                f"{c.bytes_after / c.bytes_before - 1:+.0%}",
+                f"{c.after.nbytes / c.before.nbytes - 1:+.0%}",
             )
             for c in (uniform, naive, hoarder)
         ]
@@ -357,7 +428,7 @@ class Benchmark:
             else "both planted faults are convicted"
         )
         header = ("strategy", "levels", "recalculations per 1,000", "share", "change of steps/s", "containers")
-        return Section("9 Planted faults", header, rows, verdict, not unnoticed)
+        return Section(PLANTED, header, rows, verdict, not unnoticed)
 
 
 def _is_lost(change: Estimate) -> bool:
@@ -372,31 +443,76 @@ def _points(change: Estimate) -> str:
 
 def _grows(costs: Costs) -> bool:
     """Whether containers have grown after the first third, by more than rounding up."""
-    return costs.bytes_after > 1.05 * costs.bytes_before + MOST_BYTES
+    return costs.after.nbytes > 1.05 * costs.before.nbytes + MOST_BYTES
 
 
 def _names(costs: list[Costs]) -> str:
     return ", ".join(f"{c.strategy} with {c.levels:,} levels" for c in costs)
 
 
+# Hypothesis, section that tests it, test, what that shows if the hypothesis holds, what to do then.
 HYPOTHESES = (
-    ("scores are recalculated after each episode", "2 Re", "recalculations per 1,000 episodes", "update less often"),
-    ("statistics are expensive", "5 ", "each alone", "--curriculum-performance-mode"),
-    ("something leaks", "6 ", "bytes over the run", "bound what grows"),
+    (
+        "scores are recalculated after each episode",
+        "2 Re",
+        "recalculations per 1,000 episodes",
+        "about 1,000, not one per update",
+        "update less often",
+    ),
+    ("statistics are expensive", "5 ", "each alone", "more than 1 % of an update", "--curriculum-performance-mode"),
+    ("something leaks", "6 ", "bytes over the run", "more at the end than after a third", "bound what grows"),
     (
         "speed depends on how long the process has run",
         "4 ",
         "before and after a resume",
+        "another speed after it",
         "look for what a resume empties",
     ),
-    ("the curriculum is too slow for this many levels", "7 ", "share of the time", "fewer levels"),
+    (
+        "the curriculum is too slow for this many levels",
+        "7 ",
+        "share of the time",
+        "more than 1 %",
+        "fewer levels",
+    ),
 )
 
 
-def outcome_table(sections: list[Section]) -> list[tuple[str, str, str, str]]:
-    """(hypothesis, test, result, what to do next) of each suspicion."""
+def outcome_table(sections: list[Section]) -> list[tuple[str, str, str, str, str]]:
+    """(hypothesis, test, what that shows if it holds, whether it does, what to do next) of each suspicion."""
     rows = []
-    for hypothesis, mark, test, remedy in HYPOTHESES:
-        section = next(one for one in sections if one.title.startswith(mark))
-        rows.append((hypothesis, test, "no" if section.good else "yes", "nothing" if section.good else remedy))
+    for hypothesis, mark, test, expected, remedy in HYPOTHESES:
+        good = _section(sections, mark).good
+        rows.append((hypothesis, test, expected, "no" if good else "yes", "nothing" if good else remedy))
     return rows
+
+
+def criteria(sections: list[Section], updates: int, training_us: float) -> list[tuple[str, str]]:
+    """(criterion, verdict): is speed constant with learning progress, and is all known that mending a fault takes?"""
+    constant = f"constant steps/s over {STEADY_UPDATES}+ updates with learning progress"
+    names = (constant, "cause known", "impact quantified", "fix known")
+    if not _section(sections, PLANTED).good:
+        return [(name, "not judged: a planted fault was not noticed") for name in names]
+    bad = [section for section in sections if section.good is False]
+    confirmed = [(row[0], row[-1]) for row in outcome_table(sections) if row[-2] == "yes"]
+    blamed = {(c.strategy, c.levels): c for section in bad for c in section.blamed}.values()
+    if not bad:
+        cause = impact = fix = "met: nothing is at fault"
+    else:
+        titles = ", ".join(section.title for section in bad)
+        hypotheses, remedies = (", ".join(one[i] for one in confirmed) for i in (0, 1))
+        cause = f"met: {hypotheses} ({titles})" if confirmed else f"not met: {titles}, and no suspicion is confirmed"
+        impact = "met: " + ", ".join(f"{_names([c])} takes {c.share(training_us):.2%} of the time" for c in blamed)
+        fix = f"met: {remedies}" if confirmed else "not met: look into a profile of the run (docs/curriculum.md)"
+    return [*zip(names, (_steadiness(sections, updates), cause, impact, fix), strict=True)]
+
+
+def _steadiness(sections: list[Section], updates: int) -> str:
+    if updates < STEADY_UPDATES:
+        return f"not judged: fewer than {STEADY_UPDATES} updates"
+    bad = [c for c in _section(sections, STEADINESS).blamed if c.strategy == "learning_progress"]
+    return f"not met: falls, {_names(bad)}" if bad else "met"
+
+
+def _section(sections: list[Section], mark: str) -> Section:
+    return next(one for one in sections if one.title.startswith(mark))

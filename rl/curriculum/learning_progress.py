@@ -11,8 +11,8 @@ a score weigh as much as the mean of those that have one.
 Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress of two averages.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,13 +30,12 @@ BASIC_RATE = 0.2  # of the averages of success and of its square, in the basic v
 
 @dataclass(frozen=True)
 class Preset:
-    """Numbers of a variant.
+    """Numbers of a variant; the basic one uses the last five alone.
 
     timescale: rate of the fast average, per episode.
     slow: that of the slow one, times this.
-    exploration_bonus: floor of a score, in the original formulas.
-    smoothing: of their reweighting; 0: none.
-    early: of the mended reweighting, which counts progress near 0 more; 0.5: none.
+    early: theta of the reweighting, which counts progress near 0 more; 0.5: none.
+    exploration_bonus: floor of a score, in the original formulas; the mended ones have none.
     success_bonus: score for the success itself, times this.
     amplification: of z-scores before the logistic function.
     temperature: above 0, of a softmax in their place.
@@ -47,15 +46,31 @@ class Preset:
 
     timescale: float = 0.1
     slow: float = 0.2
-    exploration_bonus: float = 0.1
-    smoothing: float = 0.0
     early: float = 0.5
+    exploration_bonus: float = 0.1
     success_bonus: float = 0.0
     amplification: float = 10.0
     temperature: float = 0.0
     uniform_share: float = 0.01
     min_samples: int = 10
     pool: int = 1000
+
+    @staticmethod
+    def of(config: CurriculumConfig) -> "Preset":
+        """The preset that the configuration names, with what was given in its place."""
+        own: dict[str, Any] = {
+            "timescale": config.lp_timescale,
+            "slow": config.lp_slow,
+            "early": config.lp_early,
+            "exploration_bonus": config.lp_exploration_bonus,
+            "success_bonus": config.lp_success_bonus,
+            "amplification": config.lp_amplification,
+            "temperature": config.lp_temperature,
+            "uniform_share": config.uniform_share,
+            "min_samples": config.lp_min_samples,
+            "pool": config.active_levels,
+        }
+        return replace(PRESETS[config.preset], **{name: value for name, value in own.items() if value is not None})
 
 
 PRESETS = {
@@ -67,7 +82,7 @@ PRESETS = {
         timescale=0.2, exploration_bonus=0.05, amplification=15.0, uniform_share=0.005, min_samples=5, pool=256
     ),
     "arena_legacy": Preset(timescale=0.001, pool=256),
-    "first": Preset(timescale=0.001, smoothing=0.05, success_bonus=0.1, amplification=1.0, uniform_share=0.25),
+    "first": Preset(timescale=0.001, early=0.05, success_bonus=0.1, amplification=1.0, uniform_share=0.25),
 }
 
 
@@ -93,11 +108,10 @@ class LearningProgress(Strategy):
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         super().__init__(levels, config, rng)
-        self.preset = PRESETS[config.preset]
+        self.preset = Preset.of(config)
         self.original = config.formulas == "original"
-        self.share = self.preset.uniform_share if config.uniform_share is None else config.uniform_share
         count = len(levels)
-        size = min(count, config.active_levels or self.preset.pool)
+        size = min(count, self.preset.pool)
         self.active = np.zeros(count, bool)
         self.active[rng.permutation(count)[:size]] = True
         self.played, self.entered = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -203,8 +217,7 @@ class LearningProgress(Strategy):
         return self._original_scores(levels) if self.original else self._mended_scores(levels)
 
     def _original_scores(self, levels: np.ndarray) -> np.ndarray:
-        theta = self.preset.smoothing
-        fast, slow = (_reweighted(x[levels], theta) if theta else x[levels] for x in (self.fast, self.slow))
+        fast, slow = (_reweighted(x[levels], self.preset.early) for x in (self.fast, self.slow))
         score = np.abs(fast - slow) + self.preset.success_bonus * np.maximum(self.fast[levels], 0)
         return np.maximum(score, self.preset.exploration_bonus)
 
@@ -247,7 +260,7 @@ class LearningProgress(Strategy):
         return 1 / (1 + np.exp(-np.clip(self.preset.amplification * z, -50, 50)))
 
     def _spread(self) -> None:
-        self.weigh(mixed(self.weights(), self.share))
+        self.weigh(mixed(self.weights(), self.preset.uniform_share))
 
     # -----------------------------------------------------------------------------------------------------------------
     # Statistics
@@ -263,7 +276,9 @@ class LearningProgress(Strategy):
 
 
 def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
-    """Counts changes near 0 more than near 1, for a theta below 0.5; for probabilities."""
+    """Counts changes near 0 more than near 1, for a theta below 0.5; for probabilities.  At 0.5 all stays as it is."""
+    if theta == 0.5:
+        return p
     return p * (1 - theta) / (p + theta * (1 - 2 * p))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
+from rl.curriculum.sizes import Size, sizes_of
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
@@ -326,14 +327,9 @@ class CurriculumManager:
         """float64[L], sums to 1: how likely each level is at the next draw."""
         return self.strategy.probabilities()
 
-    def container_sizes(self) -> dict[str, int]:
-        """Bytes, or entries, of everything that could grow."""
-        return {
-            f"{type(owner).__name__}.{name}": value.nbytes if isinstance(value, np.ndarray) else len(value)
-            for owner in (self, self.strategy)
-            for name, value in vars(owner).items()
-            if isinstance(value, (np.ndarray, list, dict, set))
-        }
+    def container_sizes(self) -> dict[str, Size]:
+        """Of everything that could grow, by "<class>.<attribute>"."""
+        return sizes_of(self, self.strategy, *([self.starts] if self.starts else []))
 
     def metrics(self) -> dict[str, float]:
         """Scalars by TensorBoard tag; those of a category are missing until an episode of it has ended."""
@@ -341,14 +337,14 @@ class CurriculumManager:
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
             self._details_at = self.updates
-        played, shares = self._played, self.shares()
+        played, shares, sizes = self._played, self.shares(), self.container_sizes()
         result = {
             "curriculum/episodes": float(self._episodes.sum()),
             "curriculum/lag_updates": float(self._lag),
             "curriculum/statistics_age": float(self.updates - self._details_at),
             "curriculum/episodes_since_update": float(sum(len(some[0]) for some in self._waiting)),
-            "curriculum/kib": sum(self.container_sizes().values()) / 1024,
-        }
+            "curriculum/kib": Size.sum(sizes.values()).nbytes / 1024,
+        } | {f"curriculum_size/{name}": float(size.nbytes) for name, size in sizes.items()}
         success, returns = self._successes.means(), self._returns.means()
         latest = np.zeros(len(self.stages), np.int64)
         for levels, *_ in self._waiting:

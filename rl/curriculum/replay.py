@@ -14,8 +14,6 @@ import numpy as np
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 from rl.curriculum_config import CurriculumConfig
 
-STALENESS_SHARE = 0.1  # rho: of the draws, in proportion to the updates since a level was played last
-
 
 class PrioritisedReplay(Strategy):
     """Rank prioritisation of scores, mixed with staleness.
@@ -23,6 +21,7 @@ class PrioritisedReplay(Strategy):
     score: float32[L], at least 0, of the latest rollout that a level was played in.
     last: int32[L], update of that; -1: never.
     now: updates so far.
+    staleness: rho, of the draws, in proportion to the updates since a level was played last.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("score", "last", "now")
@@ -33,6 +32,7 @@ class PrioritisedReplay(Strategy):
         self.score, self.last = np.zeros(len(levels), np.float32), np.full(len(levels), -1, np.int32)
         self.now = 0
         self.share = config.uniform_share or 0.0
+        self.staleness = config.replay_staleness
         self._by_rank = np.arange(1, len(levels) + 1) ** (-1 / config.replay_temperature)
         self._by_rank_sums = np.cumsum(self._by_rank)
         self._ranked = np.empty(0, np.uint64)  # sort keys of the levels that were played, the best one first
@@ -74,14 +74,14 @@ class PrioritisedReplay(Strategy):
         replayed = played / count
         ages = played * self.now - int(self.last.sum(dtype=np.int64)) - (count - played)
         if ages:
-            weights = (self.now - self.last) * (replayed * STALENESS_SHARE / ages)
+            weights = (self.now - self.last) * (replayed * self.staleness / ages)
         else:
-            weights = np.full(count, replayed * STALENESS_SHARE / played)
+            weights = np.full(count, replayed * self.staleness / played)
         if played < count:
             weights[self.last < 0] = 1 / count  # together 1 - replayed
         by_rank = self._by_rank[:played]
         order = self._ranked.astype(np.uint32).astype(np.int64)  # the lower halves
-        weights[order] += by_rank * (replayed * (1 - STALENESS_SHARE) / self._by_rank_sums[played - 1])
+        weights[order] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
         return weights
 
     def details(self) -> dict[str, float]:

@@ -14,9 +14,11 @@ from rl.config import ExperimentConfig
 from rl.experiment.data import Log
 from rl.experiment.rehearsal import rehearse
 from rl.forensics.doctor import CHECKPOINT, STORED, Doctor
+from rl.forensics.runs import RUN_FILE
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.stored import config_from_dict
+from rl.train.logs import BOARD
 
 SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
 Only = tuple[str, ...] | None  # names of the checks to make; None: all
@@ -35,14 +37,19 @@ def examine_config(path: Path | None, log: Log, only: Only = None) -> Doctor:
 
 
 def examine_run(folder: Path, log: Log, only: Only = None) -> Doctor:
-    """Look at what each run of an experiment has written, then rehearse the experiment."""
+    """Look at what each run of an experiment has written, then rehearse the experiment.
+
+    ConfigError for a folder in which no run has begun.
+    """
     config = read_config(folder / "config.json")
-    runs = sorted({path.parent for path in folder.rglob("tensorboard") if path.is_dir()})
+    runs = sorted({path.parent for name in (RUN_FILE, BOARD) for path in folder.rglob(name)})
+    if not runs:
+        raise ConfigError("no training has begun there; give the folder of an experiment that has", "--run", folder)
     stored = Doctor(log, stops=False, only=only)
     for run in runs:
         log(f"{run}")
         stored.examine(STORED, run_folder=run, config=config)
-        if (run / "agent.safetensors").is_file():  # a run that was not finished has none
+        if (run / "agent.safetensors").is_file():
             _look_at_agent(stored, run / "agent.safetensors")
     doctor = rehearse(config, log, only)
     doctor.findings = stored.findings + doctor.findings

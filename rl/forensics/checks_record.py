@@ -14,6 +14,7 @@ from nppsim.actions import ACTION_TAGS
 from rl.config import ExperimentConfig
 from rl.events import Scalars, read_scalars, require_tags
 from rl.forensics.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
+from rl.forensics.runs import FINISHED_FILE
 from rl.forensics.samples import Observed
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
@@ -172,6 +173,16 @@ def _require_changes(scalars: dict[str, Scalars]) -> None:
     learned = {tag: scalars[tag].values[scalars[tag].values != 0] for tag in CHANGING}
     still = [tag for tag, values in learned.items() if len(values) > 2 and np.ptp(values) == 0]
     require(not still, f"always the same: {', '.join(still)}", "the number is not computed anew in each update")
+
+
+@check(STORED)
+def a_finished_run_has_its_agent(run_folder: Path) -> str:
+    """Where a run is over, the agent that it delivers is there."""
+    if not (run_folder / FINISHED_FILE).is_file():
+        raise CheckSkipped("the run is not over")
+    agent = run_folder / "agent.safetensors"
+    require(agent.is_file(), f"no {agent}", "bring it back; final.safetensors in checkpoints has the same weights")
+    return agent.name
 
 
 @check(STORED)

@@ -242,9 +242,8 @@ def _trail(one: Run, other: Run, different: Sequence[Difference]) -> SeedTrail:
     divergence = first_divergence(one.trail, other.trail)
     ours, theirs = ({row["update"] for row in run.trail} for run in (one, other))
     because = "" if divergence is None else explained(divergence, different)
-    return SeedTrail(
-        one.seed if one.seed == other.seed else None, len(ours & theirs), divergence, because, len(ours ^ theirs)
-    )
+    seed = one.seed if one.seed == other.seed else None
+    return SeedTrail(seed, len(ours & theirs), divergence, because, alone=len(ours ^ theirs))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@
         # or: raise CheckFailed("no gradient reaches action_net.weight", "what to do")
 
 A check is registered under its name; the parameters' names are the parts that it needs, as with pytest's fixtures.
-Parts come into being while a run goes on (``Doctor.meet``).  A check whose parts do not exist is skipped, and says why;
-one that crashes has failed.  The checks are in ``rl/forensics/checks_*.py``, one file per group; ``docs/doctor.md`` has
-them all.
+Parts come into being while a run goes on (``Doctor.meet``).  A check whose parts will not exist (``Doctor.miss``) is
+skipped, and says why; one whose parts nobody has thought of has failed, and so has one that crashes.  The checks are in
+``rl/forensics/checks_*.py``, one file per group; ``docs/doctor.md`` has them all.
 """
 
 import importlib
@@ -123,7 +123,7 @@ class CheckInfo:
     def _outcome(self, parts: dict[str, Any], absent: Mapping[str, str]) -> tuple[str, str, str]:
         missing = [name for name in _ingredients(self.parts) if name not in parts]
         if missing:
-            return SKIPPED, absent.get(missing[0], f"no {missing[0]} here"), ""
+            return _absence(missing[0], absent)
         try:
             return OK, self.function(**{name: _part(name, parts) for name in self.parts}), ""
         except CheckWarned as warning:
@@ -134,6 +134,13 @@ class CheckInfo:
             return SKIPPED, str(skipped), ""
         except Exception as crash:  # noqa: BLE001  # whatever breaks a check is a finding, never a pass
             return FAILED, f"{type(crash).__name__}: {crash}", _where(crash)
+
+
+def _absence(part: str, absent: Mapping[str, str]) -> tuple[str, str, str]:
+    """(status, found, remedy) of a check whose part is not there."""
+    if part in absent:
+        return SKIPPED, absent[part], ""
+    return FAILED, f"nobody has provided {part}", "the check was never made: please report this"
 
 
 def _where(crash: BaseException) -> str:
@@ -265,7 +272,9 @@ class Doctor:
             )
 
     def note(self, moment: str, name: str, error: Exception) -> None:
-        """A step of the run itself has failed."""
+        """A step of the run itself has failed; what it would have made will not exist."""
+        parts = {part for info in all_checks() for part in _ingredients(info.parts)}
+        self.miss(**dict.fromkeys(parts - self._absent.keys(), f"{name} failed before"))
         found = f"{type(error).__name__}: {error}"
         self.findings.append(Finding(name, "run", moment, FAILED, redact(found), _where(error)))
 

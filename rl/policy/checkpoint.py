@@ -231,14 +231,27 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
-    stored, inside = data["statistics"], policy.statistics
-    if inside is None or any(not np.array_equal(stored.mean[key], inside.mean[key]) for key in stored.float_keys):
+    if different := list(_differences(data["statistics"], policy.statistics)):
         raise CheckpointError(
-            f"{path}: the normaliser inside the weights disagrees with the statistics beside them: the file was "
-            f"changed by hand; use another checkpoint"
+            f"{path}: the normaliser inside the weights disagrees with the statistics beside them "
+            f"({', '.join(different[:3])}): the file was changed by hand; use another checkpoint"
         )
     policy.set_training_mode(False)
     return policy, data
+
+
+def _differences(stored: ObservationStatistics, inside: ObservationStatistics | None) -> Iterator[str]:
+    """In what two statistics differ, beyond the rounding of variances to spreads and back."""
+    if inside is None:
+        yield "there is none inside"
+    elif stored.keys != inside.keys or stored.count != inside.count:
+        yield f"{', '.join(stored.keys)} of {stored.count} decisions, inside {', '.join(inside.keys)} of {inside.count}"
+    else:
+        for field in ("mean", "std"):
+            ours, theirs = getattr(stored, field), getattr(inside, field)
+            yield from (
+                f"{field} of {key}" for key in ours if not np.allclose(ours[key], theirs[key], rtol=1e-9, atol=0)
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:

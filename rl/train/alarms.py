@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nppsim import reward
-from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
+from nppsim.actions import NUM_ACTIONS
 from nppsim.outcomes import WON
 from rl.distributed.ranks import checksum
 from rl.train.audit import Fault, Kept, Start, asked, divergence, error_of, faults_of_rollout
@@ -81,12 +81,11 @@ class Alarms:
     """Looks at each rollout and each update; gives the faults found, each name that does not stop only once.
 
     owner: whatever holds the training together; containers below it are watched for growth.
-    demonstrated: int[6], how often each action is demonstrated; None without demonstrations.
     history: Figures of the latest WINDOW updates.
     """
 
-    def __init__(self, owner: object = None, demonstrated: tuple[int, ...] | None = None):
-        self.owner, self.demonstrated = owner, demonstrated
+    def __init__(self, owner: object = None):
+        self.owner = owner
         self.history: deque[Figures] = deque(maxlen=WINDOW)
         self.told: set[str] = set()
         self.fired = np.zeros(reward.NUM_TERMS, np.int64)  # episodes in which each reward term was not 0
@@ -94,7 +93,6 @@ class Alarms:
         self.reference: list | None = (
             None  # how hard the actor is pulled, and the checksum of what it is pulled towards
         )
-        self.actions = np.zeros(NUM_ACTIONS, np.int64)
         self.blocks: deque[float] = deque(maxlen=WINDOW)  # median decisions per second of WINDOW updates each
         self.won: deque[list[int]] = deque(maxlen=BLOCKS)  # episodes won, and ended, in WINDOW updates each
         self.looked = 0  # updates
@@ -179,7 +177,6 @@ class Alarms:
             "fired": self.fired.tolist(),
             "draws": self.draws and self.draws.state_dict(),
             "reference": self.reference,
-            "actions": self.actions.tolist(),
             "blocks": list(self.blocks),
             "won": [list(block) for block in self.won],
             "looked": self.looked,
@@ -192,8 +189,7 @@ class Alarms:
         self.history = deque((Figures(**figures) for figures in state["history"]), maxlen=WINDOW)
         self.told, self.reference = set(state["told"]), state["reference"]
         self.draws = state["draws"] and Draws.of(state["draws"])
-        for name in ("fired", "actions"):
-            setattr(self, name, np.array(state[name], np.int64))
+        self.fired = np.array(state["fired"], np.int64)
         self.blocks, self.won = deque(state["blocks"], maxlen=WINDOW), deque(state["won"], maxlen=BLOCKS)
         for name in ("looked", "episodes", "start_success"):
             setattr(self, name, state[name])
@@ -211,10 +207,9 @@ class Alarms:
         return fresh
 
     def _take_note(self, ppo: BatchPPO) -> None:
-        """Rewards and actions of the rollout."""
+        """Rewards of the rollout."""
         self.fired += (ppo.counted["terms"] != 0).sum(axis=0)
         self.episodes += len(ppo.counted)
-        self.actions += torch.bincount(ppo.rollout_buffer.flat("actions"), minlength=NUM_ACTIONS).cpu().numpy()
 
     def _levels_are_drawn(self, ppo: BatchPPO) -> Iterator[Fault]:
         """Levels come as often as the curriculum says."""
@@ -417,19 +412,6 @@ def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     top = alarms._recent("top_share")[-5:]
     if len(top) == 5 and (top > 0.97).all():
         yield Fault("actions", f"one action makes up {top.min():.0%} of the decisions in 5 updates running", False)
-    yield from _other_actions(alarms)
-
-
-def _other_actions(alarms: Alarms) -> Iterator[Fault]:
-    """At the start of fine-tuning, actions are about as frequent as in the demonstrations."""
-    if alarms.demonstrated is None or alarms.looked > IN_A_ROW:
-        return
-    shares = np.array(alarms.demonstrated) / sum(alarms.demonstrated)
-    taken = alarms.actions / alarms.actions.sum()
-    away = 0.5 * float(np.abs(shares - taken).sum())
-    if away > 0.6:
-        told = ", ".join(f"{n} {a:.0%} ({b:.0%})" for n, a, b in zip(ACTION_NAMES, taken, shares, strict=True))
-        yield Fault("actions", f"the cloned policy acts unlike the demonstrations (in brackets): {told}", False)
 
 
 def progress_is_made(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:

@@ -197,10 +197,14 @@ class TrainingMonitor(BaseCallback):
                 self._checkpoint()
             return
         self._check_first_updates()
-        if not self._actor_checked:
-            self.log("the actor has not learned in this run: neither its gradients nor what follows them was checked")
         if (self._guarded or self._in_flight) and self._saved_after != self.model.updates:
             self._checkpoint()
+        if not self._actor_checked:
+            self._happened(
+                "warning",
+                "actor: it has not learned in this run: neither its gradients nor what follows them was checked; raise "
+                "--total-timesteps or lower --critic-warmup-max-updates",
+            )
         if self._in_flight:
             self._conclude(*self._arrived())
         if self._guarded:

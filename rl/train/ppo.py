@@ -560,11 +560,20 @@ class BatchPPO(PPO):
         return list(parts.values())
 
     def _log_steps(self, steps: list[Losses[float]], norms: list[torch.Tensor]) -> None:
-        """Means over the steps of an update; nothing where there were none."""
+        """Means over the steps of an update; nothing where there were none.
+
+        DivergedError for a gradient that is not finite: after the last step, no loss would tell before the next update.
+        """
         if steps:
+            lengths = torch.stack(norms).tolist()
+            if not all(map(math.isfinite, lengths)):
+                raise DivergedError(
+                    f"update {self.updates}: a gradient is not finite; lower --initial-lr, or look for observations that are "
+                    "not finite"
+                )
             for name, value in zip(steps[0]._fields, np.mean(steps, axis=0), strict=True):
                 self.logger.record(f"train/{name}", float(value))
-            self.logger.record("train/grad_norm", float(np.mean(torch.stack(norms).tolist())))
+            self.logger.record("train/grad_norm", float(np.mean(lengths)))
 
     def _log_update(self, settings: LossSettings, rate: float, kl: float, stopped: bool) -> None:
         """kl: from the policy that played, at the last minibatch."""

@@ -1,6 +1,7 @@
 """The curriculum's manager with every strategy: what is drawn, counted, kept and refused."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
+from rl.curriculum.sizes import sizes_of
 from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 
@@ -145,10 +147,48 @@ def test_nothing_grows_with_the_number_of_episodes(name):
     before = sampler.container_sizes()
     play(sampler, 1, updates=12, episodes=300)
     after = sampler.container_sizes()
-    grown = {name for name in after if after[name] > before[name]}
+    grown = {name for name in after if after[name] != before[name]}
     events = f"{type(sampler.strategy).__name__}.events"
     assert grown <= {events}, grown
-    assert after[events] <= 20
+    assert len(sampler.events) <= 20
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_the_size_of_every_container_is_a_statistic_and_their_sum_is_bytes(name):
+    sampler = sampler_of(name)
+    play(sampler, 0)
+    found, sizes = sampler.metrics(), sampler.container_sizes()
+    assert {f"curriculum_size/{name}": size.nbytes for name, size in sizes.items()} == {
+        tag: value for tag, value in found.items() if tag.startswith("curriculum_size/")
+    }
+    assert {"CurriculumManager._played", "CurriculumManager._waiting", "CurriculumManager._successes"} <= set(sizes)
+    assert found["curriculum/kib"] == sum(size.nbytes for size in sizes.values()) / 1024
+    window = sizes["CurriculumManager._returns"]
+    assert window.nbytes >= 4 * 100 * len(NAMES)
+    assert window.entries == (100 + 2) * len(NAMES), "rings, places and counts"
+
+
+def test_sizes_are_about_those_of_the_interpreter_and_entries_are_told_apart():
+    class Owner:
+        def __init__(self):
+            self.array = np.zeros(1000)
+            self.same = self.array
+            self.texts = [f"{number:064x}" for number in range(10_000)]
+            self.table = {number: np.zeros(50) for number in range(10_000)}
+            self.number, self.text, self.config = 7, "no container", CurriculumConfig()
+
+    owner = Owner()
+    found = sizes_of(owner)
+    assert set(found) == {"Owner.array", "Owner.texts", "Owner.table"}
+    assert {name: size.entries for name, size in found.items()} == {
+        "Owner.array": 1000, "Owner.texts": 10_000, "Owner.table": 510_000,
+    }  # fmt: skip
+    texts = sys.getsizeof(owner.texts) + sum(map(sys.getsizeof, owner.texts))
+    parts = [*owner.table, *owner.table.values()]
+    table = sys.getsizeof(owner.table) + sum(map(sys.getsizeof, parts))
+    assert found["Owner.array"].nbytes == pytest.approx(8000, rel=0.05)
+    assert found["Owner.texts"].nbytes == pytest.approx(texts, rel=0.1)
+    assert found["Owner.table"].nbytes == pytest.approx(table, rel=0.1)
 
 
 def test_statistics_are_by_category_and_counted_once():

@@ -250,6 +250,32 @@ def test_states_are_kept_for_a_while_only(monkeypatch):
     assert np.array_equal(kept.state(sim, 0, np.full(3, RIGHT)), first)
 
 
+def test_nothing_grows_with_the_number_of_episodes_and_start_states_are_among_what_is_told():
+    sampler, sim = made(num_envs=16)
+
+    def sometimes_helped(sampler):
+        return np.where((sampler.starts.began > 0) & (np.arange(16) % 4 == 0), RIGHT, NOTHING)
+
+    for _ in range(8):
+        play(sampler, sim, sometimes_helped, 1000)
+        sampler.update(sim)
+    assert sampler.metrics()["start_states/episodes"] > 100, "the window of the latest 100 is full"
+    before = sampler.container_sizes()
+    assert {f"StartStates.{name}" for name in ("runs", "began", "_recent", "_tracks", "_prefixes", "_place")} < set(
+        before
+    )
+    states = sampler.starts._prefixes
+    assert len(states) == len(LEVELS) * (STEPS - 1)
+    assert before["StartStates._prefixes"].nbytes >= states.nbytes
+    assert before["StartStates._prefixes"].entries >= len(states) + states.nbytes
+    assert before["StartStates._tracks"].nbytes > sampler.starts.tracks.actions.nbytes
+    for _ in range(2):
+        play(sampler, sim, sometimes_helped, 1000)
+        sampler.update(sim)
+    after = sampler.container_sizes()
+    assert {name for name in after if after[name] != before[name]} == set()
+
+
 def test_states_on_the_way_are_kept_and_are_those_that_are_asked_for_alone():
     _, sim = made()
     kept, run = Prefixes(), np.full(9, RIGHT)

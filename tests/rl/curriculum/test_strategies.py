@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nppsim.errors import ConfigError
 from rl.curriculum import make_sampler
 from rl.curriculum.learning_progress import PRESETS
-from rl.curriculum.replay import STALENESS_SHARE
 from rl.curriculum_config import CurriculumConfig
+
+STALENESS_SHARE = CurriculumConfig().replay_staleness
 
 
 def made(strategy, categories, **settings):
@@ -118,6 +120,13 @@ def test_levels_that_were_never_played_come_first_and_old_ones_come_back():
     assert sampler.probabilities()[0] > wanted
 
 
+def test_how_much_goes_by_age_can_be_set():
+    sampler = made("plr", ["simplest"] * 4, replay_staleness=1.0)
+    learn(sampler, {level: [1.0] for level in range(4)})
+    learn(sampler, {0: [9.0], 1: [9.0]})
+    assert sampler.probabilities() == pytest.approx([0, 0, 0.5, 0.5])
+
+
 def test_the_temperature_of_the_paper_leaves_one_level():
     sampler = made("plr", ["simplest"] * 4, replay_temperature=0.1)
     learn(sampler, {level: [float(level)] for level in range(4)})
@@ -223,10 +232,11 @@ def test_the_original_reweighting_has_a_pole_where_success_is_about_one_half():
     def highest(formulas):
         sampler = made("learning_progress", ["simplest"], formulas=formulas, preset="first")
         strategy = sampler.strategy
+        assert strategy.preset.early == 0.05, "without reweighting there is no pole, whatever the formulas"
         found = []
         for success in np.linspace(0.4, 0.6, 201):
             value = 2 * success - 1 if formulas == "original" else success
-            strategy.played[:], strategy.first[:] = 1000, 0.4
+            strategy.played[:], strategy.first[:] = 1000, 0.0
             bias = 1.0 if formulas == "original" else 1 - (1 - 0.001) ** 1000
             strategy.fast[:] = value * bias
             slow = 1.0 if formulas == "original" else 1 - (1 - 0.0002) ** 1000
@@ -243,6 +253,82 @@ def test_original_levels_without_a_score_crowd_out_the_others():
         sampler = made("learning_progress", ["simplest"] * 100, formulas=formulas, uniform_share=0.0)
         play(sampler, {level: [True] * 10 + [False] * 5 for level in range(90)})
         assert bool(sampler.probabilities()[90:].sum() > 0.3) is crowded
+
+
+def progress(**settings):
+    """The strategy with two levels, of which one rises from 5 % by two points, the other one as much from 90 %."""
+    strategy = made("learning_progress", ["simplest"] * 2, **settings).strategy
+    strategy.played[:], rate = 1000, strategy.preset.timescale
+    for average, success, speed in (
+        (strategy.fast, [0.07, 0.92], rate),
+        (strategy.slow, [0.05, 0.90], rate * strategy.preset.slow),
+    ):
+        average[:] = np.array(success) * (1 - (1 - speed) ** 1000)
+    return strategy
+
+
+def test_early_progress_counts_more_where_that_is_asked_for():
+    assert progress().scores() == pytest.approx([0.02, 0.02], rel=1e-3)
+    first, late = progress(lp_early=0.1).scores()
+    by_definition = [0.9 * p / (p + 0.1 * (1 - 2 * p)) for p in (0.07, 0.05)]
+    assert first == pytest.approx(by_definition[0] - by_definition[1], rel=1e-3)
+    assert first > 10 * late > 0
+
+
+def test_success_itself_is_scored_where_that_is_asked_for():
+    assert progress(lp_success_bonus=0.5).scores() == pytest.approx([0.02 + 0.035, 0.02 + 0.46], rel=1e-3)
+
+
+def test_a_temperature_makes_a_softmax_of_scores():
+    sampler = made("learning_progress", ["simplest"] * 4, lp_temperature=0.1, uniform_share=0.0)
+    play(sampler, {level: [False] * 10 + [True] * 5 * level for level in range(4)})
+    score = sampler.strategy.scores()
+    assert np.ptp(score) > 0.1
+    wanted = np.exp(score / 0.1)
+    assert sampler.probabilities() == pytest.approx(wanted / wanted.sum())
+
+
+def test_amplification_sharpens_draws():
+    def highest(amplification):
+        sampler = made("learning_progress", ["simplest"] * 4, lp_amplification=amplification, uniform_share=0.0)
+        play(sampler, {level: [False] * 10 + [True] * 5 * level for level in range(4)})
+        return sampler.probabilities().max()
+
+    assert 0.25 < highest(0.1) < 0.3 < highest(1) < highest(10)
+
+
+def test_scores_count_from_so_many_episodes_on():
+    for least, counts in ((3, True), (4, False)):
+        sampler = made("learning_progress", ["simplest"] * 2, lp_min_samples=least)
+        play(sampler, {0: [False, True, True], 1: [True] * 3})
+        assert (sampler.metrics()["lp/levels_with_score"] == 2) is counts
+        assert bool(np.ptp(sampler.probabilities()) > 0) is counts
+
+
+def test_the_rates_of_the_averages_and_the_floor_can_be_set():
+    own = {"lp_timescale": 0.5, "lp_slow": 0.25, "lp_exploration_bonus": 0.3}
+    sampler = made("learning_progress", ["simplest"], formulas="original", preset="stable", **own)
+    play(sampler, {0: [False, True]})
+    assert (sampler.strategy.fast[0], sampler.strategy.slow[0]) == pytest.approx((0.0, -0.75))
+    assert sampler.strategy.scores()[0] == pytest.approx(0.75)
+    play(sampler, {0: [True] * 100})
+    assert sampler.strategy.scores()[0] == 0.3
+    assert sampler.strategy.preset.amplification == 5, "what is not given is the preset's"
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({"lp_exploration_bonus": 0.1}, "--curriculum-formulas original"),
+        ({"lp_early": 0.1, "basic_progress": True}, "--curriculum-basic-progress"),
+        ({"lp_slow": 0.1, "basic_progress": True}, "--curriculum-basic-progress"),
+        ({"lp_amplification": 5.0, "lp_temperature": 0.1}, "--curriculum-lp-temperature"),
+    ],
+)
+def test_a_number_that_the_chosen_formulas_do_not_use_is_refused(given, advice):
+    with pytest.raises(ConfigError, match=f"^{next(iter(given))} .*has no effect with(out)? {advice}"):
+        CurriculumConfig(strategy="learning_progress", **given)
+    CurriculumConfig(strategy="learning_progress", preset="stable", basic_progress=True)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

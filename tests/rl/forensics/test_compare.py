@@ -43,7 +43,10 @@ def trail(parts_of_update, updates=4):
 
 
 def stored(folder, *, seeds=(1,), success=(0.2, 0.5, 0.6), per_million=100.0, host=HOST, level_seed=0, **more):
-    """An experiment's folder as a finished run of some seeds leaves it; more: settings, config, parts of the trail, its updates, updates logged, finished."""
+    """An experiment's folder as a finished run of some seeds leaves it.
+
+    more: settings, config, parts of the trail, its updates, updates logged, finished.
+    """
     base = {"experiment_name": folder.name, "seeds": list(seeds), "ppo": {"gae_lambda": 0.95, "gamma": 0.995}}
     facts = {"data": {"train": "ab"}, "machine": "words", "versions": {"numpy": "2"}, "host": host, "environment": {}}
     write_json(folder / "config.json", base | facts | more.get("config", {}))

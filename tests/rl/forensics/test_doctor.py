@@ -10,12 +10,14 @@ import torch
 
 from bc.demonstrations import find_replays
 from nppsim.env import NppEnv
+from nppsim.errors import ConfigError
+from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.paths import MAX_PATH
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
 from rl.events import Scalars
-from rl.experiment import rehearsal
+from rl.experiment import examination, rehearsal
 from rl.experiment.data import load_data, load_demonstrations
 from rl.forensics import checks_core, checks_environment, checks_record, doctor
 from rl.forensics.doctor import (
@@ -34,6 +36,7 @@ from rl.forensics.doctor import (
     Doctor,
     DoctorError,
 )
+from rl.forensics.runs import FINISHED_FILE, RUN_FILE
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
@@ -81,7 +84,22 @@ def test_a_check_says_how_it_ended_and_a_crash_is_a_failure(error, status, found
 def test_a_check_whose_parts_do_not_exist_is_skipped_and_says_why():
     finding = examine(lambda clone: "", "clone", absent={"clone": "no imitation in this run"})
     assert (finding.status, finding.found) == (SKIPPED, "no imitation in this run")
-    assert examine(lambda ppo: "", "ppo").found == "no ppo here"
+
+
+def test_a_part_that_nobody_has_provided_is_a_failure():
+    finding = examine(lambda clone: "", "clone")
+    assert (finding.status, finding.found) == (FAILED, "nobody has provided clone")
+    assert finding.remedy == "the check was never made: please report this"
+
+
+def test_what_a_step_that_failed_would_have_made_is_no_further_failure(monkeypatch):
+    monkeypatch.setattr(doctor, "all_checks", lambda: [info(lambda ppo: "", "ppo"), info(lambda clone: "", "clone")])
+    found = Doctor(str, stops=False)
+    found.miss(clone="no imitation in this run")
+    found.note(BEFORE, "rehearsal", ValueError("too small"))
+    found.examine(BEFORE)
+    assert [one.status for one in found.findings] == [FAILED, SKIPPED, SKIPPED]
+    assert [one.found for one in found.findings[1:]] == ["rehearsal failed before", "no imitation in this run"]
 
 
 def fails():
@@ -547,7 +565,10 @@ BY_THE_SELF_TEST = (
     "levels_that_teach_are_preferred",
     "stages_end_when_they_are_mastered",
 )
-TOLD_ELSEWHERE = ("replays_finish", "updates_fit_the_budget", "a_runs_curves_are_whole", "a_run_did_not_slow_down")
+TOLD_ELSEWHERE = (
+    *("replays_finish", "updates_fit_the_budget", "a_runs_curves_are_whole", "a_run_did_not_slow_down"),
+    "a_finished_run_has_its_agent",
+)
 
 
 @pytest.mark.parametrize("name", list(PLANTED))
@@ -582,6 +603,29 @@ def test_an_agent_is_examined(parts):
     found = Doctor(str, stops=False)
     found.examine(CHECKPOINT, policy=parts["policy"], sample=parts["sample"], facts=parts["facts"])
     assert {finding.status for finding in found.findings} == {OK}, doctor.findings_table(found.findings)
+
+
+@pytest.fixture
+def stored(config, tmp_path, monkeypatch):
+    """What an experiment has written before its first run; whoever examines it rehearses nothing."""
+    monkeypatch.setattr(examination, "rehearse", lambda config, log, only: Doctor(log, only=only))
+    write_json(tmp_path / "config.json", config.to_dict())
+    return tmp_path
+
+
+def test_a_folder_in_which_nothing_was_trained_is_refused(stored):
+    with pytest.raises(ConfigError, match="--run .*: no training has begun there"):
+        examination.examine_run(stored, str)
+
+
+@pytest.mark.parametrize(("finished", "status"), [(True, FAILED), (False, SKIPPED)])
+def test_a_run_without_its_curves_or_its_agent_is_broken(stored, finished, status):
+    write_json(stored / "vision_free" / RUN_FILE, {})
+    if finished:
+        write_json(stored / "vision_free" / FINISHED_FILE, {})
+    found = {one.check: one.status for one in examination.examine_run(stored, str).findings}
+    assert found["a_runs_curves_are_whole"] == FAILED
+    assert found["a_finished_run_has_its_agent"] == status
 
 
 # ------------------------------------------------------------------ the command line

@@ -239,11 +239,23 @@ def test_contents_that_do_not_fit_are_refused(saved, changes, message):
     assert str(caught.value).startswith(str(saved))
 
 
-def test_statistics_that_disagree_with_the_weights_are_refused(saved):
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("mean", "mean of game_state"), ("std", "std of game_state"), ("count", "of 50 decisions, inside .* of 51")],
+)
+def test_statistics_that_disagree_with_the_weights_are_refused(saved, name, told):
     weights = checkpoint._read(saved)["policy"]
-    weights["features_extractor.normalize.mean"][3] += 1.0
-    with pytest.raises(CheckpointError, match="disagrees with the statistics"):
+    buffer = weights[f"features_extractor.normalize.{name}"]
+    buffer[3 if buffer.ndim else ...] += 1
+    with pytest.raises(CheckpointError, match=rf"disagrees with the statistics beside them \(.*{told}\)"):
         load_policy(tampered(saved, policy=weights))
+
+
+def test_statistics_of_other_observations_are_refused(saved):
+    statistics = ObservationStatistics(layout.VISION_FREE[:1])
+    statistics.update(observations(50))
+    with pytest.raises(CheckpointError, match="disagrees with the statistics"):
+        load_policy(tampered(saved, statistics=statistics.to_dict()))
 
 
 def test_weights_that_are_not_finite_are_refused_before_anybody_acts_with_them(policy, saved):

@@ -249,6 +249,21 @@ def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
     assert moved == {name for name in before if "value_net" in name}
 
 
+def test_an_actor_that_never_learned_is_a_warning(tmp_path):
+    monitor, _, lines, _ = train(tmp_path, updates=2, clone=make_clone(), settings={"critic_warmup_min_updates": 5})
+    ((at, text),) = [one for one in told(monitor, "warning") if one[1].startswith("actor: ")]
+    assert at == 2 * ROLLOUT and "lower --critic-warmup-max-updates" in text
+    assert not any("gradients everywhere" in line for line in lines)
+    before = monitor.checkpoints.made()[-1]
+    assert told_of(before) == [], "whoever goes on from there may let it learn"
+
+
+def told_of(path):
+    """Warnings in a checkpoint."""
+    events = checkpoint.load(path)["training"]["monitor"]["events"]
+    return [event for event in events if "warning" in event]
+
+
 def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_path):
     def evaluate(policy, decisions):
         return found(0.5 + 0.1 * (decisions == 2 * ROLLOUT))

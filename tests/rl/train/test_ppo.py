@@ -439,6 +439,14 @@ def test_numbers_that_are_not_finite_end_training_with_a_sentence():
         ours.train()
 
 
+def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
+    ours, _ = make_ppo(**AT_ONCE, minibatch_size=128, n_epochs=1)
+    roll_out(ours)
+    ours.policy.action_net.bias.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(DivergedError, match=r"update 1: a gradient is not finite; lower --initial-lr"):
+        ours.train()
+
+
 @pytest.mark.parametrize("start_states", [False, True])
 @pytest.mark.parametrize("strategy", CURRICULA)
 def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
