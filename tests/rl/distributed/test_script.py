@@ -55,21 +55,21 @@ def ended(process, out):
 def test_two_processes_do_the_main_job_together(flags, tmp_path):
     process = begun([], [*flags, "--num-gpus", "0", "--num-processes", "2"], tmp_path, "--total-timesteps", "1024")
     printed, folder = ended(process, tmp_path)
-    assert printed.count("after PPO") == 1 and printed.count("report: ") == 1
+    assert printed.count("report: ") == 1
     assert [row["update"] for row in read_trail(folder / "vision_free")] == [0, 1, 2, 3, 4]
 
 
 def test_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    process = begun(launcher, flags, tmp_path, "--total-timesteps", "16384", "--save-freq", "256", "--skip-final-eval")
+    process = begun(launcher, flags, tmp_path, "--total-timesteps", "8192", "--save-freq", "256", "--skip-final-eval")
     try:
         until(process, lambda: [*tmp_path.glob("both_*/vision_free/checkpoints/checkpoint_*")])
         os.kill(of_rank(process.pid, 1), signal.SIGKILL)
         printed, folder = ended(process, tmp_path)
     finally:
         process.kill()
-    assert "goes on from" in printed
-    assert [row["update"] for row in read_trail(folder / "vision_free")] == [*range(65)]
+    assert "goes on with the plan that it began with" in printed
+    assert [row["update"] for row in read_trail(folder / "vision_free")] == [*range(33)]
 
 
 def until(process, condition):
@@ -86,8 +86,8 @@ def of_rank(launcher, rank):
         try:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             environment = (path / "environ").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it has just ended, or is somebody else's
         if parent == launcher and f"RANK={rank}".encode() in environment:
             return int(path.name)
     raise AssertionError(f"no process of rank {rank}")
