@@ -55,6 +55,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 _WEIGHTS_OF_TRAINING = ("optimizer", "reference")  # in ``training``; one bad number in there, and all weights are lost
 _DAMAGE = (safetensors.SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 _MAX_BYTES = 1 << 30  # of a file; the largest so far have 20 MB
+_ZIP = (b"PK\3\4", b"PK\5\6")  # what zips begin with; PK alone may be the length of a header
 _MAX_HEADER = 32 << 20  # of these, in its header
 
 
@@ -264,7 +265,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such checkpoint: {f'give {other}' if other.is_file() else 'check the path'}")
     with open(path, "rb") as file:
         size, begin = os.fstat(file.fileno()).st_size, file.read(8)
-        if begin.startswith(b"PK"):
+        if begin.startswith(_ZIP):
             raise _not_opened(path)
         if _header_bytes(begin) > min(_MAX_HEADER, size - 8) or size > _MAX_BYTES:
             raise CheckpointError(
