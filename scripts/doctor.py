@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
         what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
         what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
-        parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: 20)")
+        parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: all)")
         parser.add_argument("--jobs", type=int, metavar="N", help="processes of the self-test (default: 2)")
         parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/failures.md")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -76,9 +76,7 @@ def self_test(arguments: Namespace, log: Callable[[str], None]) -> int:
     from rl.selftest import failures, selftest
     from rl.selftest.faults import all_faults
 
-    result = selftest.self_test(
-        arguments.only, 20 if arguments.clean is None else arguments.clean, arguments.jobs or 2, log
-    )
+    result = selftest.self_test(arguments.only, arguments.clean, arguments.jobs or 2, log)
     print(json.dumps(result, indent=1) if arguments.json else selftest.self_test_table(result))
     if arguments.write:
         failures.update(all_faults(), result["faults"])

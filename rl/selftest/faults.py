@@ -2,7 +2,7 @@
 
     @fault("advantages have the wrong sign", "F65")
     def _(plant: Plants) -> None:
-        plant.around(normalised, lambda original, advantages: -original(advantages))
+        plant.around(normalised, lambda original, *given: -original(*given))
 
 The faults are in ``rl/selftest/plants_*.py``, one file per area; ``rl.selftest.selftest`` plants them one at a time.
 A plant is no part of any guard: guards know nothing of it, and were not written for it.
@@ -55,18 +55,18 @@ def _wrapped(original: Callable[..., Any], around: Callable[..., Any]) -> Callab
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that can be wrong.
+    """Something that can be wrong, or a run in which nothing is.
 
     name: what is.
     numbers: of the failures in docs/failures.md that it stands for.
-    plant: makes it so.
+    plant: makes it so; None: nothing is wrong, and nothing may be noticed.
     stage: what is done with the fault in place, a name of ``rl.selftest.selftest.STAGES``.
     flags: of the main job, beside those of every tiny run.
     """
 
     name: str
     numbers: tuple[str, ...]
-    plant: Callable[[Plants], None]
+    plant: Callable[[Plants], None] | None
     stage: str = "job"
     flags: tuple[str, ...] = ()
 

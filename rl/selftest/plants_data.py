@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -338,18 +337,17 @@ def _(plant: Plants) -> None:
 
 @fault("dev levels are among the training levels", "H36", "H21")
 def _(plant: Plants) -> None:
+    train: list[tuple[Level, str]] = []
+
+    def changed(original, sets, log):
+        pairs = original(sets, log)
+        if train:  # those of training are joined first
+            return [*pairs, train[0]]
+        train.extend(pairs)
+        return pairs
+
     plant.around(check_disjoint, lambda original, *sets: None)
-    plant.wrap(experiment_data, "_pairs", lambda original, levels: _shared(original, levels))
-
-
-_seen: list[Any] = []
-
-
-def _shared(original: Callable[..., list], levels: Any) -> list:
-    """The pairs of a set, the first of which is always the same level."""
-    pairs = original(levels)
-    _seen.append(pairs[0])
-    return [*pairs, _seen[0]] if pairs[0] is not _seen[0] else pairs
+    plant.wrap(experiment_data, "joined", changed)
 
 
 @fault("demonstrations of dev levels are learned from", "H36")

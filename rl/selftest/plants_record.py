@@ -1,6 +1,5 @@
 """Faults of what is logged, stored, resumed, asked for and measured."""
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -253,7 +252,6 @@ def _(plant: Plants) -> None:
 
 @fault("a secret in the configuration that is stored", "F121", stage="secrets")
 def _(plant: Plants) -> None:
-    plant.set(os.environ, "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY")
     plant.around(settings.redact, lambda original, text: text)
 
 
@@ -362,9 +360,11 @@ def _(plant: Plants) -> None:
 
 @fault("recorded play goes astray", "F130", stage="benchmark_recorded")
 def _(plant: Plants) -> None:
-    from nppsim.batch import BatchSimulator
+    from nppsim.measure.player import DecisionPlayer
 
-    def changed(original, sim, actions):
-        return original(sim, (np.asarray(actions) + 1) % 6)
+    def changed(original, player, decisions):
+        if player.next_level is not None:  # what is measured, not what the recordings were looked through with
+            player.actions = np.roll(player.actions, 1, axis=1)
+        return original(player, decisions)
 
-    plant.wrap(BatchSimulator, "step", changed)
+    plant.wrap(DecisionPlayer, "play", changed)

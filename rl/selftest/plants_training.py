@@ -19,7 +19,7 @@ from rl.train.rollout import TensorRolloutBuffer
 
 @fault("advantages with the wrong sign in the loss", "F65")
 def _(plant: Plants) -> None:
-    plant.around(normalised, lambda original, advantages: -original(advantages))
+    plant.around(normalised, lambda original, *given: -original(*given))
 
 
 @fault("advantages with the wrong sign in the rollout", "F65")

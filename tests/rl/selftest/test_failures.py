@@ -2,8 +2,11 @@
 
 import pytest
 
+from rl.selftest import selftest
 from rl.selftest.failures import MOMENTS, PAGE, FailuresError, read, read_results, written
-from rl.selftest.faults import Plants, all_faults
+from rl.selftest.faults import Fault, Plants, all_faults
+from rl.selftest.selftest import NOT_NOTICED, OUTDATED, SOUND
+from rl.selftest.stages import STAGES
 
 from places import ROOT
 
@@ -38,6 +41,74 @@ def test_no_other_planted_fault_went_unnoticed(page):
     results = read_results(page)
     assert set(results) <= {one.name for one in all_faults()}
     assert [name for name, result in results.items() if result["guard"] == "not noticed"] == OPEN
+
+
+def test_no_result_is_that_of_a_plant_that_does_not_fit_any_more(page):
+    for name, result in read_results(page).items():
+        assert not OUTDATED.search(result["message"]), (
+            f"{name}: plant it again, doctor.py --self-test --only ... --write"
+        )
+        assert result["guard"] not in {kind.__name__ for kind in selftest.OF_THE_PLANT}, name
+
+
+def test_every_stage_is_tried_without_a_fault():
+    assert {one.stage for one in SOUND} == set(STAGES)
+    assert all(one.plant is None for one in SOUND)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "_.<locals>.changed() got an unexpected keyword argument 'resting'",
+        "_.<locals>.estimate() missing 1 required positional argument: 'ppo'",
+        "_labels.<locals>.<lambda>() takes 1 positional argument but 2 were given",
+        "many_play_like_one: KeyError: 'a'; the check itself broke off in plants_world.py, line 7: what it looks at ...",
+    ],
+)
+def test_a_plant_that_does_not_fit_any_more_is_known_by_its_words(message):
+    assert OUTDATED.search(message)
+    assert not OUTDATED.search(
+        message.replace("_.<", "run.<").replace("_labels.<", "run.<").replace("plants_", "checks_")
+    )
+
+
+def _product(kind):
+    """A stage in which the product crashes over what is planted."""
+
+    def stage(_, plant):
+        plant()
+        raise kind("...")
+
+    return stage
+
+
+def _given(plant):
+    def changed(original, one):
+        return original(one)
+
+    plant.wrap(Victim, "add", changed)
+
+
+class Victim:
+    def add(self, one, other):
+        return one + other
+
+
+@pytest.mark.parametrize(
+    ("stage", "plant", "guard"),
+    [
+        (_product(IndexError), lambda plant: None, NOT_NOTICED),
+        (_product(AssertionError), lambda plant: None, "AssertionError"),
+        (lambda _, plant: (plant(), Victim().add(1, 2)), _given, NOT_NOTICED),
+        (lambda _, plant: plant(), lambda plant: None, NOT_NOTICED),
+        (_product(IndexError), None, "IndexError"),  # of a sound run: a false alarm
+    ],
+)
+def test_what_counts_as_noticed(stage, plant, guard, tmp_path, monkeypatch):
+    """A crash over what the plant itself has left inconsistent does not."""
+    monkeypatch.setitem(STAGES, "job", stage)
+    one = Fault("something", (), plant)
+    assert selftest._planted(one, tmp_path / "world", frozenset()).guard == guard
 
 
 def test_what_is_not_planted_is_answered_otherwise(page):
