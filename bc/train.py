@@ -159,7 +159,7 @@ def pretrain(
     team: threads that share each batch; None: one computes.
     log: receives plain lines where there is no terminal for a progress bar.
     Weights learn only through the logits: what serves the values alone stays as it is.
-    Raises TrainingError if the loss is not finite or no gradient arrives.
+    Raises TrainingError if the loss is not finite, no gradient arrives, or ``state`` is of other data or settings.
     """
     setup = _setup(policy, dataset, config, device, team or Team(1))
     baselines = trivial_baselines(dataset, setup.validation)
@@ -256,6 +256,7 @@ class _Course:
         """For ``load``."""
         return {
             "dataset": setup.dataset.key,
+            "config": asdict(setup.config),
             "optimizer": setup.optimizer.state_dict(),
             "schedule": setup.schedule.state_dict(),
             "order": self.order.bit_generator.state,
@@ -270,6 +271,12 @@ class _Course:
             raise TrainingError(
                 f"imitation was begun with other demonstrations ({state['dataset']}, these are {dataset.key}); bring those "
                 "back, or begin a new run"
+            )
+        asked = asdict(setup.config)
+        if other := [f"{name}: {old} -> {asked[name]}" for name, old in state["config"].items() if asked[name] != old]:
+            raise TrainingError(
+                f"imitation has begun with other settings ({', '.join(other)}), which hold until it is over: leave the "
+                "change out, or begin a new run"
             )
         setup.optimizer.load_state_dict(state["optimizer"])
         setup.schedule.load_state_dict(state["schedule"])

@@ -332,7 +332,7 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
 
 def imitate(job: Job, plan: hardware.Plan) -> Clone:
     """Behavioural cloning, unless it is done; the demonstrations' memory is free again when this returns."""
-    kept = read_clone(job.folder, plan.device)
+    kept = read_clone(job.folder, plan.device, job.config.frame_skip)
     if kept is not None:
         job.log(f"imitation is done: {job.folder / CLONE}")
         job.doctor.miss(dataset="imitation was done before the run was interrupted")
@@ -375,6 +375,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
     state = None
     if unfinished.is_file():
         stored = checkpoint.load(unfinished)
+        checkpoint.check_frame_skip(unfinished, stored, job.config.frame_skip)
         policy.load_state_dict(stored["policy"])
         state = stored["training"]
         job.log(f"imitation goes on after epoch {len(state['history'])}")

@@ -101,11 +101,12 @@ def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping, pla
     write(folder / place, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
-def read_clone(folder: Path, device: str, place: str = CLONE) -> Clone | None:
+def read_clone(folder: Path, device: str, frame_skip: int, place: str = CLONE) -> Clone | None:
     """The policy that was cloned, on ``device``; None where that is still to be done.
 
+    frame_skip: of the run.
     place: CLONE or TAUGHT.
-    CheckpointError for a damaged file: without it, what made it is done again.
+    CheckpointError for a damaged file: without it, what made it is done again; for one of another frame skip.
     """
     path = folder / place
     if not path.is_file():
@@ -114,6 +115,7 @@ def read_clone(folder: Path, device: str, place: str = CLONE) -> Clone | None:
         policy, data = checkpoint.load_policy(path)
     except checkpoint.CheckpointError as error:
         raise checkpoint.CheckpointError(f"{error}; or remove it, and what made it is repeated") from error
+    checkpoint.check_frame_skip(path, data, frame_skip)
     made = data["training"]
     result = _decoded(BCResult, made["result"], path)
     return Clone(

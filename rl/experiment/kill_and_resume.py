@@ -1,4 +1,4 @@
-"""Kill -9 at random moments of a training, go on each time, and compare the end with a training that nobody killed.
+"""Kill -9 in each phase of a training, go on each time, and compare the end with a training that nobody killed.
 
     found = kill_and_resume(Path("work"), print, count=20)
     print(found)
@@ -34,15 +34,16 @@ from rl.policy.architectures import get_architecture
 ARCHITECTURE = "vision_free"
 FLAGS = (
     f"--experiment-name tiny --architectures {ARCHITECTURE} --train-dataset {{world}}/levels --test-dataset {{world}}/test "
-    "--replay-data-dir {world}/demonstrations --bc-epochs 4 --total-timesteps 8192 --num-envs 32 --rollout-length 32 "
-    "--minibatch-size 256 --eval-freq 3000 --num-eval-episodes 8 --critic-warmup-max-updates 3 --device cpu "
-    "--no-mixed-precision --torch-threads 1 --record-eval-videos --max-videos-per-category 2"
+    "--replay-data-dir {world}/demonstrations --bc-epochs 20 --bc-patience 20 --total-timesteps 8192 --num-envs 32 "
+    "--rollout-length 32 --minibatch-size 256 --eval-freq 3000 --num-eval-episodes 8 --critic-warmup-max-updates 3 "
+    "--device cpu --no-mixed-precision --torch-threads 1 --record-eval-videos --max-videos-per-category 2"
 )
-BEGUN = "experiment folder:"  # the line after which a kill may come
 # How a line begins, and the phase of the run that it begins.
 PHASES = (
-    (BEGUN, "before training"),
-    ("imitation", "imitation"),
+    ("experiment folder:", "before training"),
+    ("imitation, epoch", "imitation"),
+    ("imitation goes on", "imitation"),
+    ("imitation is done", "evaluation of the clone"),
     ("weights:", "evaluation of the clone"),
     ("evaluation at", "PPO and its evaluations"),
     ("resuming from", "PPO and its evaluations"),
@@ -52,7 +53,8 @@ PHASES = (
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: the training it belongs to, in which phase it came, and seconds after the process had begun its work."""
+    """One kill: the training it belongs to, the phase in which it came, and seconds after the phase that it was meant for had
+    begun, a moment that may lie in the next one."""
 
     training: int
     phase: str
@@ -81,6 +83,7 @@ class _Process:
 
     def __init__(self, arguments: Sequence[str], output: Path):
         self.output = output
+        self.lasted: Counter[str] = Counter()  # seconds in each phase
         output.write_text("")
         self.id = os.fork()
         if self.id == 0:
@@ -94,15 +97,22 @@ class _Process:
             found = next((phase for begin, phase in PHASES if line.startswith(begin)), found)
         return found
 
-    def killed_after(self, seconds: float) -> bool:
-        """Kill -9 after so many seconds of work; False if it has ended before.  AttackError if it has failed."""
-        end = None
+    def killed_in(self, wanted: str | None, seconds: float = 0.0) -> bool:
+        """Kill -9 so many seconds after a phase has begun; False if the training has ended before.
+
+        wanted: None: let it end.
+        AttackError if it has failed.
+        """
+        end, before = None, time.monotonic()
         while True:
             done, status = os.waitpid(self.id, os.WNOHANG)
             if done:
                 break
-            end = time.monotonic() + seconds if end is None and self.phase else end
-            if end is not None and time.monotonic() > end:
+            now, phase = time.monotonic(), self.phase
+            self.lasted[phase] += now - before  # type: ignore[assignment]
+            before = now
+            end = now + seconds if end is None and phase and phase == wanted else end
+            if end is not None and now >= end:
                 os.kill(self.id, signal.SIGKILL)
                 _, status = os.waitpid(self.id, 0)
                 break
@@ -137,27 +147,40 @@ def kill_and_resume(work: Path, tell: Callable[[str], None], count: int = 20, se
     world = make_world(work / "world")
     flags = FLAGS.format(world=world).split()
     _load_kernels(world)
-    begin = time.monotonic()
-    _Process([*flags, "--output-dir", str(work / "usual")], work / "usual.txt").killed_after(float("inf"))
-    seconds = time.monotonic() - begin
-    tell(f"undisturbed: {seconds:.0f} s")
+    usual = _Process([*flags, "--output-dir", str(work / "usual")], work / "usual.txt")
+    usual.killed_in(None)
+    phases = _phases(usual)
+    tell(f"undisturbed: {', '.join(f'{phase} {usual.lasted[phase]:.0f} s' for phase in phases)}")
     rng, kills, different, training = random.Random(seed), list[Kill](), list[str](), 0
     while len(kills) < count:
         training += 1
         out = work / f"training_{training}"
         arguments = [*flags, "--output-dir", str(out)]
         while True:
-            moment = rng.uniform(0, seconds) if len(kills) < count else float("inf")
+            wanted = phases[len(kills) % len(phases)] if len(kills) < count else None
+            moment = rng.uniform(0, usual.lasted[wanted]) if wanted else 0.0
             process = _Process(arguments, work / f"training_{training}.txt")
-            if not process.killed_after(moment):
+            if not process.killed_in(wanted, moment):
                 break
             kills.append(Kill(training, process.phase, moment))
-            tell(f"kill {len(kills)}: training {training}, {process.phase}, after {moment:.1f} s")
+            tell(
+                f"kill {len(kills)}: training {training}, {process.phase}, {moment:.1f} s after the beginning of {wanted}"
+            )
             arguments = ["--resume-from", str(_only(out))]
         found = _apart(differences, _only(work / "usual"), _only(out))
         tell(f"training {training} has ended: {'; '.join(found) or 'the same, bit for bit'}")
         different += [f"training {training}: {place}" for place in found]
     return Campaign(tuple(kills), training, tuple(different))
+
+
+def _phases(usual: _Process) -> list[str]:
+    """The phases of a training, in their order; AttackError if one did not come in one that nobody disturbed."""
+    phases = list(dict.fromkeys(phase for _, phase in PHASES))
+    if absent := [phase for phase in phases if not usual.lasted[phase]]:
+        raise AttackError(
+            f"an undisturbed training has not told of: {', '.join(absent)}; its lines are no longer PHASES"
+        )
+    return phases
 
 
 def _apart(function: Callable[..., list[str]], *arguments: Path) -> list[str]:

@@ -56,7 +56,7 @@ def load_teacher(path: Path, frame_skip: int) -> NppPolicy:
 
 def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path) -> Clone:
     """The clone after its lessons, unless they were given before an interruption.  path: of the teacher."""
-    kept = read_clone(job.folder, plan.device, TAUGHT)
+    kept = read_clone(job.folder, plan.device, job.config.frame_skip, TAUGHT)
     if kept is not None:
         job.log(f"lessons are done: {job.folder / TAUGHT}")
         return kept

@@ -241,6 +241,15 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
     return policy, data
 
 
+def check_frame_skip(path: Path, data: Mapping[str, Any], frame_skip: int) -> None:
+    """CheckpointError unless what is stored (as of ``load``) decides as often as the run that is to go on from it."""
+    if data["frame_skip"] != frame_skip:
+        raise CheckpointError(
+            f"{path}: decides every {data['frame_skip']} frames, this run is to decide every {frame_skip}: that cannot "
+            "change once a run has begun; leave frame-skip as it was, or begin a new run"
+        )
+
+
 def _differences(stored: ObservationStatistics, inside: ObservationStatistics | None) -> Iterator[str]:
     """In what two statistics differ, beyond the rounding of variances to spreads and back."""
     if inside is None:

@@ -475,7 +475,7 @@ class TrainingMonitor(BaseCallback):
         """Attach to a run: at its beginning, or where its newest checkpoint was written; True if training is over already.
 
         previous_checkpoint: use the one before the newest.
-        Raises CheckpointError for a checkpoint that is damaged, or of another version.
+        Raises CheckpointError for a checkpoint that is damaged, of another version or of another frame skip.
         """
         self.model = ppo
         found = self.checkpoints.newest(previous_checkpoint, self.log)
@@ -484,6 +484,7 @@ class TrainingMonitor(BaseCallback):
             self._open_scalars({})
             return False
         path, data = found
+        checkpoint.check_frame_skip(path, data, self.config.frame_skip)
         is_over = path == self.checkpoints.final
         try:
             training = data["training"] or {}

@@ -1,12 +1,14 @@
 """Imitation is worked out a second time: sound ones pass, and what is not what it is defined as is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from demonstrated import remembering
 
 from bc.audit import AuditError
-from bc.train import BCConfig, pretrain
+from bc.train import BCConfig, TrainingError, pretrain
 from hardware.team import Team
 from rl.selftest.faults import Plants, all_faults
 
@@ -83,3 +85,5 @@ def test_a_run_that_goes_on_is_audited_where_it_is():
     again.load_state_dict(states[2][1])
     result = pretrain(again, dataset, config, state=states[2][0], log=lambda line: None)
     assert np.isfinite(result.validation.loss)
+    with pytest.raises(TrainingError, match=r"other settings \(learning_rate: 0.0003 -> 0.001\), .* until it is over"):
+        pretrain(again, dataset, replace(config, learning_rate=1e-3), state=states[0][0], log=lambda line: None)

@@ -99,6 +99,17 @@ def test_it_ends_the_same(finished, flags, tmp_path):
     assert examined(finished) == examined(folder), "the doctor's findings are those of a run that nobody interrupted"
 
 
+@pytest.mark.parametrize("moment", ["imitation, epoch 2", "weights:", "evaluation at 1,024"])
+def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
+    """In imitation, in the clone's evaluation and in PPO."""
+    run_until(configuration(flags, tmp_path), moment)
+    (folder,) = tmp_path.glob("tiny_*")
+    with pytest.raises(
+        CheckpointError, match="(unfinished|clone).safetensors: decides every 4 frames, .* every 2: .* new run"
+    ):
+        run(resolve(["--resume-from", str(folder), "--resume-override", "frame-skip=2"]), lambda line: None)
+
+
 def examined(folder):
     """What the doctor has looked at in a run, in which order, and with which outcome."""
     return [(one.moment, one.check, one.status) for one in read_findings(folder / "vision_free" / "doctor.json")]

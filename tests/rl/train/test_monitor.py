@@ -1,6 +1,7 @@
 """What happens between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
 from rl.events import read_scalars
 from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
 from rl.train.candidate import Evaluation
 from rl.train.first_update import check_gradients, check_inputs
@@ -120,6 +122,15 @@ def test_a_training_that_is_over_does_not_begin_again(tmp_path):
     assert lines[-1] == f"resuming from {monitor.checkpoints.final} at {3 * ROLLOUT} decisions"
     assert again.events == monitor.events
     assert same_weights(fresh.policy, ppo.policy.state_dict())
+
+
+def test_frames_per_decision_cannot_change(tmp_path):
+    monitor, *_ = train(tmp_path)
+    fresh, _ = make_ppo()
+    config = replace(monitor.config, frame_skip=2)
+    again = TrainingMonitor(config, tmp_path, monitor.folder, half_won, None, lambda line: None)
+    with pytest.raises(CheckpointError, match="checkpoint_.*: decides every 4 frames, this run is to decide every 2"):
+        again.begin(fresh)
 
 
 def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
