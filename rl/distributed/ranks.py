@@ -116,7 +116,10 @@ class Ranks(Alone):
         if on_gpus:
             torch.cuda.set_device(started.local_rank)
         with self._others_answer():
-            dist.init_process_group(backend, timeout=STEP)
+            # torchrun keeps its store when it starts the processes anew, and with it the addresses of those that are gone
+            store, rank, size = next(dist.rendezvous("env://", timeout=STEP))
+            store = dist.PrefixStore(f"restart {started.restarts}", store)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP)
             self._words = dist.new_group(backend="gloo", timeout=STEP)
             self._orders = dist.new_group(backend="gloo", timeout=ORDER)
         self._check()
