@@ -13,7 +13,7 @@ def advice(config: ExperimentConfig) -> Iterator[str]:
     names = [name for name in config.networks if get_architecture(name).subtasks]
     if not names:
         return
-    told = "whether subtasks gain anything is not measured; compare with the network without them"
+    told = "subtasks have gained nothing where that was measured; compare with the network without them"
     yield f"{', '.join(names)}: {told} (docs/hierarchy.md)"
     if not config.hierarchy.from_stage and config.curriculum.start_stage in (None, *EASY):
         yield (
