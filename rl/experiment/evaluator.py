@@ -251,11 +251,17 @@ def prepare(task: DevTask) -> DevLevels:
 
 def _hear(orders: BinaryIO, heard: SimpleQueue) -> None:
     """Pass on what is ordered; with its end this process ends, too, whatever it is doing."""
+    status = 0
     try:
         while True:
             heard.put(pickle.load(orders))
+    except (EOFError, pickle.UnpicklingError):  # the training has ended, perhaps amid an order
+        pass
+    except Exception:  # noqa: BLE001  # whatever it is, the training must not wait for an answer
+        traceback.print_exc()
+        status = 1
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 def _answer(answers: BinaryIO, answer: _Answer | _Failure) -> None:

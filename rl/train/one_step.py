@@ -52,7 +52,7 @@ class OneStep:
         last = len(self.sizes) - 1
         self.number = min((0, last, last // 2, 1)[turn % 4], last)
         self.parameters = dict(ppo.policy.named_parameters())
-        self.moments_before = self._moments(ppo)
+        self.moments_before = memory_of(ppo.policy.optimizer, self.parameters)
         self.changed: list[str] = []  # weights and moments that changed between rollout and update
         self.steps = 0
         self.weights: Tensors = {}  # before the step that is looked at
@@ -76,14 +76,14 @@ class OneStep:
 
     def _before_step(self, ppo: BatchPPO) -> None:
         if not self.steps:
-            moments, weights = self._moments(ppo), self._weights()
+            moments, weights = memory_of(ppo.policy.optimizer, self.parameters), self._weights()
             memory = {**moments, **self.moments_before}
             self.changed = [
                 f"moments of {one}" for one in memory if not _equal(moments.get(one), self.moments_before.get(one))
             ]
             self.changed += [name for name in weights if not torch.equal(weights[name], self.kept.weights[name])]
         if self.steps == self.number:
-            self.weights, self.moments = self._weights(), self._moments(ppo)
+            self.weights, self.moments = self._weights(), memory_of(ppo.policy.optimizer, self.parameters)
             self.gradients = {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
 
     def _after_step(self) -> None:
@@ -93,9 +93,6 @@ class OneStep:
 
     def _weights(self) -> Tensors:
         return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
-
-    def _moments(self, ppo: BatchPPO) -> dict[str, Tensors]:
-        return memory_of(ppo.policy.optimizer, self.parameters)
 
     def end(self, ppo: BatchPPO) -> None:
         """Watch no longer."""
@@ -216,10 +213,8 @@ class OneStep:
         """The weights after the step are those that Adam makes of this gradient and its own memory."""
         rate = ppo.policy.optimizer.param_groups[0]["lr"]
         for name, gradient in self.gradients.items():
-            before, move = (
-                self.weights[name].double(),
-                adam_move(gradient, self.moments.get(name, {}), rate, ADAM["eps"]),
-            )
+            before = self.weights[name].double()
+            move = adam_move(gradient, self.moments.get(name, {}), rate, ADAM["eps"])
             off = (self.after[name].double() - (before - move)).abs()
             if not bool((off <= 10 * CLOSE * move.abs() + FEW * before.abs() + 1e-3 * FEW).all()):
                 yield Fault(
@@ -243,9 +238,9 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
     actions = buffer.flat("actions")[rows, None]
     if config.clip_range_vf is not None:
-        farthest = float(ppo.logger.name_to_value["train/clip_range_vf"])
+        reach = float(ppo.logger.name_to_value["train/clip_range_vf"])
         before = buffer.flat("values")[rows].double()
-        values = before + (values - before).clamp(-farthest, farthest)
+        values = before + (values - before).clamp(-reach, reach)
     among = everybodys(ppo, "advantages")
     spread = among.std() + 1e-8
     advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread

@@ -18,6 +18,7 @@ from nppsim.reading import mismatch, read_json
 from rl.train.probe import UpdateProbe
 
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
+_REMEDY = "remove it: all is timed again"
 _SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
 
 
@@ -40,7 +41,10 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
             made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
             known = _read() | {key: made._asdict()}  # another process may have added some meanwhile
             write_json(FILE, known)
-        return Timings(**known[key])
+        timings = Timings(**known[key])
+        if {len(timings.wall), len(timings.processor)} != {len(ways)}:
+            raise TimingsError(f"{FILE}: {key}: not {len(ways)} timings; {_REMEDY}")
+        return timings
 
     return race
 
@@ -48,7 +52,7 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
 def _read() -> dict[str, dict]:
     if not FILE.exists():
         return {}
-    known = read_json(FILE, TimingsError, "remove it: all is timed again")
+    known = read_json(FILE, TimingsError, _REMEDY)
     if wrong := mismatch(known, _SHAPE):
-        raise TimingsError(f"{FILE}: {wrong}; remove it: all is timed again")
+        raise TimingsError(f"{FILE}: {wrong}; {_REMEDY}")
     return known

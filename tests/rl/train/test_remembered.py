@@ -21,7 +21,7 @@ class Probe:
 
     def race(self, size, ways):
         now = float(next(self.times))
-        return Timings([now, 2 * now], [now, now], 0.25)
+        return Timings([now, 2 * now][: len(ways)], [now, now][: len(ways)], 0.25)
 
 
 @pytest.fixture(autouse=True)
@@ -55,4 +55,14 @@ def test_another_network_size_machine_or_choice_is_timed_by_itself():
 def test_a_damaged_file_is_refused_with_what_to_do(text):
     module.FILE.write_text(text)
     with pytest.raises(TimingsError, match=r"timings\.json: .*; remove it: all is timed again"):
+        remembered(Probe(), MACHINE)(4096, WAYS)
+
+
+def test_timings_of_fewer_ways_are_refused():
+    remembered(Probe(), MACHINE)(4096, WAYS)
+    known = json.loads(module.FILE.read_text())
+    for timings in known.values():
+        timings["wall"].pop()
+    module.FILE.write_text(json.dumps(known))
+    with pytest.raises(TimingsError, match="not 2 timings; remove it"):
         remembered(Probe(), MACHINE)(4096, WAYS)
