@@ -26,6 +26,7 @@ from nppsim.plain import PlainError, from_plain
 from nppsim.reading import inflate, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.experiment.record import RunRecord
+from rl.forensics.runs import FINISHED_FILE
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import Film
 from rl.policy import checkpoint
@@ -36,7 +37,6 @@ from rl.train.written import write
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
 TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
-RUN = "finished.json"
 
 
 class ResumeError(UserError, RuntimeError):
@@ -139,12 +139,12 @@ def save_run(record: RunRecord) -> None:
         "plan": asdict(record.plan),
         "films": [asdict(film) for film in record.films],
     }
-    write_json(record.folder / RUN, plain)
+    write_json(record.folder / FINISHED_FILE, plain)
 
 
 def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     """The record of a run that is over; None where it is not.  levels: of the final evaluation."""
-    path = folder / RUN
+    path = folder / FINISHED_FILE
     plain = read_facts(path)
     if not plain:
         return None
