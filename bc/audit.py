@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from bc.agreement import ROUNDING, Tensors, adam_move, closeness, cut_off, farthest, gradients_of, memory_of
-from bc.batches import Batches
+from bc.batches import Batches, Sequences
 from nppsim.actions import NUM_ACTIONS
 from nppsim.errors import UserError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-8  # of AdamW
 SURE = 64, 3  # pieces and batches of an epoch, from which chance hardly ever draws the same order twice
+ALONE = 6  # rows of a batch that are looked at by themselves
 _REPORT = "this is a mistake in the program, not in your settings: please report it"
 
 
@@ -104,9 +105,13 @@ class _Step:
         self.audit, self.batch = audit, batch
         self.mirror = copy.deepcopy(audit.policy)
         self.memory = memory_of(audit.optimizer, dict(audit.policy.named_parameters()))
+        if not audit.done and isinstance(audit.batches, Sequences):
+            self._check_remembered(audit.batches)
 
     def compare(self) -> None:
-        """AuditError unless gradient and weights are those of the formulas."""
+        """AuditError unless the batch shows what its rows do by themselves, and gradient and weights are those of the
+        formulas."""
+        self._check_rows()
         wanted, size = self._gradients()
         own = dict(self.audit.policy.named_parameters())
         found = {name: p.grad for name, p in own.items() if p.grad is not None}
@@ -120,6 +125,41 @@ class _Step:
         before = dict(self.mirror.named_parameters())
         for name, gradient in found.items():
             self._check_weights(name, before[name], own[name], gradient)
+
+    def _check_rows(self) -> None:
+        """AuditError unless a few rows of the batch are those that they would be alone."""
+        batches, dataset = self.audit.batches, self.audit.batches.dataset
+        shown, actions = batches.observe(self.batch)
+        for place in np.linspace(0, len(self.batch) - 1, ALONE).astype(int).tolist():
+            row = self.batch[place]
+            alone = dataset.observe(np.array([row]))
+            other = [
+                key for key, values in alone.items() if not np.array_equal(shown[key][place].cpu().numpy(), values[0])
+            ]
+            if other or int(actions[place]) != int(dataset.actions[row]):
+                raise AuditError(
+                    f"step {self.audit.done + 1} of imitation: of decision {row}, a batch shows another "
+                    f"{', '.join(other) or 'action'} than the dataset: rows are mixed up; {_REPORT}"
+                )
+
+    @torch.no_grad()
+    def _check_remembered(self, batches: Sequences) -> None:
+        """AuditError unless what is remembered where a few segments begin is what the demonstration leaves behind, looked at
+        decision by decision; of the first step, before which all segments were looked at with the same weights."""
+        dataset, rows = batches.dataset, self.batch[batches.begins(self.batch)]
+        for row in rows[np.linspace(0, len(rows) - 1, ALONE).astype(int)].tolist():
+            first = int(np.searchsorted(dataset.demonstration, dataset.demonstration[row]))
+            found, state = batches.remembered(row), None
+            for before in range(first, row):
+                alone = Batches.observe(batches, np.array([before]))[0]
+                shown = self.mirror.in_sequences(alone, torch.zeros(1, dtype=torch.bool, device=batches.device), state)
+                state = self.mirror.step(shown)[2]
+            off = float((found if state is None else found - state[0]).abs().max())
+            if not off <= 10 * closeness(self.audit.policy):
+                raise AuditError(
+                    f"step 1 of imitation: what is remembered before decision {row} is {off:.2g} away from what its "
+                    f"demonstration leaves behind: memories are mixed up or lost; {_REPORT}"
+                )
 
     def _gradients(self) -> tuple[Tensors, float]:
         """Name -> gradient of the loss by its formula, cut off; and its norm before that."""

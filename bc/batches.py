@@ -138,6 +138,10 @@ class Sequences(Segments):
         part = np.cumsum(sizes) // EVALUATION_BATCH
         return iter(np.split(rows, firsts[1:][part[1:] != part[:-1]]))
 
+    def remembered(self, row: int) -> torch.Tensor:
+        """float32[size]: what is remembered before the row with which a segment begins."""
+        return self._states[row]
+
     def observe(self, rows: np.ndarray) -> Batch:
         follows = self._age[rows] % SEGMENT != 0
         return self._observe(rows, follows, torch.stack([self._states[row] for row in rows[~follows].tolist()]))

@@ -10,10 +10,11 @@ recording, and the settings.
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -34,6 +35,7 @@ from bc.dataset_file import (
     write_tables,
 )
 from bc.demonstrations import (
+    MIRRORED,
     Demonstration,
     DemonstrationSet,
     LeftOut,
@@ -131,6 +133,7 @@ def load_or_build(
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
             raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {REBUILD}")
+        _check_made_of(dataset, files, config)
         log(dataset.report)
         return dataset
     found = load_demonstrations(
@@ -147,6 +150,21 @@ def load_or_build(
     dataset = BCDataset.open(path, available_bytes=available_bytes, bank=bank)
     log(dataset.report)
     return dataset
+
+
+def _check_made_of(dataset: "BCDataset", files: Sequence[ReplayFile], config: DatasetConfig) -> None:
+    """DatasetError unless a dataset from the cache was made with these settings, of these files."""
+    asked = json.loads(json.dumps(asdict(config)))
+    other = [f"{name} {dataset.settings.get(name)}, not {value}" for name, value in asked.items()]
+    other = [
+        told for told, (name, value) in zip(other, asked.items(), strict=True) if dataset.settings.get(name) != value
+    ]
+    names = {file.name for file in files}
+    other += [f"demonstration {name}" for name in dataset.names if name.removesuffix(MIRRORED) not in names][:3]
+    if other:
+        raise DatasetError(
+            f"{dataset.path}: was made of something else than is asked for: {', '.join(other)}; {REBUILD}"
+        )
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
@@ -306,6 +324,7 @@ class BCDataset:
     images: drawn when asked for; None where none is wanted.
     bank: of the levels, where images or graphs are looked up in it.
     stacking: how many frames ``observe`` shows; ``stacked`` sets it.
+    settings: that it was made with; empty for one that was not read from a file.
     """
 
     path: str
@@ -325,6 +344,7 @@ class BCDataset:
     images: StoredImages | None = None
     bank: LevelBank | None = None
     stacking: Stacking = NO_STACKS
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
@@ -391,6 +411,7 @@ class BCDataset:
             images=images,
             bank=kept,
             stacking=NO_STACKS,
+            settings=about["settings"],
         )
 
     def __len__(self) -> int:
@@ -463,8 +484,13 @@ class BCDataset:
         """float32[6], (1 / frequency)**power of each action in the training part, 1 on average over its samples.
 
         power: 0 weighs every sample alike, 1 every action alike.  An action that never occurs gets the largest weight.
+        DatasetError if nothing is in the training part.
         """
         histogram = self.action_histogram(self.rows(validation=False))
+        if not histogram.any():
+            raise DatasetError(
+                f"{self.path}: all demonstrations are for validation; give demonstrations of more levels"
+            )
         weights = (1 / np.maximum(histogram, 1)) ** power
         return (weights / np.average(weights, weights=histogram)).astype(np.float32)
 

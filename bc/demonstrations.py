@@ -7,6 +7,7 @@ image, if that finishes too.
 """
 
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ Places = str | Path | Sequence[str | Path]  # folders of replays, or single file
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
 INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
+MIRRORED = " (mirrored)"  # ends the name of a mirror image
 _SHOWN_PER_REASON = 10
 # Reasons for leaving a replay out.
 _UNREADABLE = "cannot be read"
@@ -402,6 +404,6 @@ def _read_index(path: Path) -> dict[Path, str]:
     for file, category in listed.items():
         if not isinstance(category, str) or not category:
             raise DemonstrationError(f"{path}: category of {file.name} is {category!r}; {expected}")
-        if not file.is_file():
-            raise DemonstrationError(f"{path}: lists {file.name}, which is missing; restore it or mend the index")
+        if not os.path.isfile(file):  # which also knows names that no file can have
+            raise DemonstrationError(f"{path}: lists {file.name[:200]}, which is missing; restore it or mend the index")
     return listed

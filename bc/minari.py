@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import gymnasium
+import h5py
 import numpy as np
 
 from bc.dataset import check_memory, with_bank
@@ -33,9 +34,11 @@ from bc.demonstrations import (
     find_replays,
     load_demonstrations,
 )
+from nppsim import hdf5
 from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
 from nppsim.env import ENV_ID, NppEnv
-from nppsim.errors import needed
+from nppsim.errors import UserError, needed
 from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
@@ -43,6 +46,9 @@ from nppsim.reading import inflate
 from nppsim.replays.replay import MAX_BYTES, Replay, to_inputs
 
 NAMESPACE = "npp"
+FEW = 4  # episodes of a dataset that are compared with the simulator once they are written
+CLOSE = 1e-6  # of rewards
+_REPORT = "please report this"
 _VARIABLE = "MINARI_DATASETS_PATH"  # Minari's, where its datasets lie
 NO_LEVELS = "(the levels of the episodes: pass levels=..., see bc.minari)"
 _ID = re.compile(rf"{NAMESPACE}/(?P<category>[\w-]+)/(?P<source>[a-z]\w*)-v\d+")
@@ -108,7 +114,7 @@ def export_minari(
     bytes_each = sum(layout.SPECS[key].bytes for key in keys)
     for name, demonstrations in named.items():
         if name in minari.list_local_datasets():
-            raise DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
+            raise _taken(name)
         check_memory(name, sum(len(d.actions) + 1 for d in demonstrations), bytes_each)
     env = _environment(found, bank, keys)
     with _written_aside() as folder:
@@ -129,8 +135,43 @@ def export_minari(
                 requirements=[f"nppsim=={version('nppsim')}"],
                 jpeg_encoding=False,
             )
+            _check_written(folder / name / "data" / "main_data.hdf5", demonstrations, keys, found.frame_skip)
         _move(folder, list(named))
     return list(named)
+
+
+def _check_written(file: Path, demonstrations: Sequence[Demonstration], keys: Sequence[str], frame_skip: int) -> None:
+    """DemonstrationError unless the file holds these demonstrations, and of a few what the batch simulator shows of them."""
+    few = set(np.linspace(0, len(demonstrations) - 1, FEW).astype(int).tolist())
+    with h5py.File(file) as stored:
+        if len(stored) != len(demonstrations):
+            raise DemonstrationError(f"{file}: holds {len(stored)} episodes, not {len(demonstrations)}; {_REPORT}")
+        for number, demonstration in enumerate(demonstrations):
+            episode, place = stored[f"episode_{number}"], f"{file}, episode {number}"
+            _name, replay = _replay(episode, place)
+            if replay.level != demonstration.level or not np.array_equal(replay.inputs, demonstration.inputs):
+                raise DemonstrationError(f"{place}: is not {demonstration.name}, as it was written; {_REPORT}")
+            if number in few and (other := _other_than_played(episode, demonstration, keys, frame_skip)):
+                raise DemonstrationError(f"{place}: {other} is not what {demonstration.name} shows; {_REPORT}")
+
+
+def _other_than_played(
+    episode: h5py.Group, demonstration: Demonstration, keys: Sequence[str], frame_skip: int
+) -> str | None:
+    """What of an episode is other than in the batch simulator; None: nothing."""
+    sim = BatchSimulator([demonstration.level], 1, observations=keys, frame_skip=frame_skip, threads=1)
+    obs = sim.reset()
+    for t, action in enumerate(demonstration.actions):
+        for key in keys:
+            if not np.array_equal(np.ravel(episode["observations"][key][t]), obs[key][0].ravel()):  # flat, or with axes
+                return f"{key} before decision {t}"
+        obs = sim.step(np.array([action]))
+        if abs(float(episode["rewards"][t]) - float(sim.rewards[0])) > CLOSE:
+            return f"the reward of decision {t}"
+        ends = bool(episode["terminations"][t]), bool(episode["truncations"][t])
+        if ends != (bool(sim.terminated[0]), bool(sim.truncated[0])):
+            return f"the end after decision {t}"
+    return None
 
 
 @contextmanager
@@ -159,14 +200,26 @@ def _written_aside() -> Iterator[Path]:
 
 
 def _move(folder: Path, names: Sequence[str]) -> None:
-    """Datasets that are complete take their place beside ``folder``, and so do the descriptions of new namespaces."""
+    """Datasets that are complete take their place beside ``folder``, and so do the descriptions of new namespaces.
+
+    DemonstrationError where another process has exported one of that name meanwhile; it is left alone.
+    """
     for description in folder.rglob("namespace_metadata.json"):
         target = folder.parent / description.relative_to(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             description.rename(target)
     for name in names:
-        (folder / name).rename(folder.parent / name)
+        try:
+            (folder / name).rename(folder.parent / name)
+        except OSError as error:
+            if not (folder.parent / name).exists():
+                raise
+            raise _taken(name) from error
+
+
+def _taken(name: str) -> DemonstrationError:
+    return DemonstrationError(f"{name}: there is such a dataset already; delete it with: minari delete {name}")
 
 
 def observation_keys(observations: Sequence[str]) -> tuple[str, ...]:
@@ -243,21 +296,39 @@ def import_minari(name: str) -> tuple[ReplayFile, ...]:
 
     Raises DemonstrationError for a name that is not there, and for a dataset without the levels.
     """
-    minari = needed("minari", "minari")
+    needed("minari", "minari")
+    from minari.storage.datasets_root_dir import get_dataset_path
+
     matched = _ID.fullmatch(name)
-    if matched is None or name not in minari.list_local_datasets():
+    path = Path(get_dataset_path(), name, "data", "main_data.hdf5")
+    if matched is None or not path.is_file():
         raise DemonstrationError(f"{name}: no such dataset of nppsim here; `minari list local` shows what there is")
-    dataset = minari.load_dataset(name)
-    metadata = dataset.storage.get_episode_metadata(range(dataset.total_episodes))
     files = []
-    for episode, about in zip(dataset.iterate_episodes(), metadata, strict=True):
-        place = f"{name}, episode {episode.id}"
-        options = about.get("options", {})
+    try:  # not with Minari: it believes the file, and imports what its metadata name as environment
+        file = hdf5.open_file(path)
         try:
-            level = Level.from_bytes(inflate(base64.b64decode(options["level"], validate=True), MAX_BYTES), place)
-            inputs = to_inputs(np.asarray(episode.actions), int(options["frame_skip"]), int(options["frames"]))
-            original = str(options["name"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
-        files.append(ReplayFile(place, original, matched["category"], Replay(level, inputs, True, place)))
+            for number in range(len(file)):
+                original, replay = _replay(file[f"episode_{number}"], f"{name}, episode {number}")
+                files.append(ReplayFile(f"{name}, episode {number}", original, matched["category"], replay))
+        finally:
+            hdf5.close(file)
+    except UserError:
+        raise
+    except hdf5.DAMAGE as error:
+        raise DemonstrationError(f"{path}: damaged ({hdf5.reason(error)}); export it again") from error
     return tuple(files)
+
+
+def _replay(episode: h5py.Group, place: str) -> tuple[str, Replay]:
+    """The name and the replay of an episode in Minari's file.  DemonstrationError, or one of hdf5.DAMAGE."""
+    actions = episode["actions"]
+    try:
+        told = {name: episode.attrs[f"options/{name}"] for name in ("level", "name", "frame_skip", "frames")}
+        frames = int(told["frames"])
+        if actions.dtype.kind not in "iu" or not actions.size <= frames <= MAX_BYTES:
+            raise ValueError(f"{actions.size} actions, {actions.dtype}, in {frames} frames")
+        level = Level.from_bytes(inflate(base64.b64decode(told["level"], validate=True), MAX_BYTES), place)
+        inputs = to_inputs(actions[()].reshape(-1), int(told["frame_skip"]), frames)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DemonstrationError(f"{place}: no level to play it on ({error}); export it again") from error
+    return str(told["name"]), Replay(level, inputs, True, place)

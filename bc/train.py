@@ -346,8 +346,8 @@ def check_result(
     first: Mapping[str, torch.Tensor],
     share: float = 0.02,
 ) -> None:
-    """TrainingError unless the policy has learned as long as it was to, and is the one that the result was measured on: that
-    of the best epoch.
+    """TrainingError unless the policy has learned as long as it was to, and is the one that the result was measured on, that
+    of the best epoch; and unless its figures, and those of the trivial predictors, are right.
 
     config: that was asked for.
     first: name -> weights before training.
@@ -359,24 +359,61 @@ def check_result(
             f"imitation ended after {result.epochs_run} of {config.epochs} epochs, {idle} after the best one, with a "
             f"patience of {config.patience}: it was to go on; please report this"
         )
+    losses = [epoch["validation_loss"] for epoch in result.history]
+    if losses[result.best_epoch - 1] > min(losses):
+        raise TrainingError(
+            f"imitation tells of epoch {result.best_epoch} as its best, whose validation loss is "
+            f"{losses[result.best_epoch - 1]:.4f}; epoch {losses.index(min(losses)) + 1} had {min(losses):.4f}; please "
+            "report this"
+        )
     now = policy.state_dict()
     still = [name for name, weights in first.items() if "value_net" not in name and torch.equal(now[name], weights)]
     if still:
         raise TrainingError(
             f"imitation has not moved {', '.join(still)}: no step was made, or its result was thrown away"
         )
-    told, again = result.validation.loss or math.nan, _loss_again(policy, dataset, dataset.rows(validation=True))
-    best = min(epoch["validation_loss"] for epoch in result.history)
-    for name, loss in (("the policy's", again), ("the best epoch's", best)):
+    rows = dataset.rows(validation=True)
+    again, likeliest = _asked_again(policy, dataset, rows)
+    _check_scores(result, dataset, rows, likeliest, share)
+    told = result.validation.loss or math.nan
+    for name, loss in (("the policy's", again), ("the best epoch's", min(losses))):
         if not abs(loss - told) <= share * abs(told):
             raise TrainingError(
                 f"{name} validation loss is {loss:.4f}, reported is {told:.4f}: the policy is not the one that was measured"
             )
 
 
-def _loss_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> float:
-    """Mean cross-entropy on these rows, nats; not by ``evaluate``, which it is there to check."""
-    device, total = next(policy.parameters()).device, 0.0
+def _check_scores(result: BCResult, dataset: BCDataset, rows: np.ndarray, likeliest: np.ndarray, share: float) -> None:
+    """TrainingError unless what is told of validation is so, decision by decision; likeliest: actions of these rows."""
+    wanted = dataset.actions[rows].astype(int)
+    begins = np.append(True, np.diff(dataset.demonstration[rows]) != 0)
+    before = np.where(begins, 0, np.roll(wanted, 1))
+    usual = np.bincount(dataset.actions[dataset.rows(validation=False)]).argmax()
+    for name, told, found in (
+        ("the policy", result.validation, likeliest),
+        ("repeating the previous action", result.baselines["repeat_previous"], before),
+        ("the most frequent action", result.baselines["majority"], np.full_like(wanted, usual)),
+    ):
+        right = found == wanted
+        counted: dict[str, tuple[float | None, np.ndarray]] = {
+            "accuracy": (told.accuracy, right),
+            "accuracy on changes": (told.change_accuracy, right[wanted != before]),
+        }
+        recalls = zip(ACTION_NAMES, told.recall, strict=True)
+        counted |= {f"recall of {of}": (value, right[wanted == i]) for i, (of, value) in enumerate(recalls)}
+        for what, (value, among) in counted.items():
+            again = among.mean() if among.size else None
+            close = value is again if value is None or again is None else abs(value - again) <= share + 1 / among.size
+            if not close:
+                raise TrainingError(
+                    f"{what} of {name} in validation is told as {_text(value, '.3f')}, counted again it is "
+                    f"{_text(again, '.3f')}; please report this"
+                )
+
+
+def _asked_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> tuple[float, np.ndarray]:
+    """(mean cross-entropy on these rows, nats; the likeliest actions int64[n]); not by ``evaluate``, which it is to check."""
+    device, total, likeliest = next(policy.parameters()).device, 0.0, []
     batches = batches_of(policy, dataset, device)
     for part in batches.parts(rows):
         observations, actions = batches.observe_whole(part)
@@ -385,7 +422,8 @@ def _loss_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> float:
         highest = logits.max(axis=1, keepdims=True)
         log_sums = highest[:, 0] + np.log(np.exp(logits - highest).sum(axis=1))
         total += float((log_sums - logits[np.arange(len(part)), actions.cpu().numpy()]).sum())
-    return total / len(rows)
+        likeliest.append(logits.argmax(axis=1))
+    return total / len(rows), np.concatenate(likeliest)
 
 
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:

@@ -40,7 +40,7 @@ def from_plain(kind: Any, data: object, place: str = "") -> Any:
         return [from_plain(parts[0] if parts else Any, item, f"{place}[{i}]") for i, item in enumerate(data)]
     if (kind is dict or origin in (dict, Mapping)) and isinstance(data, Mapping):
         return {name: from_plain(parts[1] if parts else Any, item, f"{place}.{name}") for name, item in data.items()}
-    if kind is Path and isinstance(data, str):
+    if kind is Path and isinstance(data, str) and "\0" not in data:
         return Path(data)
     if kind is float and type(data) is int and abs(data) < 1 << 1023:  # larger ones have no float
         return float(data)

@@ -2,20 +2,22 @@
 
 import json
 import math
+import tomllib
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nppsim.errors import UserError
 
 MAX_JSON_BYTES = 64 << 20  # the index of 200,000 levels; parsed, a text takes up to some twenty times its size
+_PART_BYTES = 1 << 20
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:
     """All bytes of a file of at most ``limit`` bytes; ``error``, which names file and remedy, if it cannot be had."""
     try:
         with open(path, "rb") as file:
-            data = file.read(limit + 1)
+            data = read_at_most(file, limit + 1)
     except IsADirectoryError as problem:
         raise error(f"{path}: is a folder; give a file") from problem
     except OSError as problem:
@@ -23,6 +25,14 @@ def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str
     if len(data) > limit:
         raise error(f"{path}: more than {limit:,} bytes, which is too large for such a file; {remedy}")
     return data
+
+
+def read_at_most(file: BinaryIO, limit: int) -> bytes:
+    """What is left in a file, of which ``limit`` bytes at most; ``file.read(limit)`` would ask for memory for all of them."""
+    data = bytearray()
+    while len(data) < limit and (part := file.read(min(_PART_BYTES, limit - len(data)))):
+        data += part
+    return bytes(data)
 
 
 def read_json(path: str | Path, error: type[UserError], remedy: str) -> Any:
@@ -36,6 +46,16 @@ def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) 
         return json.loads(data)
     except (ValueError, RecursionError) as problem:  # ValueError: no UTF-8 either, or a number of thousands of digits
         raise error(f"{place}: not JSON ({problem}); {remedy}") from problem
+
+
+def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
+    """The tables of a TOML file of at most ``limit`` bytes; ``error``, which names file and remedy, if it is none."""
+    try:
+        data = tomllib.loads(read_bytes(path, error, limit, remedy).decode())
+        str(data)  # no message could tell a number of thousands of digits
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{path}: no TOML ({problem}); {remedy}") from problem
+    return data
 
 
 def inflate(data: bytes, limit: int) -> bytes:

@@ -50,6 +50,15 @@ _REFUSED: dict[str, tuple[tuple[str, bool | int | float | str, str], ...]] = {
     ),
 }
 
+# What is switched off with another setting of its section: (section, that setting) -> the names of those without effect.
+_SWITCHED_OFF: dict[tuple[str, str], tuple[str, ...]] = {
+    ("ppo", "schedules"): ("clip_range_end", "clip_range_vf_end", "ent_coef_end", "learning_rate_end_share"),
+    ("ppo", "anneal_learning_rate"): ("learning_rate_end_share",),
+    ("curriculum", "early_advancement"): ("early_success",),
+    ("curriculum", "trend_advancement"): ("trend_rise",),
+    ("curriculum", "auto_adjustment"): ("adjustment_freq", "adjustment_step", "min_threshold"),
+}
+
 
 def _flags() -> dict[str, tuple[str, Setting]]:
     """Every flag that sets something: name -> (section of the configuration, or "" for its own fields; setting)."""
@@ -79,7 +88,10 @@ def resolve(argv: Sequence[str]) -> ExperimentConfig:
     """
     parser = _parser()
     parser.nothing_is_required()  # it may stand in a file
-    return configured(_given(parser.parse_args(list(argv))))
+    arguments = parser.parse_args(list(argv))
+    config = configured(_given(arguments))
+    check_in_force(config, _flags_in(arguments))  # which win over all else
+    return config
 
 
 def configured(given: Settings) -> ExperimentConfig:
@@ -97,23 +109,41 @@ def configured(given: Settings) -> ExperimentConfig:
         raise ConfigError(f"stands for all datasets; leave out {' and '.join(datasets)}", place)
     config = _resumed(given) if ("", "resume_from") in given else _begun(given)
     for (section, name), one in given.items():
-        _check_needs(config, section, name, one)
+        _check_effect(config, section, name, one)
+    check_in_force(config, given)
     check_prepared(config)
     return config
 
 
 def _given(arguments: Namespace) -> Settings:
     """Every setting that a recipe, a file or a flag gives, with the value that wins."""
+    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
+    for path in getattr(arguments, "config", ()):
+        found |= read_settings(path)
+    return found | _flags_in(arguments)
+
+
+def _flags_in(arguments: Namespace) -> Settings:
+    """Every setting that a flag gives."""
     flags: Settings = {}
     for flag, (section, known) in FLAGS.items():
         value = getattr(arguments, flag.replace("-", "_"), MISSING)
         if value is not MISSING:
             value = tuple(value) if isinstance(value, list) else value
             flags[section, known.name] = Given(value, known.option, COMMAND_LINE)
-    found = recipe_settings(arguments.recipe) if hasattr(arguments, "recipe") else {}
-    for path in getattr(arguments, "config", ()):
-        found |= read_settings(path)
-    return found | flags
+    return flags
+
+
+def check_in_force(config: ExperimentConfig, given: Settings) -> None:
+    """ConfigError unless the configuration has every value that was given."""
+    for (section, name), one in given.items():
+        found = getattr(getattr(config, section) if section else config, name)
+        if name not in HOW and found != one.value:
+            raise ConfigError(
+                f"was given, and is {found!r} in the configuration: something overwrites it; please report this",
+                one.place,
+                one.value,
+            )
 
 
 def _begun(given: Settings) -> ExperimentConfig:
@@ -192,14 +222,20 @@ def _require(good: bool, advice: str, flag: str, path: Path) -> None:
         raise ConfigError(advice, f"--{flag}", path)
 
 
-def _check_needs(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
-    """ConfigError for a setting that was given, but has no effect without another one.
+def _check_effect(config: ExperimentConfig, section: str, name: str, given: Given) -> None:
+    """ConfigError for a setting that was given, but has no effect without another one, or with another one.
 
     A recipe is a base for others, and a file may list defaults: there it is no mistake.
     """
-    known, place = next(one for one in _settings_of(section) if one.name == name), given.place
-    harmless = given.source.startswith("recipe ") or (given.source != COMMAND_LINE and given.value == known.default)
-    if not known.needs or harmless:
+    settings = {one.name: one for one in _settings_of(section)}
+    known, place = settings[name], given.place
+    if given.source.startswith("recipe ") or (given.source != COMMAND_LINE and given.value == known.default):
+        return
+    for (part, switch), names in _SWITCHED_OFF.items():
+        if section == part and name in names and not getattr(getattr(config, part), switch):
+            off = f"--no-{settings[switch].flag}" if settings[switch].switch else settings[switch].option
+            raise ConfigError(f"has no effect with {off}; leave one of them out", place)
+    if not known.needs:
         return
     part, other = FLAGS[known.needs]
     if not getattr(getattr(config, part) if part else config, other.name):
@@ -238,7 +274,10 @@ def _grouped() -> dict[str, list[tuple[str, Setting]]]:
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
 Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
-(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*).
+(*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
+with another that switches it off (`--lr-end-share` with `--no-schedules`). Three exceptions: how evaluations are played
+may be said where none is held, `--returns-from current` and its clips where a rollout is learned from once, and
+`--distributed-backend` for one process, which may become several.
 Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
 `--frame-skip` frames of 1/60 s.
 """

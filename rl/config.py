@@ -36,6 +36,8 @@ CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
 LARGEST_SEED = 2**31 - 1
 
+DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
+DEV_LEVELS = 50  # of a category, at most
 EVALUATIONS = 20  # in the course of a training, where nobody asks for more or fewer
 EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
@@ -320,12 +322,12 @@ class StackingConfig:
     visual: bool = setting(
         False, "show the latest images together, as NAME+visualN has them", flag=_VISUAL, switch=True
     )
-    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=1, high=MOST_FRAMES)
+    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=2, high=MOST_FRAMES)
     state: bool = setting(
         False, "show the latest state vectors together, as NAME+stateN has them", flag=_STATE, switch=True
     )
     state_size: int = setting(
-        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=1, high=MOST_FRAMES
+        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=2, high=MOST_FRAMES
     )
     padding: str = setting(
         PADDINGS[0],

@@ -10,13 +10,12 @@
 Recipes are such files that come with the package; ``recipe_settings`` reads one by its name.
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.errors import ConfigError, did_you_mean
-from nppsim.reading import read_bytes
+from nppsim.reading import read_toml
 from nppsim.settings import Setting
 from rl.stored import HOW, SECTIONS, known_settings
 
@@ -38,7 +37,7 @@ Settings = dict[tuple[str, str], Given]  # (section of the configuration or "" f
 
 def read_settings(path: Path) -> Settings:
     """What a TOML file sets; ConfigError names file and key of what is unknown, of another type or out of limits."""
-    return table_settings(_toml(path), str(path), f"file {path}")
+    return table_settings(read_toml(path, ConfigError, MAX_BYTES, _REMEDY), str(path), f"file {path}")
 
 
 def recipe_settings(name: str) -> Settings:
@@ -46,19 +45,14 @@ def recipe_settings(name: str) -> Settings:
     if name not in recipe_names():
         known = ", ".join(recipe_names()) + did_you_mean(name, recipe_names())
         raise ConfigError(f"no such recipe; known: {known}", "--recipe", name)
-    return table_settings(_toml(RECIPES / f"{name}.toml"), f"recipe {name}", f"recipe {name}")
+    return table_settings(
+        read_toml(RECIPES / f"{name}.toml", ConfigError, MAX_BYTES, _REMEDY), f"recipe {name}", f"recipe {name}"
+    )
 
 
 def recipe_names() -> list[str]:
     """All recipes, in alphabetical order."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_bytes(path, ConfigError, MAX_BYTES, _REMEDY).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: no TOML ({error}); {_REMEDY}") from error
 
 
 def table_settings(data: Mapping[str, Any], file: str, source: str) -> Settings:
@@ -116,11 +110,11 @@ def _value(known: Setting, value: Any, place: str) -> Any:
 
 
 def _one(known: Setting, value: Any, place: str) -> Any:
-    if known.kind is float and type(value) is int:
+    if known.kind is float and type(value) is int and abs(value) < 1 << 1023:  # larger ones have no float
         return float(value)
     if known.kind is int and type(value) is float and value.is_integer():  # 1e6 is a float in TOML
         return int(value)
-    if known.kind is Path and type(value) is str:
+    if known.kind is Path and type(value) is str and "\0" not in value:
         return Path(value)
     if type(value) is known.kind:
         return value

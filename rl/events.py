@@ -6,7 +6,8 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from nppsim.errors import UserError, needed
 
 _EVENT_FILES = "events.out.tfevents*"
+_MAX_EVENT = 64 << 20  # bytes; the longest, with the settings of a run, have some thousand
 
 
 class EventsError(UserError, RuntimeError):
@@ -102,6 +104,30 @@ def event_folders(folder: str | os.PathLike) -> list[Path]:
     return sorted({file.parent for file in Path(folder).rglob(_EVENT_FILES)})
 
 
+@contextmanager
+def reading_events(files: Sequence[Path]) -> Iterator[None]:
+    """EventsError where TensorBoard cannot make events of what is in these files, or would need much memory to find out."""
+    for file in files:
+        _check_lengths(file)
+    try:
+        yield
+    except (needed("google.protobuf.message", "train").DecodeError, ValueError, TypeError) as error:
+        raise EventsError(f"{files[0]}: no events of TensorBoard, or damaged ({error}): bring it back") from error
+
+
+def _check_lengths(file: Path) -> None:
+    """EventsError for an event that is said to be huge: TensorBoard asks for memory for all of it before it reads it."""
+    checksum = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c
+    with open(file, "rb") as records:
+        while len(header := records.read(12)) == 12:  # length in 8 bytes, its checksum
+            length = int.from_bytes(header[:8], "little")
+            if length > _MAX_EVENT:
+                if checksum(header[:8]) != int.from_bytes(header[8:], "little"):
+                    return  # damaged: TensorBoard reads no further either
+                raise EventsError(f"{file}: damaged (an event of {length:,} bytes): bring it back")
+            records.seek(length + 4, os.SEEK_CUR)
+
+
 def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
     """All scalars of the one event tree at or below ``folder``: tag -> Scalars, ordered by step.
 
@@ -118,7 +144,8 @@ def read_scalars(folder: str | os.PathLike) -> dict[str, Scalars]:
         found = ", ".join(str(f.relative_to(folder)) for f in folders)
         raise EventsError(f"{folder}: {len(folders)} event trees ({found}); one run must have exactly one writer")
     accumulator = event_accumulator.EventAccumulator(str(folders[0]), size_guidance={"scalars": 0})
-    accumulator.Reload()
+    with reading_events(event_files(folders[0])):
+        accumulator.Reload()
     scalars = {}
     for tag in accumulator.Tags()["scalars"]:
         events = accumulator.Scalars(tag)

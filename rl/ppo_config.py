@@ -9,6 +9,7 @@ from nppsim.reward import GAMMA
 from nppsim.settings import check_settings, setting
 
 MEMORY_SEGMENT = 32  # decisions of a segment, at most, where nobody says; two seconds with the usual frame skip
+_REPLAYS = "replay-data-dir"
 KL_TOLERANCE = 1.5  # times target_kl: an update that has moved the policy further ends there, as in Stable-Baselines3
 
 
@@ -168,28 +169,33 @@ class PPOConfig:
         0.5,
         "after behavioural cloning the critic learns alone until it explains so much of the returns",
         flag="critic-warmup-explained-variance",
+        needs=_REPLAYS,
         high=1,
     )
     critic_warmup_min_updates: int = setting(
-        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", low=0
+        2, "updates that takes at least, if it may", flag="critic-warmup-min-updates", needs=_REPLAYS, low=0
     )
     critic_warmup_max_updates: int = setting(
         20,
         "updates after behavioural cloning in which the critic learns alone, at most: fewer if it explains enough of the "
         "returns before",
         flag="critic-warmup-max-updates",
+        needs=_REPLAYS,
         low=0,
     )
     learning_rate_warmup_updates: int = setting(
         5,
         "updates after that in which the learning rate rises: Adam's first steps know no gradient but their own",
         flag="learning-rate-warmup-updates",
+        needs=_REPLAYS,
         low=0,
     )
     bc_kl_coef_start: float = setting(
-        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", low=0
+        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", needs=_REPLAYS, low=0
     )
-    bc_kl_share: float = setting(0.3, "of training, after which that pull is gone", flag="bc-kl-share", low=0, high=1)
+    bc_kl_share: float = setting(
+        0.3, "of training, after which that pull is gone", flag="bc-kl-share", needs=_REPLAYS, low=0, high=1
+    )
     desync_episodes: bool = setting(
         False,
         "cut the first episode of each environment to a random length, so that episodes do not end all together",

@@ -57,6 +57,10 @@ class RewardSettings:
             raise ConfigError(f"no such preset; known: {known}", "preset", self.preset)
         if self.potential not in (None, *POTENTIALS):
             raise ConfigError(f"give {' or '.join(POTENTIALS)}", "potential", self.potential)
+        if self.potential is not None and self.shaping == 0:
+            raise ConfigError(
+                "has no effect with --reward-shaping 0; leave one of them out", "potential", self.potential
+            )
 
     @property
     def weights(self) -> RewardConfig:

@@ -64,8 +64,8 @@ def config_from_dict(data: Mapping[str, Any], place: str = "config.json") -> Exp
     """
     known = {one.name for one in fields(ExperimentConfig)}
     named = data.get("plugins", ())
-    plugins.load([str(one) for one in named] if isinstance(named, list) else ())
     try:
+        plugins.load([str(one) for one in named] if isinstance(named, list) else ())
         config: ExperimentConfig = from_plain(ExperimentConfig, {name: data[name] for name in data if name in known})
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from error
@@ -99,8 +99,11 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
         if not equals:
             raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
         section, known = _find(name.strip().lstrip("-"), text)
-        config = with_setting(config, section, known, _parsed(known, value.strip(), text))
+        wanted = _parsed(known, value.strip(), text)
+        config = with_setting(config, section, known, wanted)
         config = replace(config, sources=config.sources | {dotted(section, known.name): OVERRIDDEN})
+        if getattr(getattr(config, section) if section else config, known.name) != wanted:
+            raise ConfigError("was accepted, and is not in force; please report this", "--resume-override", text)
     return config
 
 

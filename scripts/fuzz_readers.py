@@ -1,6 +1,6 @@
 """Damages files of every format and reads them: each must be read, or refused in one line, in little memory and time.
 
-python scripts/fuzz_readers.py [--count N] [--seed S] [--readers NAME ...] [--keep-going] [--out FOLDER]
+python scripts/fuzz_readers.py [--count N] [--seed S] [--first N] [--readers NAME ...] [--keep-going] [--out FOLDER]
 
 Prints a row per reader; stops at the first failure (another error, too much memory or time, a crash, a hang) and keeps its
 input in FOLDER.
@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser = Parser(prog="fuzz_readers.py", description="Read damaged files of every format.")
         parser.add_argument("--count", type=int, default=1000, metavar="N", help="inputs per reader (default: 1,000)")
         parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the damage (default: 0)")
+        parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first input (default: 0)")
         parser.add_argument("--readers", nargs="+", metavar="NAME", help="default: all; an unknown name lists them")
         parser.add_argument("--keep-going", action="store_true", help="count failures instead of stopping at the first")
         parser.add_argument(
@@ -30,9 +31,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         arguments = parser.parse_args(given)
         errors.needed("torch", "train")
-        from rl.forensics.fuzzing import run
+        from rl.fuzzing.fuzzing import run
 
-        return run(arguments.readers, arguments.count, arguments.seed, arguments.out, stop=not arguments.keep_going)
+        return run(
+            arguments.readers,
+            arguments.count,
+            arguments.seed,
+            arguments.out,
+            first=arguments.first,
+            stop=not arguments.keep_going,
+        )
 
     return errors.run(job)
 

@@ -17,8 +17,9 @@ from nppsim.files import check_output_folder
 from nppsim.generate import CATEGORIES
 from nppsim.generate.make import count_unfinished, make_level_set
 from nppsim.generate.variety import variety, variety_table
-from nppsim.levels.level_set import LevelSet
+from nppsim.levels.level_set import INDEX, LevelSet
 from nppsim.planner import par_frames
+from nppsim.planner.proof import check_made
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, Setting
 
@@ -49,8 +50,9 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
     """The level set; an interruption says how to go on."""
     check_output_folder(arguments.out, "--out")
     exclude = [LevelSet.open(path) for path in arguments.exclude]
+    known = len(LevelSet.open(arguments.out, may_be_empty=True)) if (arguments.out / INDEX).exists() else 0
     try:
-        return make_level_set(
+        level_set = make_level_set(
             arguments.out,
             arguments.category,
             arguments.count,
@@ -62,8 +64,10 @@ def make(arguments: argparse.Namespace, workers: Workers) -> LevelSet:
             cluster=workers.cluster,
             progress=counter(len(arguments.category) * arguments.count),
         )
+        check_made(level_set, arguments.difficulty, exclude, known)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{arguments.out} keeps what was made, the same command continues") from None
+    return level_set
 
 
 def counter(total: int) -> Callable[[str, int], None] | None:

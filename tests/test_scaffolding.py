@@ -115,6 +115,7 @@ ORDER = {
         {"forensics"},
         {"experiment"},
         {"selftest", "studio"},
+        {"fuzzing"},
     ],
 }
 

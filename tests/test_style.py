@@ -19,6 +19,7 @@ KERNELS = {
     "allocating",
     "njit",
     "_compiled",
+    "_inlined",
     "intrinsic",
     "overload",
 }  # of compiled functions

@@ -306,7 +306,7 @@ def _check_entry(entry: dict, place: str) -> None:
     if not entry["category"]:
         raise LevelSetError(f"{place} has an empty category; give it a name, such as {UNCATEGORISED!r}")
     place_of_files = f"{entry['category']}/{entry['file']}"  # files are named after categories, too
-    if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or "\\" in place_of_files:
+    if not {"", ".", ".."}.isdisjoint(place_of_files.split("/")) or {"\\", "\0"} & {*place_of_files}:
         raise LevelSetError(
             f"{place}: category is {entry['category']!r}, file is {entry['file']!r}; needed are relative paths that stay "
             "inside the folder"

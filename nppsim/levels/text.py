@@ -81,7 +81,7 @@ def from_text(text: str, name: str = "") -> Level:
         if field == "title" and colon:
             title = _title(reader, value.strip())
         elif field in _COUNTS and value.strip().isdecimal():
-            counts[field] = int(value)
+            counts[field] = _whole(value.strip())
         else:
             raise reader.error("expected 'title: ...' or 'tiles:'")
     tiles = np.zeros((ROWS, COLUMNS), np.uint8)
@@ -151,12 +151,12 @@ def _row(reader: _Reader) -> list[int]:
 def _record(reader: _Reader) -> list[int]:
     """type, x, y, orientation, mode."""
     kind, *numbers = reader.line.split()
-    if kind not in _TYPES and not (kind.isdecimal() and int(kind) < 256):
+    if kind not in _TYPES and _whole(kind) > 255:
         raise reader.error(f"{kind!r} is no type; they are {', '.join(_NAMES)}, or a number below 256")
     if not 2 <= len(numbers) <= 4:
         raise reader.error("expected TYPE X Y, then an orientation and a mode if they are not 0")
     x, y = (_steps(reader, number) for number in numbers[:2])
-    rest = [int(number) if number.isdecimal() else 256 for number in numbers[2:]]
+    rest = [_whole(number) for number in numbers[2:]]
     if max(rest, default=0) > 255:
         raise reader.error("orientation and mode are whole numbers below 256")
     return [_TYPES[kind] if kind in _TYPES else int(kind), x, y, *rest, *[0] * (2 - len(rest))]
@@ -166,7 +166,12 @@ def _numbers(reader: _Reader, line: str, pattern: str, expected: str) -> list[in
     match = re.fullmatch(pattern, line)
     if match is None:
         raise reader.error(f"expected {expected}")
-    return [int(number) for number in match.groups()]
+    return [_whole(number) for number in match.groups()]
+
+
+def _whole(text: str) -> int:
+    """The number in a text; for what is none, or has more digits than any here, one that is too large."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 1 << 31
 
 
 def _tiles(steps: int) -> str:

@@ -24,7 +24,7 @@ from nppsim.files import table, write_bytes, write_json, write_text
 from nppsim.lock import locked
 from nppsim.measure import machine, timing
 from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
-from nppsim.reading import read_json
+from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
@@ -152,9 +152,9 @@ def _settle(settings: ABSettings, folder: Path) -> None:
 
 def _facts(file: Path) -> dict:
     """What is compared, as it was written by ``_settle``."""
-    facts = read_json(file, ResultsError, "restore it, or begin again in another folder")
-    if not isinstance(facts, dict):
-        raise ResultsError(f"{file}: no facts of a comparison; restore it, or begin again in another folder")
+    facts: dict = read_json(file, ResultsError, "restore it, or begin again in another folder")
+    if wrong := mismatch(facts, {...: {}}):
+        raise ResultsError(f"{file}: no facts of a comparison: {wrong}; restore it, or begin again in another folder")
     return facts
 
 

@@ -65,6 +65,8 @@ def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Ta
     seeds = data["architectures"][architecture]["seeds"]
     found = {f"seed {seed}": entry["suites"].get("test") for seed, entry in seeds.items()}
     before: Mapping[str, Any] = next((entry.get("baselines", {}) for entry in seeds.values()), {})
+    if wrong := mismatch(before, {...: ({...: STATS_SHAPE}, None)}, "baselines"):
+        raise ResultsError(f"{path}: no results of an experiment: {wrong}")
     found |= {name: before.get(key) for name, key in (("imitation alone", "bc"), ("random play", "random"))}
     return {name: tables for name, tables in found.items() if tables}
 

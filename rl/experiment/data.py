@@ -16,12 +16,10 @@ from nppsim.generate import CATEGORIES
 from nppsim.levels.level import Level, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
-from rl.config import ExperimentConfig
+from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy.architectures import Architecture
 
-DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
-DEV_LEVELS = 50  # of a category, at most
 Log = Callable[[str], None]  # receives lines for people
 Pairs = list[tuple[Level, str]]  # levels with their categories
 

@@ -38,6 +38,7 @@ class DevLevels:
         self.suite = suite
         self._levels = {level.fingerprint: category for level, category in levels}
         self._deterministic = config.evaluation.deterministic
+        self._reward, self._gamma = config.reward.weights, config.ppo.gamma
         self._verified = False
 
     def play(self, policy: NppPolicy, progress: Callable[[int], None] | None = None) -> Found:
@@ -59,6 +60,8 @@ class DevLevels:
                 frame_skip=suite.simulator.frame_skip,
                 observations=policy.observations,
                 stacking=policy.stacking,
+                reward=self._reward,
+                gamma=self._gamma,
             )
             self._verified = True
         counted = aggregate(episodes)

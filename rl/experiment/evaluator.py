@@ -33,7 +33,7 @@ from rl.config import ExperimentConfig
 from rl.experiment.data import Pairs, make_suite
 from rl.experiment.dev_levels import DevLevels, Found, stop_if
 from rl.judge.evaluation import EvaluationSuite
-from rl.judge.history import DevHistory
+from rl.judge.history import DevHistory, check_history
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
@@ -160,6 +160,7 @@ class Evaluator:
             )
         self.path.unlink()
         self.history.add(answer.decisions, answer.found.wins)
+        check_history(self.history.path.parent, answer.decisions, answer.found.rows)
         return answer.found.evaluation, answer.seconds
 
     def _listen(self, seconds: float) -> None:

@@ -91,5 +91,8 @@ def read_config(path: Path) -> ExperimentConfig:
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: no configuration; give the config.json of a run")
     config = config_from_dict(data, str(path))
-    check_prepared(config)
+    try:
+        check_prepared(config)
+    except OSError as error:  # such as a name that no file can have
+        raise ConfigError(f"{path}: {error.filename}: {error.strerror}") from error
     return config

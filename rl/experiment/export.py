@@ -21,9 +21,10 @@ from rl.config import ExperimentConfig
 from rl.experiment.card import AGENT, NETWORK, Card, Tables, card_text, methods_of, published
 from rl.judge.agreement import Agreement, compare
 from rl.policy import checkpoint
-from rl.policy.export import SUFFIX, described, facts_of, to_onnx
+from rl.policy.export import SUFFIX, ExportError, described, facts_of, to_onnx
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
+from rl.train.written import check_same, write
 
 CONFIG, CARD = "config.json", "README.md"
 
@@ -100,7 +101,11 @@ def write_hub(
     config = published(fields["config"])
     assert isinstance(config, dict)
     policy.precision = fields["precision"]
-    checkpoint.save(folder / AGENT, policy, frame_skip=fields["frame_skip"], config=config)
+    weights = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    write(folder / AGENT, policy, frame_skip=fields["frame_skip"], config=config)
+    check_same(checkpoint.load(folder / AGENT)["policy"], weights, folder / AGENT, "weights.")
+    if OnnxPolicy.load(folder / NETWORK).facts.frame_skip != checkpoint.load(folder / AGENT)["frame_skip"]:
+        raise ExportError(f"{folder}: network and weights have other frames per decision: report this as a bug")
     facts = facts_of(policy, fields["frame_skip"])
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
     write_json(

@@ -26,7 +26,7 @@ from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
 from rl.experiment.evaluator import DevTask, Evaluator, evaluator
 from rl.experiment.follower import Task, make_env
-from rl.experiment.kept import CLONE, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
+from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.experiment.teaching import learn_from_teacher, load_teacher
@@ -35,9 +35,9 @@ from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.forensics.samples import parts_of
 from rl.judge.evaluation import Policy, RandomPolicy
-from rl.judge.history import DevHistory
+from rl.judge.history import DevHistory, check_history
 from rl.judge.results import EpisodeRecord
-from rl.judge.verify import check_counts, verify
+from rl.judge.verify import check_counts, check_levels, check_random, verify
 from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
@@ -250,8 +250,8 @@ def make_plan(job: Job) -> hardware.Plan:
             job.log(f"begun on {plan.machine.name}: another processor need not compute the same bits")
     else:
         plan = measured_plan(job, wishes)
-        save_plan(job.folder, plan, wishes)
         job.log(f"{heading}\n{plan}")
+        save_plan(job.folder, plan, wishes)
     torch.set_num_threads(plan.operation_threads)
     return plan
 
@@ -303,19 +303,34 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
                 frame_skip=job.config.frame_skip,
                 observations=job.observations,
                 stacking=job.architecture.stacking,
+                reward=job.config.reward.weights,
+                gamma=job.config.ppo.gamma,
             )
+            check_levels(episodes, {level.fingerprint: category for level, category in job.data.test})
+    if played["random"]:
+        check_random(played["random"], job.config.frame_skip)
     return played
 
 
 def check_record(job: Job, record: RunRecord, clone: Clone | None, ppo: BatchPPO) -> None:
     """ResultsError unless the record's figures are of its episodes, and these of the policies that they are credited to:
-    PPO's of the agent in the file that is delivered."""
-    delivered = checkpoint.load_policy(job.folder / "agent.safetensors")[0].to(ppo.device)
-    for method, policy in {"bc": clone and clone.policy, "ppo": delivered}.items():
+    those in the files of the clone and of the agent that is delivered."""
+    policies: dict[str, Policy | None] = {
+        "random": RandomPolicy(),
+        "bc": None if clone is None else kept_clone(job, ppo),
+        "ppo": checkpoint.load_policy(job.folder / "agent.safetensors")[0].to(ppo.device),
+    }
+    for method, policy in policies.items():
         episodes, stats = list(record.played[method]), record.results[method]
         if episodes and policy and stats:
             check_counts(episodes, stats)
             check_suite(job.suites.final(job.architecture), episodes, policy, job.config.evaluation.deterministic)
+
+
+def kept_clone(job: Job, ppo: BatchPPO) -> NppPolicy:
+    """What PPO began with, as imitation or lessons have left it in a file."""
+    taught = job.folder / TAUGHT
+    return checkpoint.load_policy(taught if taught.is_file() else job.folder / CLONE)[0].to(ppo.device)
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -496,6 +511,7 @@ def dev_evaluation(job: Job, asked: Asked) -> Evaluate:
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
         found = dev.play(policy, lambda _: stop_if(asked))
         history.add(decisions, found.wins)
+        check_history(job.folder, decisions, found.rows)
         return found.evaluation
 
     return play

@@ -22,10 +22,11 @@ from nppsim.errors import UserError
 from nppsim.files import write_json
 from nppsim.levels.level import Level
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.plain import PlainError, from_plain
-from nppsim.reading import inflate, read_json
+from nppsim.plain import from_plain
+from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.experiment.record import RunRecord
+from rl.experiment.report import METHODS
 from rl.forensics.runs import FINISHED_FILE
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import Film
@@ -37,6 +38,23 @@ from rl.train.written import write
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
 TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
+_REMEDY = "bring it back, or remove it, and what it stands for is done again"
+_EPISODE = {
+    **dict.fromkeys(("level_name", "category", "inputs", "outcome"), str),
+    **dict.fromkeys(("level_index", "frames", "decisions", "gold"), int),
+    **dict.fromkeys(("ret", "path_length"), float),
+}
+_RUN = {
+    **dict.fromkeys(("architecture", "label", "title"), str),
+    "pretrained": bool,
+    "seed": int,
+    "wall_time_s": float,
+    "events": [{}],
+    "settings": {...: {"source": str}},
+    "speed": {},
+    "curriculum": {},
+    "played": {method: [_EPISODE] for method in METHODS},
+}
 
 
 class ResumeError(UserError, RuntimeError):
@@ -76,6 +94,8 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     stored = read_facts(path)
     if not stored:
         return None
+    if wrong := mismatch(stored, {"wishes": {}, "plan": {}}):
+        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     asked = {name for name, value in asdict(wishes).items() if stored["wishes"].get(name) != value} - {
         *("total_timesteps", "evaluator")
     }
@@ -117,6 +137,9 @@ def read_clone(folder: Path, device: str, frame_skip: int, place: str = CLONE) -
         raise checkpoint.CheckpointError(f"{error}; or remove it, and what made it is repeated") from error
     checkpoint.check_frame_skip(path, data, frame_skip)
     made = data["training"]
+    wrong = mismatch(made, {"result": {}, "probe": {}, "runs": {}, "taught_s": float})
+    if wrong or not all(isinstance(one, np.ndarray) for one in (*made["probe"].values(), *made["runs"].values())):
+        raise checkpoint.CheckpointError(f"{path}: does not say how it was made ({wrong or 'no arrays'}); {_REMEDY}")
     result = _decoded(BCResult, made["result"], path)
     return Clone(
         policy.to(device),
@@ -148,11 +171,21 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
     plain = read_facts(path)
     if not plain:
         return None
+    wrong = mismatch(plain, _RUN)
+    if not wrong and plain["played"].keys() != METHODS.keys():
+        wrong = f"played should have {', '.join(METHODS)} alone"
+    if wrong:
+        raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
     try:
         played = {
             method: [_played_again(episode, levels) for episode in episodes]
             for method, episodes in plain["played"].items()
         }
+        judged = [
+            sorted((one.level_index, one.category) for one in episodes) for episodes in played.values() if episodes
+        ]
+        if any(one != judged[0] for one in judged):
+            raise ValueError("its policies did not play the same levels")
         return RunRecord(
             folder=folder,
             **plain
@@ -169,12 +202,14 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 
 
 def _episode(episode: EpisodeRecord) -> dict[str, Any]:
-    left_out = ("level", "commands")  # the one is known, the others are of use while films are made
+    left_out = ("level", "commands", "memory")  # the one is known, the others are of use while it is judged and filmed
     plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name not in left_out}
     return plain | {"inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode()}
 
 
 def _played_again(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
+    if odd := [name for name in ("level_index", "decisions", "gold") if not 0 <= plain[name] < 1 << 31]:
+        raise ValueError(f"{odd[0]} of an episode cannot be {plain[odd[0]]}")
     inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
     return EpisodeRecord(**{**plain, "inputs": inputs}, level=levels[plain["level_index"]])
 
@@ -183,20 +218,18 @@ def read_facts(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty where there is none.  ResumeError for a damaged one."""
     if not path.is_file():
         return {}
-    found: dict[str, Any] = read_json(
-        path, ResumeError, "bring it back, or remove it, and what it stands for is done again"
-    )
+    found = read_json(path, ResumeError, _REMEDY)
+    if not isinstance(found, dict):
+        raise ResumeError(f"{path}: no JSON object; {_REMEDY}")
     return found
 
 
 def _decoded(kind: Any, plain: object, path: Path) -> Any:
     try:
         return from_plain(kind, plain)
-    except PlainError as error:
+    except ValueError as error:  # PlainError, or what a class says of impossible values
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: Exception) -> ResumeError:
-    return ResumeError(
-        f"{path}: cannot be read ({error}); bring it back, or remove it, and what it stands for is done again"
-    )
+    return ResumeError(f"{path}: cannot be read ({error}); {_REMEDY}")

@@ -27,7 +27,8 @@ from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
 from rl.experiment.run import run
 from rl.forensics.doctor import Doctor
-from rl.forensics.machine_faults import AttackError, make_world
+from rl.forensics.doors import make_world
+from rl.forensics.machine_faults import AttackError
 from rl.forensics.same_run import differences
 from rl.policy.architectures import get_architecture
 

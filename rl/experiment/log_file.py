@@ -2,6 +2,7 @@
 
 import errno
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,9 @@ class LogFile:
         log("a line")
         log.open(folder)     # goes on with a file that is there
 
+    ``open`` takes a function that raises an error where the folder is gone: it is asked before each line, so that nobody
+    trains for hours into a folder that was made again without what was in it.
+
     The error that ends the block is in the file, too.  Secrets are in neither.
     """
 
@@ -28,8 +32,10 @@ class LogFile:
         self._log = log
         self._waiting: list[str] = []
         self._path: Path | None = None
+        self._check: Callable[[], None] = lambda: None
 
     def __call__(self, line: str) -> None:
+        self._check()
         text = redact(line)
         try:
             self._log(text)
@@ -38,8 +44,9 @@ class LogFile:
                 raise
         self._keep(text)
 
-    def open(self, folder: Path) -> None:
+    def open(self, folder: Path, check: Callable[[], None] = lambda: None) -> None:
         """Write to this folder from now on, beginning with what has been told already."""
+        self._check = check
         begun = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
         self._path = folder / LOG_FILE
         if self._path.exists():
@@ -59,6 +66,6 @@ class LogFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._path is not None and self._path.parent.is_dir():
+        if error is not None and self._path is not None and self._path.exists():
             with suppress(OSError):  # that error is told in any case, and this one would take its place
                 self._keep(redact("".join(traceback.format_exception(error)).rstrip()))

@@ -8,6 +8,7 @@ Writes ``<output-dir>/pretrain_<architecture>_<time>/`` with ``bc_best.safetenso
 
 import argparse
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from bc.demonstrations import told_places
 from bc.train import BCConfig, pretrain
 from hardware.team import Team
 from nppsim.errors import ConfigError
-from nppsim.files import check_output_folder, write_json
+from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
@@ -80,13 +81,16 @@ class Job:
 def run(job: Job) -> None:
     """Train; an interruption says where the best weights so far are."""
     check_output_folder(job.output_dir, "--output-dir", RUN_BYTES)
-    folder = job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}"
+    folder = new_folder(job.output_dir / f"pretrain_{job.architecture}_{datetime.now():%Y%m%d_%H%M%S}")
     best = folder / "bc_best.safetensors"
     try:
         train(job, folder, best)
     except KeyboardInterrupt:
         where = f"the best weights so far are in {best}" if best.exists() else "nothing was trained yet"
         raise KeyboardInterrupt(where) from None
+    finally:
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def train(job: Job, folder: Path, best: Path) -> None:
@@ -104,12 +108,13 @@ def train(job: Job, folder: Path, best: Path) -> None:
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
     facts = facts_of(job, dataset)
-    folder.mkdir(parents=True)
 
-    def save(policy: NppPolicy, epoch: int) -> None:
-        write(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
+    with locked(folder) as check:
 
-    with locked(folder):
+        def save(policy: NppPolicy, epoch: int) -> None:
+            check()
+            write(best, policy, frame_skip=job.dataset.frame_skip, config=facts | {"epoch": epoch})
+
         with EventWriter(folder / "tensorboard") as writer:
             closed_loop = held_out.success if held_out is not None else None
             team = Team(plan.torch_threads)

@@ -25,6 +25,7 @@ from nppsim.errors import redact
 from nppsim.files import write_json
 from nppsim.measure.machine import environment, git_state, machine
 from rl.config import ExperimentConfig
+from rl.experiment.recount import check_written
 from rl.experiment.report import METHODS, write_report
 from rl.forensics.checklist import Item, checklist, checklist_table
 from rl.forensics.doctor import read_findings, told
@@ -201,7 +202,8 @@ def circumstances() -> dict[str, object]:
 
 
 def write(record: ExperimentRecord, folder: Path) -> None:
-    """Write every file that is a view of the record; before the first run ends, there is only config.json."""
+    """Write every file that is a view of the record, and count again what they tell; before the first run ends, there is only
+    config.json."""
     write_json(folder / "config.json", config_view(record))
     if record.runs:
         for run in record.runs:
@@ -211,6 +213,7 @@ def write(record: ExperimentRecord, folder: Path) -> None:
         write_json(folder / "results.json", results_view(record))
         write_json(folder / "experiment.json", report_view(record))
         write_report(report_view(record), folder / "report.html")
+        check_written(record, folder)
 
 
 def config_view(record: ExperimentRecord) -> dict:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+import torch
+
 import hardware
 from nppsim.errors import ConfigError
 from nppsim.files import write_text
@@ -22,12 +24,13 @@ from rl.config import ExperimentConfig
 from rl.distributed.ranks import ALONE, Alone
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
-from rl.experiment.kept import read_run
+from rl.experiment.kept import CLONE, read_run
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.experiment.viewer import viewed
 from rl.forensics.digests import first_divergence, read_trail
 from rl.judge.results import ResultsError
+from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.train.hierarchy.advice import advice
@@ -66,10 +69,10 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
     data = load_data(config, log)
     record = begin_record(config, now, machine, data, log)
     uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
-    with locked(folder):
+    with locked(folder) as check:
         (folder / SUMMARY).unlink(missing_ok=True)
         write(record, folder)
-        log.open(folder)
+        log.open(folder, check)
         log(f"experiment folder: {folder}")
         if stacked := [name for name in record.config.networks if get_architecture(name).stacking]:
             log(f"warning: {', '.join(stacked)}: {ADVICE}")
@@ -92,7 +95,9 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
         if uploader:
             uploader.sync(folder)
         write_text(folder / SUMMARY, summary(record, folder) + "\n")
-    log(summary(record, folder))
+        log(summary(record, folder))
+        if uploader:
+            uploader.sync(folder)  # the summary, which says that all else is there
     return folder
 
 
@@ -102,9 +107,13 @@ def check_seeds(record: ExperimentRecord) -> None:
     for other in others:
         if other.label == latest.label and other.seed != latest.seed:
             one, two = read_trail(other.folder), read_trail(latest.folder)
-            if one and two and first_divergence(one, two) is None:
+            what = "every digest" if one and two and first_divergence(one, two) is None else ""
+            clones = [checkpoint.load(run.folder / CLONE)["policy"] for run in (other, latest) if run.cloning]
+            if len(clones) == 2 and all(torch.equal(tensor, clones[1].get(name)) for name, tensor in clones[0].items()):
+                what = "every weight after imitation"
+            if what:
                 raise ResultsError(
-                    f"{latest.title}: every digest is that of {other.title}: the seed has no effect, so runs from several "
+                    f"{latest.title}: {what} is that of {other.title}: the seed has no effect, so runs from several "
                     "seeds say nothing about chance; please report this"
                 )
 

@@ -8,14 +8,13 @@ In a TOML file the same as texts, or lists: ``initial-lr = "1e-4..1e-2:log"``, `
 """
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nppsim.errors import ConfigError
-from nppsim.reading import read_bytes
+from nppsim.reading import read_toml
 from nppsim.settings import Setting
 from rl.config_file import find_setting
 
@@ -85,10 +84,12 @@ def read_space(texts: Sequence[str], file: Path | None = None) -> Space:
         given += [(f"{file}: {name}", name, value) for name, value in _read_file(file)]
     space = tuple(_dimension(name, value, place) for place, name, value in given)
     if not space:
+        if file is not None:
+            raise ConfigError(f"holds nothing to sweep; {_REMEDY}", "--sweep-file", file)
         raise ConfigError("nothing to sweep; give --sweep NAME=VALUES, or --sweep-file")
-    places = [(one.known.name, one.known.flag) for one in space]
-    if len(set(places)) != len(places):
-        raise ConfigError("a setting is swept twice; give each once", "--sweep", " ".join(map(str, space)))
+    swept = [(one.known.name, one.known.flag) for one in space]
+    if doubled := [place for i, (place, *_) in enumerate(given) if swept[i] in swept[:i]]:
+        raise ConfigError("sweeps a setting for the second time; give each once", "--sweep", doubled[0])
     return space
 
 
@@ -101,11 +102,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 def _read_file(path: Path) -> Iterable[tuple[str, str]]:
     """(name, values as ``--sweep`` has them) of each line."""
-    try:
-        data = tomllib.loads(read_bytes(path, ConfigError, _MAX_BYTES, _REMEDY).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: no TOML ({error}); {_REMEDY}") from error
-    for key, value in data.items():
+    for key, value in read_toml(path, ConfigError, _MAX_BYTES, _REMEDY).items():
         table = {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
         for name, one in table.items():
             if isinstance(one, list):

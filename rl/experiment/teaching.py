@@ -106,6 +106,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
                 saved = lessons.seconds
     pupil.set_training_mode(False)
     check_learned(pupil, cloned, first, last)
+    check_given(job, lessons)
     taught = replace(clone, policy=pupil, taught_s=lessons.seconds)
     save_clone(job.folder, taught, job.config.frame_skip, {"teacher": asdict(job.config.teacher)}, TAUGHT)
     unfinished.unlink(missing_ok=True)
@@ -142,6 +143,18 @@ def check_learned(pupil: NppPolicy, cloned: Mapping[str, torch.Tensor], first: f
         raise TeacherError(
             f"lessons have led away from the teacher: divergence {first:.3f} nats in the first, {last:.3f} in the last; "
             "lower --teacher-learning-rate"
+        )
+
+
+def check_given(job: "Job", lessons: Lessons) -> None:
+    """TeacherError unless lessons were on the training levels, and as many as were asked for."""
+    train = [level.fingerprint for level, _ in job.data.train]
+    asked, minutes = job.config.teacher.decisions, job.config.teacher.minutes
+    if [level.fingerprint for level in lessons.env.sim.bank.levels] != train:
+        raise TeacherError("lessons were given on other levels than those to train on; please report this")
+    if lessons.decisions < asked and (minutes is None or lessons.seconds < 60 * minutes):
+        raise TeacherError(
+            f"lessons ended after {lessons.decisions:,} decisions, meant were {asked:,}; please report this"
         )
 
 

@@ -1,7 +1,11 @@
 """Levels and demonstrations: what is learned from is sound, and apart from what is judged on."""
 
+import json
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -12,11 +16,13 @@ from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level import Level, mirror
+from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
 from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics
+from nppsim.observe.statistics import MIN_SCALE_SHARE, ObservationStatistics
 from nppsim.outcomes import NAMES, WON
+from nppsim.planner.plan import plan
 from nppsim.simulate import simulate
-from rl.config import ExperimentConfig
+from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.forensics.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, derived, require
 from rl.forensics.samples import bytes_differ
 from rl.judge.evaluation import EvaluationSuite, RandomPolicy
@@ -28,9 +34,12 @@ Levels = Mapping[str, Sequence[tuple[Level, str]]]  # "train", "dev", "test" -> 
 Demonstrated = tuple[list[int], LevelBank]  # numbers of some demonstrations, and a bank with the level of each
 IDLE = 1500  # decisions of doing nothing: as long as an episode can last
 REPLAYS_PLAYED = 20  # at most, spread over the folder
+PLANNED = 6  # levels, the shortest; a tenth of a second each
+PLANNER_BUDGET = 300_000  # frames that the planner simulates for one of them
 PLAYED_BACK = 12  # demonstrations of the dataset, at most
 PROBE_ROWS = 4000  # decisions that the probe of the labels learns from
 ENOUGH_ROWS = 200  # held-out decisions; with fewer, chance decides
+_PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 _REBUILD = "delete the cached dataset, it will be rebuilt"
 
 
@@ -50,6 +59,67 @@ def levels_are_apart(config: ExperimentConfig, levels: Levels) -> str:
                 f"give other {name} levels, or take these out of the {other} levels",
             )
     return ", ".join(f"{len(pairs)} {name}" for name, pairs in levels.items())
+
+
+@check(BEFORE)
+def levels_are_those_of_their_folders(config: ExperimentConfig, levels: Levels) -> str:
+    """What is trained and judged on is in the folder given for it, in the category that this says, and there as often."""
+    if config.single_level is not None:
+        raise CheckSkipped("one level is trained and judged on, as was asked for")
+    given = {
+        "train": config.train_dataset,
+        "dev": config.dev_dataset or config.train_dataset,
+        "test": config.test_dataset,
+    }
+    listed = {name: _listed(places) for name, places in given.items()}
+    used = {name: [(level.fingerprint, category) for level, category in levels[name]] for name in given}
+    for name, pairs in used.items():
+        known = set(listed[name])
+        strange = [number for number, pair in enumerate(pairs) if pair not in known]
+        told = f"e.g. {levels[name][strange[0]][0].name} as {pairs[strange[0]][1]!r}" if strange else ""
+        places = " and ".join(map(str, given[name]))
+        require(not strange, f"{len(strange)} {name} levels are not so in {places}, {told}", _PROGRAM)
+        often = Counter(one for one, _ in pairs) - Counter(one for one, _ in listed[name])
+        require(not often, f"{len(often)} {name} levels are there more often than in {places}", _PROGRAM)
+    if not config.dev_dataset:
+        used["train"] += used.pop("dev")
+        _check_held_back(levels)
+    for name, pairs in used.items():
+        lost = {one for one, _ in listed[name]} - {one for one, _ in pairs}
+        require(not lost or config.skip_bad_levels, f"{len(lost)} levels given for {name} are not there", _PROGRAM)
+    return ", ".join(f"{len(levels[name])} of {len(listed[name])} {name} levels" for name in given)
+
+
+def _listed(places: Iterable[Path]) -> list[tuple[str, str]]:
+    """(fingerprint, category) of each level of some folders or files, as their indexes say; of several, the first counts."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for place in places:
+        index, own = place / INDEX, []
+        entries = json.loads(index.read_bytes())["levels"] if index.is_file() else []
+        if entries and all(entry["fingerprint"] for entry in entries):
+            own = [(entry["fingerprint"], entry["category"]) for entry in entries]
+        else:
+            levels = LevelSet.at(place)
+            for i, entry in enumerate(levels.entries):
+                with suppress(LevelSetError):  # one that cannot be read, and is left out
+                    own.append((levels.fingerprint(i), entry.category))
+        mine: dict[str, list[tuple[str, str]]] = {}
+        for pair in own:
+            mine.setdefault(pair[0], []).append(pair)
+        found = mine | found
+    return [pair for pairs in found.values() for pair in pairs]
+
+
+def _check_held_back(levels: Levels) -> None:
+    """CheckFailed unless few training levels of each category are kept for dev evaluations."""
+    train, dev = (Counter(category for _, category in levels[name]) for name in ("train", "dev"))
+    for category, count in dev.items():
+        most = max(1, math.ceil(DEV_SHARE * (count + train[category])))
+        require(
+            count <= 2 * min(most, DEV_LEVELS),  # with their mirror images
+            f"{count} of {count + train[category]} {category} levels are held back as dev levels, meant were {most}",
+            _PROGRAM,
+        )
 
 
 @check(BEFORE)
@@ -189,7 +259,7 @@ def demonstrations_are_not_of_judged_levels(dataset: BCDataset, levels: Levels, 
 
 @check(IMITATION)
 def demonstrations_cover_what_is_trained(dataset: BCDataset, levels: Levels) -> str:
-    """Demonstrations are of the categories that are trained."""
+    """Demonstrations are of the categories that are trained, and count for the category that their level is trained in."""
     counts = Counter(dataset.categories[i] for i in dataset.category)
     trained = {category for _, category in levels["train"]}
     told = ", ".join(f"{category} {count}" for category, count in sorted(counts.items()))
@@ -197,6 +267,17 @@ def demonstrations_cover_what_is_trained(dataset: BCDataset, levels: Levels) -> 
     if share == 0:
         raise CheckWarned(
             f"none is of a trained category ({told})", "put demonstrations of such levels into the folder"
+        )
+    of_level = {level.fingerprint: category for level, category in levels["train"]}
+    named = [dataset.categories[i] for i in dataset.category]
+    others = sum(
+        name in trained and of_level.get(level, name) != name
+        for name, level in zip(named, dataset.level_fingerprints, strict=True)
+    )
+    if others:
+        raise CheckWarned(
+            f"{others} of {len(named)} demonstrations count for another category than their level is trained in ({told})",
+            "mend the names of their folders, or the index of the levels",
         )
     missing = sorted(trained - counts.keys())
     return told + (f"; none of {', '.join(missing)}" if missing else "")
@@ -208,22 +289,43 @@ def demonstrated(dataset: BCDataset, replays: Places) -> Demonstrated:
     return _some_demonstrations(dataset, replays)
 
 
+@check(BEFORE)
+def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -> str:
+    """Without demonstrations: runs that the planner finds on the shortest training levels earn every reward, as above."""
+    if config.pretraining and config.replay_data_dir:
+        raise CheckSkipped("demonstrations are played for it")
+    bank = env.sim.bank
+    order = np.argsort(np.where(bank.reachable, bank.path_length, np.inf), kind="stable")[:PLANNED]
+    levels = [bank.levels[i] for i in order.tolist()]
+    plans = [plan(level, env.sim.frame_skip, budget=PLANNER_BUDGET) for level in levels]
+    found = [(level, run) for level, run in zip(levels, plans, strict=True) if run is not None]
+    if not found:
+        raise CheckSkipped(f"the planner finds no run on the {len(levels)} shortest levels")
+    chosen = LevelBank([level for level, _ in found], known=dict(zip(bank.levels, bank.compiled, strict=True)))
+    told = _require_rewards(env.sim, chosen, [run.actions for _, run in found])
+    return f"{told}; {len(found)} of {len(levels)} levels"
+
+
 @check(IMITATION)
 def experts_earn_every_reward(dataset: BCDataset, demonstrated: Demonstrated, env: BatchVecEnv) -> str:
     """Demonstrations earn every reward that has a weight, penalties for dying aside, and more than doing nothing does."""
     chosen, bank = demonstrated
+    return _require_rewards(env.sim, bank, [dataset.actions[dataset.demonstration == i] for i in chosen])
+
+
+def _require_rewards(like: BatchSimulator, bank: LevelBank, actions: Sequence[np.ndarray]) -> str:
+    """What ``actions`` earn, each on its level of the bank; CheckFailed if a reward never fires, or if idling pays more."""
     sim = BatchSimulator(
         bank,
-        len(chosen),
-        frame_skip=env.sim.frame_skip,
+        len(actions),
+        frame_skip=like.frame_skip,
         observations=("state",),
-        reward=env.sim.reward_config,
-        gamma=env.sim.gamma,
+        reward=like.reward_config,
+        gamma=like.gamma,
     )
-    rows = [np.flatnonzero(dataset.demonstration == i) for i in chosen]
-    earned, terms = _discounted(sim, [dataset.actions[of] for of in rows])
-    idle, _ = _discounted(sim, [np.zeros(IDLE, np.int64)] * len(chosen))
-    config = env.sim.reward_config
+    earned, terms = _discounted(sim, actions)
+    idle, _ = _discounted(sim, [np.zeros(IDLE, np.int64)] * len(actions))
+    config = like.reward_config
     wanted = [name for name in rewards.TERMS if name != "death" and getattr(config, name)]
     silent = [name for name in wanted if not terms[rewards.TERMS.index(name)]]
     told = f"return {earned.mean():+.2f} (nothing done: {idle.mean():+.2f}); {', '.join(wanted)}"
@@ -372,7 +474,7 @@ def statistics_are_those_of_the_demonstrations(dataset: BCDataset, statistics: O
     worst = 0.0
     for key in statistics.float_keys:
         values = dataset.observations[key][rows].astype(np.float64)
-        divisor = statistics.divisor[key]
+        divisor = np.maximum(values.std(axis=0), MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale))
         off = np.abs(values.mean(axis=0) - statistics.mean[key]) / divisor
         off = np.maximum(off, np.abs(values.std(axis=0) - statistics.std[key]) / divisor)
         worst = max(worst, float(off.max()))
@@ -380,6 +482,9 @@ def statistics_are_those_of_the_demonstrations(dataset: BCDataset, statistics: O
             bool((off < 1e-4).all()),
             f"mean or spread of {key} is off by {off.max():.3g} spreads",
             "compute the statistics from the training part of this very dataset",
+        )
+        require(
+            np.allclose(statistics.divisor[key], divisor, rtol=1e-3), f"{key} is divided by something else", _PROGRAM
         )
     size = sum(statistics.mean[key].size for key in statistics.float_keys)
     return f"{size} components of {len(rows)} decisions, off by {worst:.0e}"

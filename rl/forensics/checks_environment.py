@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from nppsim import reward as rewards
 from nppsim.actions import NUM_ACTIONS
-from nppsim.bank import LevelBank
+from nppsim.bank import MAX_TIME_LIMIT, TIME_LIMIT_BASE, TIME_LIMIT_PER_PX, LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from nppsim.spaces import as_spaces_have_it
@@ -79,6 +79,9 @@ def rules_are_the_same_everywhere(
         }
         for what, value in wanted.items():
             require(found[what] == value, f"{what} of {name} is {found[what]}, not {value}", _PROGRAM)
+        limit = np.minimum(TIME_LIMIT_BASE + TIME_LIMIT_PER_PX * sim.bank.path_length, MAX_TIME_LIMIT)
+        late = int((np.abs(sim.bank.time_limit - limit) > 1).sum())
+        require(not late, f"the time limit of {late} levels of {name} is not that of their ways", _PROGRAM)
     require(env.action_space == spaces.Discrete(NUM_ACTIONS), f"training has actions {env.action_space}", _PROGRAM)
     return f"frame skip {config.frame_skip}, discount {settings.gamma}, rewards {config.reward}"
 

@@ -7,7 +7,7 @@ import torch
 
 from bc.train import BCResult
 from nppsim.observe import layout
-from nppsim.observe.statistics import ObservationStatistics
+from nppsim.observe.statistics import MIN_SCALE_SHARE, ObservationStatistics
 from rl.forensics.doctor import UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.forensics.samples import in_float32
 from rl.policy.architectures import HIGH_LEVEL
@@ -113,7 +113,9 @@ def the_normaliser_is_frozen(ppo: BatchPPO) -> str:
     require(statistics is not None, "the normaliser is empty", _PROGRAM)
     assert statistics is not None
     for key, columns in normalize.columns.items():
-        same = np.allclose(normalize.divisor[columns].cpu(), statistics.divisor[key].reshape(-1), rtol=1e-9, atol=0)
+        least = MIN_SCALE_SHARE * np.asarray(layout.SPECS[key].scale)
+        wanted = np.maximum(statistics.std[key], least).reshape(-1)
+        same = np.allclose(normalize.divisor[columns].cpu(), wanted, rtol=1e-9, atol=0)
         require(same, f"{key} is not divided by the spread of its statistics", _PROGRAM)
     return f"{normalize.size} components of {statistics.count} observations"
 

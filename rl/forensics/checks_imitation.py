@@ -1,16 +1,17 @@
 """Imitation: it is judged on levels that it did not learn from, and PPO goes on from it."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from bc.dataset import BCDataset
-from bc.demonstrations import Places, told_places
+from bc.demonstrations import MIRRORED, Places, told_places
 from nppsim.levels.level import mirror, symmetric_fingerprint
 from rl.config import ExperimentConfig
 from rl.forensics.checks_data import Levels
-from rl.forensics.doctor import IMITATION, UPDATE, CheckSkipped, check, require
+from rl.forensics.doctor import IMITATION, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.train.audit import JUMP_HELD, JUMPS
@@ -37,6 +38,35 @@ def validation_has_levels_of_its_own(dataset: BCDataset, levels: Levels) -> str:
     shared = sides[0] & sides[1]
     require(not shared, f"{len(shared)} levels are in training and in validation", _PROGRAM)
     return f"{len(sides[0])} levels to learn from, {len(sides[1])} to validate on"
+
+
+@check(IMITATION)
+def the_dataset_was_made_as_asked_for(dataset: BCDataset, levels: Levels, config: ExperimentConfig) -> str:
+    """As many levels of each category are for validation as were asked for; there are mirror images, and limits of a category
+    hold, where that was asked for."""
+    original = [number for number, name in enumerate(dataset.names) if not name.endswith(MIRRORED)]
+    same = {level.fingerprint: symmetric_fingerprint(level) for level, _ in levels["train"]}
+    content = {i: same.get(dataset.level_fingerprints[i], dataset.level_fingerprints[i]) for i in original}
+    category = {content[i]: dataset.categories[dataset.category[i]] for i in reversed(original)}
+    kept, count = {content[i] for i in original if dataset.validation[i]}, len(category)
+    wanted = min(max(1, round(config.validation_share * count)), count - 1)
+    sure = set(same.values()) >= category.keys()
+    sure = sure and all(category[content[i]] == dataset.categories[dataset.category[i]] for i in original)
+    for name, there in Counter(category.values()).items():
+        found, share = sum(category[one] == name for one in kept), there * wanted / count
+        require(
+            abs(found - share) < (1 if sure else 2 + 0.2 * share),  # others may have been recorded mirrored, too
+            f"{found} of {there} {name} levels are for validation, meant were {share:.1f}",
+            _PROGRAM,
+        )
+    mirrored = len(dataset.names) - len(original)
+    require(bool(mirrored) <= config.mirror_demonstrations, f"{mirrored} mirror images that nobody asked for", _PROGRAM)
+    most, largest = config.max_demonstrations_per_category, max(Counter(dataset.category[original].tolist()).values())
+    require(most is None or largest <= most, f"{largest} demonstrations of a category, asked for were {most}", _PROGRAM)
+    told = f"{len(original)} demonstrations and {mirrored} mirror images; {len(kept)} of {count} levels for validation"
+    if config.mirror_demonstrations and mirrored < len(original) / 2:
+        raise CheckWarned(f"{told}: few mirror images finish", "see what python -m bc report says of them")
+    return told
 
 
 @check(IMITATION)

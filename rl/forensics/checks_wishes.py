@@ -1,11 +1,13 @@
 """What somebody asked for is what is done: nothing wins over an explicit setting, and nothing is forgotten."""
 
 from dataclasses import fields
+from typing import Any
 
 from hardware import Plan, Wishes
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import STRATEGIES
-from rl.forensics.doctor import BEFORE, check, require
+from rl.forensics.doctor import BEFORE, UPDATE, check, require
+from rl.train.ppo import BatchPPO
 from rl.train.vec_env import BatchVecEnv
 
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
@@ -36,4 +38,21 @@ def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig
         drawing is STRATEGIES[chosen], f"levels are drawn by {drawing.__name__}, asked for was {chosen!r}", _PROGRAM
     )
     require(bool(env.sampler.starts) == config.curriculum.start_states, "start states are not as asked for", _PROGRAM)
+    for part, given in (("the curriculum", env.sampler.config), ("its strategy", env.sampler.strategy.config)):
+        other = _others(given, config.curriculum)
+        require(not other, f"{part} has other settings than configured: {', '.join(other)}", _PROGRAM)
     return f"{len(asked)} wishes, {len(configured)} settings of PPO"
+
+
+@check(UPDATE)
+def ppo_has_the_settings_that_it_was_given(ppo: BatchPPO, settings: PPOConfig) -> str:
+    """Every setting of PPO is what was configured, still, after its first updates."""
+    other = _others(ppo.config, settings)
+    require(not other, f"PPO has other settings than it was given: {', '.join(other)}", _PROGRAM)
+    return f"{len(fields(settings))} settings"
+
+
+def _others(found: Any, wanted: Any) -> list[str]:
+    """Names of the fields of two data classes that differ, with both values."""
+    pairs = {one.name: (getattr(found, one.name), getattr(wanted, one.name)) for one in fields(wanted)}
+    return [f"{name} {have!r}, not {asked!r}" for name, (have, asked) in pairs.items() if have != asked]

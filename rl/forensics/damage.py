@@ -1,30 +1,70 @@
-"""Ways to damage a file: by bytes, by the structure of JSON or HDF5, and under a new SHA-256 for checkpoints.
+"""Ways to damage a file: by bytes, by the structure of its format, and under new checksums where it has some.
 
 Each takes the bytes of a valid file and a random generator, and returns other bytes; the same generator gives the same.
 """
 
+import base64
 import copy
 import io
 import json
+import tomllib
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import torch
 
+from nppsim.errors import UserError, needed
 from rl.policy import checkpoint
+from rl.policy.export import METADATA
 
 Damage = Callable[[bytes, np.random.Generator], bytes]
+
+_BOMB = 1 << 26  # bytes of zeros, behind a thousandth of that
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, and how to attack it.
+
+    name: for people.
+    file: what the damaged file is called, in an empty folder.
+    read: reads it, all of it; given the file's path.
+    valid: makes files that it accepts, below a folder; returns the paths.
+    ways: of damaging the bytes of such a file.
+    """
+
+    name: str
+    file: str
+    read: Callable[[Path], object]
+    valid: Callable[[Path], Sequence[Path]]
+    ways: tuple[Damage, ...]
+
 
 SIZES = (0, 1, 7, 255, 65535, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 22 << 30, 1 << 62, (1 << 64) - 1)
 VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, 2**70, 10**400, 0.5, -1e308, float("nan"), float("inf")),
     *("", "x", "\0", "é" * 50, "../../etc", "1" * 5000, [], {}, [[]], [1] * 100, {"": {}}, {"$tensor": "x"}),
+    base64.b64encode(zlib.compress(bytes(_BOMB), 9)).decode(),
     *({"$array": ["x", "|O", [1]]}, {"$array": ["x", "V999999999", [1 << 40]]}, {"$dict": [[[], 1]]}, {"$float": "x"}),
 )
-_BOMB = 1 << 26  # bytes of zeros behind a chunk of a thousandth of that
+
+
+def named(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """For what comes from no file where it is really read, or is called by another name: its errors name the file."""
+
+    def reading(path: Path) -> Any:
+        try:
+            return read(path)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+
+    return reading
 
 
 def in_bytes(data: bytes, rng: np.random.Generator) -> bytes:
@@ -49,6 +89,54 @@ def in_bytes(data: bytes, rng: np.random.Generator) -> bytes:
             case 7:
                 array[place : place + 16] = rng.bytes(int(rng.integers(1, 17)))
     return rng.bytes(int(rng.integers(3000))) if rng.random() < 0.02 else bytes(array)
+
+
+def in_place(data: bytes, rng: np.random.Generator) -> bytes:
+    """Bytes and numbers overwritten, so that all lengths stay as they are."""
+    array = bytearray(data)
+    for _ in range(rng.integers(1, 12)):
+        width = int(rng.choice((1, 1, 1, 2, 4)))
+        place = int(rng.integers(max(len(array) - width, 1)))
+        array[place : place + width] = rng.bytes(width)
+    return bytes(array[: len(data)])
+
+
+def in_words(data: bytes, rng: np.random.Generator) -> bytes:
+    """Words of a text replaced, lines left out, repeated or exchanged."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    for _ in range(rng.integers(1, 4)):
+        one, other = (int(i) for i in rng.integers(len(lines), size=2))
+        words = lines[one].split(" ")
+        match rng.integers(8):
+            case 0 if len(lines) > 1:
+                del lines[one]
+            case 1:
+                lines.insert(other, lines[one])
+            case 2:
+                lines[one], lines[other] = lines[other], lines[one]
+            case 3 | 4 if lines[one]:
+                at, of = int(rng.integers(len(lines[one]))), int(rng.integers(len(data)))
+                lines[one] = lines[one][:at] + chr(data[of]) + lines[one][at + 1 :]
+            case _:
+                values = (*VALUES[:19], -7, 3, 64, 255, 256, '"', "[" * 2000, "{a=" * 500, "1_0", "-0.25", "\u0661")
+                words[rng.integers(len(words))] = str(values[rng.integers(len(values))])
+                lines[one] = " ".join(words)
+    damaged = "\n".join(lines).encode("utf-8", "replace")
+    return damaged if rng.random() < 0.8 else in_bytes(damaged, rng)
+
+
+def in_toml(data: bytes, rng: np.random.Generator) -> bytes:
+    """A value replaced, left out or put elsewhere, as in JSON."""
+    return _toml(change_value(tomllib.loads(data.decode()), rng)).encode("utf-8", "replace")
+
+
+def _toml(value: Any) -> str:
+    """A table, or what JSON writes alike."""
+    if not isinstance(value, dict):
+        return "'none'" if value is None else json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+    tables = {name: one for name, one in value.items() if isinstance(one, dict)}
+    lines = [f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items() if name not in tables]
+    return "\n".join(lines + [f"[{json.dumps(name)}]\n{_toml(one)}" for name, one in tables.items()])
 
 
 def in_zlib(data: bytes, rng: np.random.Generator) -> bytes:
@@ -79,7 +167,9 @@ def change_value(value: Any, rng: np.random.Generator) -> Any:
             if not isinstance(parent[key], dict | list) or not parent[key] or rng.random() < 0.15:
                 break
             parent = parent[key]
-        match rng.integers(4):
+        match rng.integers(6):
+            case 4 | 5 if type(parent[key]) in (int, float):
+                parent[key] = type(parent[key])(rng.integers(-2, rng.choice((4, 70, 300))))
             case 0 if parent is not holder:
                 del parent[key]
             case 1 if isinstance(parent, dict):
@@ -89,6 +179,20 @@ def change_value(value: Any, rng: np.random.Generator) -> Any:
         if not holder[0]:
             break
     return holder[0]
+
+
+def in_json_lines(data: bytes, rng: np.random.Generator) -> bytes:
+    """A line damaged as JSON; lines left out, repeated, exchanged."""
+    lines = data.splitlines()
+    at, other = (int(i) for i in rng.integers(len(lines), size=2))
+    match rng.integers(6):
+        case 0:
+            return in_bytes(data, rng)
+        case 1:
+            lines[at], lines[other] = lines[other], lines[at] * int(rng.integers(3))
+        case _:
+            lines[at] = in_json(lines[at], rng)
+    return b"\n".join(lines) + b"\n" * int(rng.integers(3))
 
 
 def in_csv(data: bytes, rng: np.random.Generator) -> bytes:
@@ -101,16 +205,21 @@ def in_csv(data: bytes, rng: np.random.Generator) -> bytes:
     return damaged if rng.random() < 0.8 else in_bytes(damaged, rng)
 
 
-def in_checkpoint(data: bytes, rng: np.random.Generator) -> bytes:
-    """The fields changed, or a tensor, under a SHA-256 that fits: what somebody can write who means harm."""
+def in_checkpoint(data: bytes, rng: np.random.Generator, part: str = "") -> bytes:
+    """The fields changed, or a tensor, under a SHA-256 that fits: what somebody can write who means harm.
+
+    part: the field that is damaged; "" for any.
+    """
     described, tensors = checkpoint.parse(data)
     content = described["content"]
     if rng.random() < 0.5:
-        content = change_value(content, rng)
+        content = {**content, part: change_value(content[part], rng)} if part else change_value(content, rng)
     else:
-        name = list(tensors)[rng.integers(len(tensors))]
+        # sorted: safetensors gives them in another order in each process
+        names = [name for name in sorted(tensors) if name.startswith(part) and tensors[name].numel()]
+        name = names[rng.integers(len(names))]
         tensor = tensors[name]
-        match rng.integers(4):
+        match rng.integers(6):
             case 0:
                 del tensors[name]
             case 1:
@@ -118,8 +227,82 @@ def in_checkpoint(data: bytes, rng: np.random.Generator) -> bytes:
             case 2:
                 tensors[name] = tensor.to(torch.float64).clone()
             case 3:
-                tensors[name] = torch.full_like(tensor, float(rng.choice([0, 1, 200])))
+                tensors[name] = torch.full_like(tensor, float(rng.choice([0, 1, 100])))
+            case _:
+                changed = bytearray(in_place(tensor.numpy().tobytes(), rng))
+                tensors[name] = torch.frombuffer(changed, dtype=tensor.dtype).reshape(tensor.shape)
     return checkpoint.sign(content, tensors) if isinstance(content, dict) else data[:-1]
+
+
+def in_events(data: bytes, rng: np.random.Generator) -> bytes:
+    """Events of TensorBoard damaged, each under a checksum that fits; some left out, repeated."""
+    records, at = [], 0
+    while at + 12 <= len(data):  # length in 8 bytes, its checksum in 4, the event, its checksum in 4
+        length = int.from_bytes(data[at : at + 8], "little")
+        records.append(data[at + 12 : at + 12 + length])
+        at += 16 + length
+    for _ in range(rng.integers(1, 4)):
+        place = int(rng.integers(len(records)))
+        records[place : place + 1] = [in_bytes(records[place], rng)] * int(rng.choice((0, 1, 1, 1, 1, 2)))
+        records = records or [b""]
+    out = io.BytesIO()
+    writer = needed("tensorboard.summary.writer.record_writer", "train").RecordWriter(out)
+    for record in records:
+        writer.write(record)
+    if rng.random() < 0.1:  # the length of one that is not there
+        size = int(rng.choice(np.array(SIZES, object))).to_bytes(8, "little")
+        crc = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c(size)
+        out.write(size + int(crc).to_bytes(4, "little"))
+    return out.getvalue()
+
+
+def in_zip(data: bytes, rng: np.random.Generator) -> bytes:
+    """A member of an archive damaged, under a checksum that fits: values of JSON, bytes of others; or left out, or huge."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = list(members)[rng.integers(len(members))]
+    match rng.integers(8):
+        case 0:
+            del members[name]
+        case 1:
+            members[name] = bytes(_BOMB)
+        case _:
+            members[name] = (in_json if members[name].startswith(b"{") else in_bytes)(members[name], rng)
+    return zipped(members)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    """An archive, of no date."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def in_onnx(data: bytes, rng: np.random.Generator) -> bytes:
+    """What a network says about itself changed, or the shape, type or bytes of a tensor, or an attribute of an operation."""
+    model = needed("onnx", "onnx").ModelProto.FromString(data)
+    if rng.random() < 0.5:
+        (entry,) = (one for one in model.metadata_props if one.key == METADATA)
+        entry.value = json.dumps(change_value(json.loads(entry.value), rng))
+        return bytes(model.SerializeToString())
+    node, tensor = (of[rng.integers(len(of))] for of in (model.graph.node, model.graph.initializer))
+    size = int(rng.choice(np.array([-1, *SIZES], object))) % (1 << 63)
+    match rng.integers(6):
+        case 0:
+            tensor.dims[:] = [size] * int(rng.integers(4))
+        case 1:
+            tensor.data_type = int(rng.integers(25))
+        case 2:
+            tensor.raw_data = in_bytes(tensor.raw_data, rng)
+        case 3 if node.attribute:
+            node.attribute[rng.integers(len(node.attribute))].i = size
+        case 4 if node.input:
+            node.input[rng.integers(len(node.input))] = tensor.name
+        case _:
+            model.graph.input[rng.integers(len(model.graph.input))].type.tensor_type.shape.dim.add().dim_value = size
+    return bytes(model.SerializeToString())
 
 
 def in_hdf5(data: bytes, rng: np.random.Generator) -> bytes:
@@ -142,8 +325,11 @@ def _change_dataset(file: h5py.File, name: str, other: str, rng: np.random.Gener
     values = file[name][()] if file[name].nbytes < _BOMB else np.zeros(3, np.uint8)
     shape = tuple(int(n) for n in rng.choice([0, 1, 3, 1 << 20, 22 << 30, 1 << 40], int(rng.integers(1, 4))))
     kind = rng.integers(12)
-    if kind == 0 and values.size and values.shape == file[name].shape:  # other values, of the same type
-        values.reshape(-1)[rng.integers(values.size)] = np.frombuffer(rng.bytes(values.itemsize), values.dtype)[0]
+    if (
+        kind == 0 and values.size and not values.dtype.hasobject and values.shape == file[name].shape
+    ):  # other values, of the same type
+        for at in rng.integers(values.size, size=rng.integers(1, 9)):
+            values.reshape(-1)[at] = np.frombuffer(rng.bytes(values.itemsize), values.dtype)[0]
         file[name][...] = values
         return
     if kind == 1:

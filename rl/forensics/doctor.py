@@ -28,6 +28,7 @@ import torch
 import rl.forensics
 from nppsim.errors import UserError, did_you_mean, redact
 from nppsim.files import table, write_json
+from nppsim.plain import PlainError, from_plain
 from nppsim.reading import read_json
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
@@ -320,15 +321,15 @@ def read_findings(path: Path) -> list[Finding]:
     """The findings in a doctor.json; none if there is no such file.  DoctorError for a file that is something else."""
     if not path.is_file():
         return []
+    remedy = "delete the file, it is written anew"
+    data = read_json(path, DoctorError, remedy)
     try:
-        return [
-            Finding(**entry)
-            for entry in read_json(path, DoctorError, "delete the file, it is written anew")["findings"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise DoctorError(
-            f"{path}: no findings of the doctor ({error}); delete the file, it is written anew"
-        ) from error
+        found: list[Finding] = from_plain(list[Finding], data["findings"] if isinstance(data, dict) else None)
+        if odd := [one.status for one in found if one.status not in MARKS]:
+            raise PlainError(f"a status is {odd[0]!r}")
+    except (KeyError, PlainError) as error:
+        raise DoctorError(f"{path}: no findings of the doctor ({error}); {remedy}") from error
+    return found
 
 
 def told(findings: Iterable[Finding]) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ What is promised is in docs/reliability.md: nothing is lost but the work in prog
 interpreter does not crash.  A door is a command that writes (or only reads), a fault is something that the machine does.
 """
 
+import fcntl
+import glob
 import os
 import random
 import resource
@@ -21,20 +23,32 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bc.demonstrations import find_replays
+import numpy as np
+
+from nppsim._cache import CACHE_FOLDER
 from nppsim.errors import INTERRUPTED, REFUSED, UNHEARD, UserError
 from nppsim.files import table
-from nppsim.levels.level_set import LevelSet
+from nppsim.lock import LOCK
+from nppsim.plain import PlainError, from_plain
 from nppsim.reading import read_json
-from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from rl.forensics import damage
+from rl.forensics.doors import DOORS, ROOT, Door, make_world, names_of, run_of
 from rl.forensics.wholeness import damaged, left_over
 
-ROOT = Path(__file__).parents[2]
-AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
 PATIENCE_S = 600.0  # after which a command hangs
+SURVIVAL_S = 20.0  # that processes of a command may outlive it
+TRIES = 4  # moments at which a fault is tried until it comes before the command's end
+MOST_MEMORY = 16 << 30  # bytes of address space where a header is hostile; those that lie claim more
 NOWHERE = "/proc/none/such"  # a place that nobody can make, not even root
-GOOD = ("finished", "clean error", "stopped", "killed", "skipped")
+GOOD = ("finished", "clean error", "stopped", "killed", "too late", "skipped")
 BAD = ("traceback", "crash", "hung", "unclear", "data lost")
+# Beginnings of lines that neither Python nor a library may write, on stdout neither, whatever the status.
+_NOISE = (
+    *("Traceback (most", "Exception ignored", "Exception in thread", "Fatal Python error", "Error in sys.excepthook"),
+    *("HDF5-DIAG", "Segmentation fault", "terminate called", "free()", "malloc()", "double free", "corrupted"),
+)
+_REMEDIES = ("; ", "): ")  # what stands before them in our messages
+_NOTICE = "nppsim: compiling for this machine"  # no error, and no part of one
 
 
 class AttackError(UserError, RuntimeError):
@@ -46,100 +60,33 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True)
-class Door:
-    """A command to be attacked.
-
-    command: after ``python``; {world} is the folder of its input, {out} that of its output.
-    statuses: with which it ends well.
-    content: of what it made, to compare with an undisturbed run's after it was killed and called again; None: it
-        begins anew each time.
-    """
-
-    command: str
-    statuses: tuple[int, ...] = (0,)
-    content: Callable[[Path], object] | None = None
-    variables: tuple[tuple[str, str], ...] = ()
-
-
-def _levels_of(out: Path) -> list[str]:
-    return [entry.fingerprint for entry in LevelSet.open(out / "set").entries]
-
-
-def _runs_of(out: Path) -> list[bytes]:
-    with ReplaySet(out / "runs" / "simplest.h5") as replays:
-        return [replay.inputs.tobytes() for replay in replays]
-
-
-DOORS = {
-    "levels": Door(
-        "scripts/generate_levels.py --category simplest --count 20 --seed 7 --workers 1 --out {out}/set",
-        content=_levels_of,
-    ),
-    "demonstrations": Door(
-        "scripts/make_demonstrations.py --levels {world}/levels --workers 1 --out {out}/runs",
-        statuses=(0, 1),
-        content=_runs_of,
-    ),
-    "load": Door("-m nppsim replays {world}/demonstrations"),
-    "imitation": Door(
-        "scripts/pretrain_bc.py --architecture vision_free --replay-data-dir {world}/demonstrations --epochs 2 "
-        "--output-dir {out}"
-    ),
-    "export": Door(
-        "-m bc minari-export {world}/demonstrations --source planner --author A --author-email a@b "
-        "--code-permalink https://example.org",
-        variables=(("MINARI_DATASETS_PATH", "{out}"),),
-    ),
-    "report": Door(
-        "-m bc report {world}/demonstrations --levels {world}/levels --out {out}/report.html", statuses=(0, 1)
-    ),
-    "training": Door(
-        "scripts/train_and_compare.py --experiment-name a --architectures vision_free --train-dataset {world}/levels "
-        "--test-dataset {world}/test --replay-data-dir {world}/demonstrations --bc-epochs 1 --total-timesteps 4000 "
-        "--num-envs 16 --eval-freq 0 --save-freq 1000 --num-eval-episodes 4 --output-dir {out}"
-    ),
-    "evaluation": Door(
-        f"scripts/evaluate.py {AGENT} --levels {{world}}/test --output-dir {{out}} --record-eval-videos "
-        "--max-videos-per-category 1 --video-fps 10"
-    ),
-    "search": Door(
-        f"scripts/solve.py {{world}}/test --agent {AGENT} --workers 1 --budget 20000 --polish 0 --films 0 "
-        "--out {out}/solved --demonstrations {out}/runs",
-        statuses=(0, 1),
-    ),
-}
-
-
-def make_world(folder: Path) -> Path:
-    """Input of the commands: a few shipped levels of one category, and demonstrations."""
-    for name, shipped, count in (("levels", "train", 8), ("test", "test", 2)):
-        levels = LevelSet.open(ROOT / "datasets" / shipped)
-        chosen = levels.indices("simplest")[:count]
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
-    with ReplayWriter(folder / "demonstrations" / "simplest.h5") as writer:
-        for file in find_replays(ROOT / "datasets" / "demonstrations" / "simplest.h5")[:8]:
-            writer.append(file.replay, category="simplest")
-    return folder
-
-
-@dataclass(frozen=True)
 class Undisturbed:
-    """A run without a fault: seconds until its first file and in all, bytes of its output and of its largest file, and
-    what it made."""
+    """A run without a fault: seconds until its first file and in all, bytes of its output and of its largest file, what
+    it made, the names of its files (``names_of``), where they are, and its status."""
 
     first_s: float
     seconds: float
     bytes: int
     largest: int
     content: object
+    names: Counter[str] = field(default_factory=Counter)
+    folder: Path | None = None
+    status: int = 0
 
 
 @dataclass
 class Case:
     """One run of a door under a fault; the faults below set what is not given.
 
-    limits: RLIMIT_... -> value.  variables: of the environment; None takes one away.
+    command: instead of the door's.
+    haste: factor of the moments at which faults come.
+    limits: RLIMIT_... -> value.
+    variables: of the environment; None takes one away.
     during: is called with the process, while it runs.
+    mend: takes the fault away, so that the command can be called again; None where it is gone with the process.
+    came: whether the fault came before the process's end.
+    named, words: what an error must name, and say: one of each.
+    held, rivals: the process, where it was held, and a second one that ran meanwhile.
     """
 
     door: Door
@@ -147,16 +94,24 @@ class Case:
     out: Path
     usual: Undisturbed | None
     rng: random.Random
+    command: str = ""
+    haste: float = 1.0
     limits: dict[int, int] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
     during: Callable[[subprocess.Popen], None] | None = None
+    mend: Callable[[], None] | None = None
+    came: bool = True
+    named: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     stdout: int = subprocess.PIPE
-    others: list["Ended"] = field(default_factory=list)
+    held: int = 0
+    rivals: list["Ended"] = field(default_factory=list)
 
     @property
     def arguments(self) -> list[str]:
         """The command line."""
-        return [sys.executable, *(part.format(world=self.world, out=self.out) for part in self.door.command.split())]
+        places = {"world": self.world, "out": self.out, "run": run_of(self.out)}
+        return [sys.executable, *(part.format(**places) for part in (self.command or self.door.command).split())]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -178,19 +133,62 @@ class Case:
             time.sleep(0.01)
         return False
 
-    def some_time(self) -> float:
-        """Seconds: any moment between the first file and the end of an undisturbed run."""
-        return 0.0 if self.usual is None else self.rng.uniform(0, self.usual.seconds - self.usual.first_s)
+    def wait_some_time(self, process: subprocess.Popen) -> bool:
+        """Until any moment between the first file and the end of an undisturbed run; False if the process ends before.
+
+        Where that was too late before: until an earlier one, or one before the first file if the command begins with its work
+        and not with a file that it holds.
+        """
+        first, end = (0.0, 0.0) if self.usual is None else (self.usual.first_s, self.usual.seconds)
+        if self.haste < 1 and not self.door.alone:
+            moment = first * self.rng.uniform(0.6, 1.0)
+        else:
+            moment = self.rng.uniform(0, end - first) * self.haste
+            self.wait_for_output(process)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moment)
+        return process.poll() is None
+
+    def lacking(self, out: Path | None = None) -> list[str]:
+        """What an undisturbed run has made, and ``out`` (default: that of this run) does not hold."""
+        out = out or self.out
+        if self.usual is None:
+            return []
+        lacking = [f"not made: {name}" for name in (self.usual.names - names_of(out)).elements()]
+        if lacking or self.usual.content is None or self.door.content is None:
+            return lacking
+        try:
+            same = self.door.content(out) == self.usual.content
+        except (UserError, OSError) as error:
+            return [f"cannot be read: {error}"]
+        return [] if same else ["made something else than without the fault"]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its status (minus the signal that killed it), seconds, and what it said on stderr."""
+    """How a process ended.
+
+    status: of its exit, or minus the signal that killed it.
+    stderr, stdout: what it said, as far as it was read.
+    left: processes of its session that outlived it.
+    """
 
     status: int
     seconds: float
     stderr: str
     hung: bool = False
+    stdout: str = ""
+    left: tuple[int, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on stderr, without the notice that kernels are being compiled."""
+        return [line for line in self.stderr.splitlines() if line.strip() and not line.startswith(_NOTICE)]
+
+    @property
+    def last(self) -> str:
+        """The last line on stderr."""
+        return self.lines[-1].strip() if self.lines else ""
 
 
 @dataclass(frozen=True)
@@ -204,6 +202,7 @@ class Result:
     told: str
     amiss: tuple[str, ...] = ()
     seconds: float = 0.0
+    seed: int = 0
 
 
 def run_case(case: Case) -> Ended:
@@ -219,40 +218,74 @@ def run_case(case: Case) -> Ended:
         preexec_fn=case.limit,
         start_new_session=True,
     )
-    watcher = threading.Thread(target=case.during or (lambda process: None), args=(process,))
+    failed: list[BaseException] = []
+
+    def watch() -> None:
+        try:
+            if case.during is not None:
+                case.during(process)
+        except BaseException as error:  # noqa: BLE001  # raised again below: a fault that did not come must not pass
+            failed.append(error)
+
+    watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        _, told = process.communicate(timeout=PATIENCE_S)
+        said, told = process.communicate(timeout=PATIENCE_S)
         hung = False
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        _, told = process.communicate()
+        said, told = process.communicate()
         hung = True
     finally:
         if process.poll() is None:  # this process is being stopped
             os.killpg(process.pid, signal.SIGKILL)
     watcher.join()
-    return Ended(process.returncode, time.monotonic() - begin, told.decode(errors="replace"), hung)
+    if failed:
+        raise failed[0]
+    seconds = time.monotonic() - begin
+    texts = [(text or b"").decode(errors="replace") for text in (told, said)]
+    return Ended(process.returncode, seconds, texts[0], hung, texts[1], _survivors(process.pid))
+
+
+def _survivors(session: int) -> tuple[int, ...]:
+    """Processes of a session that do not end by themselves; they are killed.  None where there is no /proc."""
+    end = time.monotonic() + SURVIVAL_S
+    while found := tuple(pid for pid, its in _sessions() if its == session):
+        if time.monotonic() > end:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return found
+        time.sleep(0.1)
+    return ()
+
+
+def _sessions() -> Iterator[tuple[int, int]]:
+    """(process, its session) of all that live."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, session, *_ = path.read_text(errors="replace").rpartition(")")[2].split()
+            if state not in "ZX":
+                yield int(path.parent.name), int(session)
 
 
 def judge(door: Door, ended: Ended, killed: bool = False) -> str:
-    """The outcome, by status and stderr alone."""
-    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    """The outcome, by status and words alone."""
+    lines = ended.lines
     if ended.hung:
         return "hung"
     if killed and ended.status == -signal.SIGKILL:
         return "killed"
     if ended.status < 0 or (ended.status >= 128 and ended.status not in (INTERRUPTED, UNHEARD)):
         return "crash"
-    if any(line.startswith(("Traceback", "Exception ignored", "Fatal Python error")) for line in lines):
+    if any(line.lstrip().startswith(_NOISE) for line in (*lines, *ended.stdout.splitlines())):
         return "traceback"
     if ended.status in door.statuses and not any(line.startswith("error:") for line in lines):
         return "finished"
-    if ended.status in (INTERRUPTED, UNHEARD) and len(lines) == 1:
+    alone = len(lines) == 1
+    if alone and (ended.status, lines[0].split(":")[0]) in ((INTERRUPTED, "interrupted"), (UNHEARD, "error")):
         return "stopped"
-    return (
-        "clean error" if ended.status == REFUSED and len(lines) == 1 and lines[0].startswith("error: ") else "unclear"
-    )
+    return "clean error" if alone and ended.status == REFUSED and lines[0].startswith("error: ") else "unclear"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -277,6 +310,12 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def _resize(folder: Path, size: int) -> bool:
+    """Whether the small disk could be made that large; it cannot where more is on it."""
+    arguments = ["mount", "-o", f"remount,size={size}", str(folder)]
+    return subprocess.run(arguments, capture_output=True).returncode == 0
+
+
 def _usual(case: Case) -> Undisturbed:
     if case.usual is None or not case.usual.bytes:
         raise Skipped("this command writes nothing")
@@ -287,9 +326,7 @@ def kill(case: Case) -> Iterator[None]:
     """SIGKILL, at any moment after the first file."""
 
     def during(process: subprocess.Popen) -> None:
-        case.wait_for_output(process)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(case.some_time())
+        case.came = case.wait_some_time(process)
         process.kill()
 
     case.during = during
@@ -300,9 +337,7 @@ def terminate(case: Case) -> Iterator[None]:
     """SIGTERM, likewise."""
 
     def during(process: subprocess.Popen) -> None:
-        case.wait_for_output(process)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(case.some_time() / 2)
+        case.came = case.wait_some_time(process)
         process.terminate()
 
     case.during = during
@@ -311,30 +346,40 @@ def terminate(case: Case) -> Iterator[None]:
 
 def disk_full(case: Case) -> Iterator[None]:
     """A disk on which there is room at first; from some moment on, for no more than a share of what is still to come."""
-    usual = _usual(case)
-    moment, share = case.rng.uniform(0.8 * usual.first_s, 0.95 * usual.seconds), case.rng.uniform(0.0, 0.7)
+    usual, large = _usual(case), 8 << 30
+    moment = case.rng.uniform(0.8 * usual.first_s, 0.95 * usual.seconds) * case.haste
+    share = case.rng.uniform(0.0, 0.7)
 
     def during(process: subprocess.Popen) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(moment)
-        used = shutil.disk_usage(case.out).used
-        room = used + int(share * max(usual.bytes - used, 0))
-        room = room // 4096 * 4096 + 4096
-        subprocess.run(["mount", "-o", f"remount,size={room}", str(case.out)], check=True)
+        while True:
+            used = shutil.disk_usage(case.out).used
+            room = used + int(share * max(usual.bytes - used, 0))
+            if _resize(case.out, max(room // 4096 * 4096, 4096)):  # 0 is no limit
+                break
+        case.came = process.poll() is None
 
-    case.during = during
-    with _mounted(case.out, "size=8g"):
+    case.during, case.named, case.words = during, (str(case.out),), ("No space left", "make room")
+    case.mend = lambda: None if _resize(case.out, large) else _cannot("the small disk cannot be made large again")
+    with _mounted(case.out, f"size={large}"):
         yield
+
+
+def _cannot(reason: str) -> None:
+    raise AttackError(reason)
 
 
 def file_size(case: Case) -> Iterator[None]:
     """A limit below the largest file of the output."""
     case.limits[resource.RLIMIT_FSIZE] = int(_usual(case).largest * case.rng.uniform(0.2, 0.8))
+    case.named, case.words = (str(case.out),), ("File too large",)
     yield
 
 
 def read_only(case: Case) -> Iterator[None]:
     """A folder that cannot be written."""
+    case.named, case.words = (str(case.out),), ("cannot be written", "cannot write", "Read-only", "Permission denied")
     if os.geteuid():
         case.out.mkdir(parents=True)
         case.out.chmod(0o555)
@@ -342,27 +387,29 @@ def read_only(case: Case) -> Iterator[None]:
             yield
         finally:
             case.out.chmod(0o755)
-    else:
+    else:  # whom permissions do not stop
         with _mounted(case.out, "ro,size=1m"):
             yield
 
 
 def vanish(case: Case) -> Iterator[None]:
-    """The folder is removed at any moment after the first file."""
+    """The folder is removed at any moment after the first file, at one blow."""
 
     def during(process: subprocess.Popen) -> None:
-        if case.wait_for_output(process):
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(case.some_time() / 2)
-            shutil.rmtree(case.out, ignore_errors=True)
+        alive = case.wait_some_time(process)
+        gone = case.out.with_name(f"{case.out.name}_gone")
+        case.out.rename(gone)
+        case.came = alive and bool(case.lacking(gone))
+        shutil.rmtree(gone)
 
-    case.during = during
+    case.during, case.named = during, (str(case.out),)
     yield
 
 
 def open_files(case: Case) -> Iterator[None]:
     """Few open files are allowed."""
     case.limits[resource.RLIMIT_NOFILE] = case.rng.randint(5, 12)
+    case.words = ("open files",)
     yield
 
 
@@ -370,16 +417,17 @@ def memory(case: Case) -> Iterator[None]:
     """No more memory than the command has by some moment, 64 MB aside."""
     if not hasattr(resource, "prlimit") or case.usual is None:
         raise Skipped("this system cannot limit the memory of a process that runs")
-    moment = case.usual.seconds * case.rng.uniform(0.5, 0.9)
+    moment = case.usual.seconds * case.rng.uniform(0.5, 0.9) * case.haste
 
     def during(process: subprocess.Popen) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(moment)
-        with suppress(ProcessLookupError):
+        case.came = process.poll() is None
+        with suppress(ProcessLookupError, FileNotFoundError):
             limit = _memory_of(process.pid) + 64_000_000
             resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
 
-    case.during = during
+    case.during, case.words = during, ("memory",)
     yield
 
 
@@ -389,31 +437,85 @@ def _memory_of(pid: int) -> int:
 
 
 def two_processes(case: Case) -> Iterator[None]:
-    """The same command a second time, while the first one runs."""
+    """The same command a second time, from beginning to end, while the first one is held at some moment."""
+    door = case.door
 
     def during(process: subprocess.Popen) -> None:
-        case.wait_for_output(process)
-        case.others.append(run_case(Case(case.door, case.world, case.out, case.usual, case.rng)))
+        alive = case.wait_some_time(process)
+        while door.again and run_of(case.out) is None and process.poll() is None:
+            time.sleep(0.01)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGSTOP)
+        case.came = alive and (_is_locked(case.out) if door.alone else bool(case.lacking()))
+        case.held = process.pid
+        try:
+            case.rivals.append(run_case(Case(door, case.world, case.out, None, case.rng, door.again)))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
 
-    case.during = during
+    case.during, case.words = during, (door.refuses_again or str(case.out),)
     yield
+
+
+def _is_locked(out: Path) -> bool:
+    """Whether a process holds a folder at or below ``out``."""
+    for path in out.rglob(LOCK):
+        with open(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
+def hostile_header(case: Case) -> Iterator[None]:
+    """A file that the command reads claims what it does not hold, or holds what it should not."""
+    pattern = case.rng.choice(case.door.reads)
+    if "{out}" in pattern and case.usual is not None and case.usual.folder is not None:
+        shutil.copytree(case.usual.folder, case.out)  # an earlier call's
+    world = case.out.with_name(f"{case.out.name}_world")
+    shutil.copytree(case.world, world)
+    case.world = world
+    path = Path(case.rng.choice(sorted(glob.glob(pattern.format(world=world, out=case.out)))))
+    way = case.rng.choice(_WAYS[path.suffix])
+    path.write_bytes(way(path.read_bytes(), np.random.default_rng(case.rng.getrandbits(64))))
+    case.limits[resource.RLIMIT_AS] = MOST_MEMORY
+    case.named = (str(path), str(path.parent))
+    yield
+
+
+_WAYS = {
+    ".h5": (damage.in_hdf5, damage.in_bytes),
+    ".json": (damage.in_json,),
+    ".map": (damage.in_bytes,),
+    ".safetensors": (damage.in_checkpoint, damage.in_bytes),
+}
 
 
 def home_unset(case: Case) -> Iterator[None]:
     """No HOME."""
-    case.variables |= dict.fromkeys(("HOME", "XDG_CACHE_HOME"))
+    case.variables |= dict.fromkeys(("HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"))
     yield
 
 
 def home_not_there(case: Case) -> Iterator[None]:
     """A HOME that does not exist and cannot be made."""
     case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": None}
+    case.named, case.words = (NOWHERE,), ("NUMBA_CACHE_DIR",)
+    yield
+
+
+def home_replaced(case: Case) -> Iterator[None]:
+    """The same, with the remedy that the error names: a folder for compiled kernels."""
+    case.variables |= {"HOME": NOWHERE, "XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": str(CACHE_FOLDER)}
     yield
 
 
 def cache_not_there(case: Case) -> Iterator[None]:
     """A folder for compiled kernels that cannot be made."""
     case.variables["NUMBA_CACHE_DIR"] = NOWHERE
+    case.named, case.words = (NOWHERE,), ("NUMBA_CACHE_DIR",)
     yield
 
 
@@ -421,6 +523,7 @@ def cache_full(case: Case) -> Iterator[None]:
     """A folder for compiled kernels on a full disk."""
     cache = case.out.with_name(f"{case.out.name}_cache")
     case.variables["NUMBA_CACHE_DIR"] = str(cache)
+    case.named, case.words = (str(cache),), ("No space left",)
     with _mounted(cache, "size=64k"):
         yield
 
@@ -429,6 +532,7 @@ def locale(case: Case) -> Iterator[None]:
     """The C locale without UTF-8, and a folder whose name is no text in any."""
     case.variables |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     case.out = case.out / os.fsdecode(b"caf\xe9_\xff_\xc3\xa9")
+    case.words = ("UTF-8",)
     yield
 
 
@@ -443,29 +547,51 @@ def closed_output(case: Case) -> Iterator[None]:
 def full_output(case: Case) -> Iterator[None]:
     """Standard output goes to a full disk."""
     case.stdout = os.open("/dev/full", os.O_WRONLY)
+    case.named, case.words = ("standard output",), ("No space left",)
     yield
     os.close(case.stdout)
 
 
-_WRITERS = tuple(name for name in DOORS if name != "load")
+_ALL = tuple(DOORS)
+_WRITERS = tuple(name for name, door in DOORS.items() if door.writes)
 PLAN: dict[Fault, tuple[str, ...]] = {
     kill: _WRITERS,
-    terminate: ("levels", "demonstrations", "imitation", "training", "search"),
+    terminate: _WRITERS,
     disk_full: _WRITERS,
     file_size: _WRITERS,
-    read_only: ("levels", "imitation", "evaluation"),
-    vanish: ("levels", "demonstrations", "imitation", "training", "evaluation", "search"),
-    open_files: ("load", "imitation"),
-    memory: ("demonstrations", "imitation"),
-    two_processes: ("levels", "demonstrations"),
-    home_unset: ("load",),
-    home_not_there: ("load",),
-    cache_not_there: ("levels",),
-    cache_full: ("load",),
-    locale: ("levels", "imitation", "report"),
-    closed_output: ("load", "levels", "training"),
-    full_output: ("load", "demonstrations"),
+    read_only: _WRITERS,
+    vanish: _WRITERS,
+    two_processes: _WRITERS,
+    hostile_header: _ALL,
+    open_files: _ALL,
+    memory: ("demonstrations", "imitation", "report", "evaluation"),
+    home_unset: ("load", "levels", "export"),
+    home_not_there: _ALL,
+    home_replaced: _ALL,
+    cache_not_there: _ALL,
+    cache_full: _ALL,
+    locale: _ALL,
+    closed_output: _ALL,
+    full_output: _ALL,
 }
+# How a run may end that the fault has come to; others: finished, or a clean error.
+_ENDS: dict[Fault, tuple[str, ...]] = {
+    kill: ("killed",),
+    terminate: ("stopped",),
+    file_size: ("clean error",),
+    read_only: ("clean error",),
+    home_unset: ("finished",),
+    home_not_there: ("clean error",),
+    home_replaced: ("finished",),
+    cache_not_there: ("clean error",),
+    cache_full: ("clean error",),
+    closed_output: ("stopped",),
+    full_output: ("clean error",),
+}
+# Those that come at a moment, which may be too late for the command to notice.
+_TIMED = (kill, terminate, disk_full, vanish, memory, two_processes)
+# After which the command is called again, without the fault.
+_CALLED_AGAIN = (kill, terminate, disk_full, file_size, vanish, memory)
 
 
 def name_of(fault: Fault) -> str:
@@ -477,38 +603,116 @@ def name_of(fault: Fault) -> str:
 # Campaign
 
 
-def attack(name: str, fault: Fault, world: Path, out: Path, usual: Undisturbed, rng: random.Random) -> list[Result]:
-    """Run a door under a fault; the result, and that of a second process where there is one."""
-    door, told = DOORS[name], name_of(fault)
-    case = Case(door, world, out, usual, rng)
-    try:
-        with contextmanager(fault)(case):
-            case.out.mkdir(parents=True, exist_ok=True)
-            ended = run_case(case)
-            amiss = damaged(case.out)
-            outcomes = [judge(door, one, killed=fault is kill) for one in (ended, *case.others)]
-            if outcomes[0] != "killed":
-                amiss += [f"left over: {file}" for file in left_over(case.out)]
-    except Skipped as reason:
-        return [Result(name, told, "skipped", None, str(reason))]
-    if fault is kill and door.content is not None and not amiss:
-        again = run_case(Case(door, world, out, None, rng))
-        if judge(door, again) != "finished" or door.content(out) != usual.content:
-            amiss.append(f"called again: status {again.status}, {_last(again)}")
-    outcomes[0] = "data lost" if amiss and outcomes[0] in GOOD else outcomes[0]
-    return [
-        Result(name, told, outcome, one.status, _last(one), tuple(amiss), round(one.seconds, 1))
-        for outcome, one in zip(outcomes, (ended, *case.others), strict=True)
-    ]
+def attack(
+    name: str, fault: Fault, world: Path, out: Path, usual: Undisturbed, rng: random.Random, seed: int = 0
+) -> list[Result]:
+    """Run a door under a fault; the result, and that of a second process where there is one.
+
+    A fault that came too late is tried again, earlier, up to TRIES times.
+    """
+    results: list[Result] = []
+    for number in range(TRIES):
+        case = Case(DOORS[name], world, out.with_name(f"{out.name}_{number}"), usual, rng, haste=0.5**number)
+        try:
+            with contextmanager(fault)(case):
+                case.out.mkdir(parents=True, exist_ok=True)
+                ended = run_case(case)
+                outcome, amiss = _examined(case, fault, ended)
+                if outcome not in BAD and fault in _CALLED_AGAIN:
+                    amiss += _called_again(case)
+        except Skipped as reason:
+            return [Result(name, name_of(fault), "skipped", None, str(reason), seed=seed)]
+        outcomes = ["data lost" if amiss and outcome in GOOD else outcome]
+        outcomes += [_rival(case, one) for one in case.rivals]
+        results = [
+            Result(name, name_of(fault), so, one.status, one.last, tuple(amiss), round(one.seconds, 1), seed)
+            for so, one in zip(outcomes, (ended, *case.rivals), strict=True)
+        ]
+        if amiss or outcome in BAD or (outcome != "too late" and case.came):
+            break
+    return results
 
 
-def _last(ended: Ended) -> str:
-    """The last line on stderr."""
-    return (ended.stderr.strip().splitlines() or [""])[-1]
+def _examined(case: Case, fault: Fault, ended: Ended) -> tuple[str, list[str]]:
+    """The outcome of a run, and what is amiss with what it has left."""
+    outcome = judge(case.door, ended, killed=fault is kill)
+    amiss = [f"still running: process {pid}" for pid in ended.left]
+    amiss += damaged(case.out) if fault is not hostile_header else []
+    if outcome != "killed":
+        amiss += [f"left over: {file}" for file in left_over(case.out)]
+    if fault is vanish and outcome == "clean error":
+        amiss += [f"made again: {file}" for file in names_of(case.out)]
+    unfinished = case.lacking() if fault is not hostile_header else []
+    if outcome == "finished" and not (fault is vanish and not case.came):
+        amiss += unfinished
+        if fault is not hostile_header and case.usual is not None and ended.status != case.usual.status:
+            amiss.append(f"status {ended.status}, without the fault {case.usual.status}")
+    # A signal may still come after the work, when Python itself is about to end.
+    ended_anyhow = outcome == "finished" or (fault is terminate and ended.status == -signal.SIGTERM)
+    late = ended_anyhow and (not case.came or (not unfinished and fault in (kill, terminate, disk_full)))
+    if late and fault in _TIMED:
+        return "too late", amiss
+    if outcome in GOOD and outcome not in _ENDS.get(fault, ("finished", "clean error")):
+        return "unclear", [
+            *amiss,
+            f"{outcome}, where {' or '.join(_ENDS.get(fault, ('finished', 'clean error')))} was due",
+        ]
+    if outcome == "clean error" and (reason := _not_understood(case, ended)):
+        return "unclear", [*amiss, reason]
+    return outcome, amiss
+
+
+def _not_understood(case: Case, ended: Ended) -> str:
+    """What an error lacks: file, reason or remedy; "" for nothing."""
+    if case.named and not any(name in ended.last for name in case.named):
+        return f"names none of: {', '.join(case.named)}"
+    if any(case.words) and not any(word in ended.last for word in case.words):
+        return f"says none of: {', '.join(case.words)}"
+    return "" if any(mark in ended.last for mark in _REMEDIES) else "says nothing of a remedy"
+
+
+def _called_again(case: Case) -> list[str]:
+    """Call the command that goes on, or begins anew, without the fault; what is then amiss."""
+    if case.mend is not None:
+        case.mend()
+    command = case.door.again if run_of(case.out) is not None else ""
+    again = Case(case.door, case.world, case.out, case.usual, case.rng, command)
+    ended = run_case(again)
+    outcome = judge(again.door, ended)
+    if outcome == "clean error" and again.door.refuses_again and again.door.refuses_again in ended.last:
+        return []
+    found = (
+        damaged(again.out) + again.lacking() if outcome == "finished" else [f"{outcome} ({ended.status}) {ended.last}"]
+    )
+    return [f"called again: {text}" for text in found]
+
+
+def _rival(case: Case, ended: Ended) -> str:
+    """The outcome of a second process on the same folder."""
+    outcome = judge(case.door, ended)
+    if outcome in ("finished", "clean error") and not case.came:
+        return "too late"
+    alone = case.door.alone
+    told = f": process {case.held} on " in ended.last if alone else not _not_understood(case, ended)
+    as_due = told if outcome == "clean error" else outcome == "finished" and not alone
+    return outcome if as_due or outcome in BAD else "unclear"
 
 
 def undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
-    """Run a door without a fault.  AttackError if it does not end well."""
+    """Run a door without a fault, again if it had to compile.  AttackError if it does not end well."""
+    kernels = _kernels()
+    found = _undisturbed(name, world, out)
+    if _kernels() != kernels:
+        shutil.rmtree(out)
+        found = _undisturbed(name, world, out)
+    return found
+
+
+def _kernels() -> int:
+    return sum(1 for _ in CACHE_FOLDER.rglob("*"))
+
+
+def _undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
     begin, first = time.monotonic(), [0.0]
     case = Case(DOORS[name], world, out, None, random.Random())
     out.mkdir(parents=True)
@@ -521,11 +725,13 @@ def undisturbed(name: str, world: Path, out: Path) -> Undisturbed:
     ended = run_case(case)
     if judge(case.door, ended) != "finished":
         raise AttackError(
-            f"{' '.join(case.arguments)}: ends with status {ended.status} without any fault: {_last(ended)}"
+            f"{' '.join(case.arguments)}: ends with status {ended.status} without any fault: {ended.last}"
         )
     sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
     content = case.door.content(out) if case.door.content else None
-    return Undisturbed(first[0] or ended.seconds, ended.seconds, sum(sizes), max(sizes, default=0), content)
+    largest = max(sizes, default=0)
+    times = first[0] or ended.seconds, ended.seconds
+    return Undisturbed(*times, sum(sizes), largest, content, names_of(out), out, ended.status)
 
 
 def campaign(
@@ -541,7 +747,7 @@ def campaign(
     work: a new folder for input and output.
     tell: receives a line per run.
     doors, faults: names; None: all.
-    seed: of moments and sizes.
+    seed: of moments and sizes, which depend on door and fault besides.
     Raises AttackError for unknown names, and for commands that fail without a fault.
     """
     known = {name_of(fault): fault for fault in PLAN}
@@ -549,7 +755,7 @@ def campaign(
         if unknown := set(given or ()) - set(names):
             raise AttackError(f"no {what} {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     chosen = [known[name] for name in faults or known]
-    world, rng = make_world(work / "world"), random.Random(seed)
+    world = make_world(work / "world")
     for name in doors or DOORS:
         mine = [fault for fault in chosen if name in PLAN[fault]]
         if not mine:
@@ -557,7 +763,8 @@ def campaign(
         usual = undisturbed(name, world, work / name)
         tell(f"{name}: {usual.seconds:.0f} s, {usual.bytes:,} bytes without a fault")
         for fault in mine:
-            for result in attack(name, fault, world, work / f"{name}_{fault.__name__}", usual, rng):
+            rng = random.Random(f"{seed} {name} {fault.__name__}")
+            for result in attack(name, fault, world, work / f"{name}_{fault.__name__}", usual, rng, seed):
                 tell(
                     f"{name}, {result.fault}: {result.outcome} ({result.status}) {result.told} {'; '.join(result.amiss)}"
                 )
@@ -591,8 +798,9 @@ def known_results(path: Path) -> list[Result]:
     """The results in a JSON file of ``facts``; none where there is no file.  AttackError if it is another one."""
     if not path.exists():
         return []
+    data = read_json(path, AttackError, "give another name")
     try:
-        runs = read_json(path, AttackError, "give another name")["runs"]
-        return [Result(**run | {"amiss": tuple(run["amiss"])}) for run in runs]
-    except (LookupError, TypeError) as error:
+        found: list[Result] = from_plain(list[Result], data["runs"] if isinstance(data, dict) else None)
+        return found
+    except (KeyError, PlainError) as error:
         raise AttackError(f"{path}: holds no results of attacks ({error}); give another name") from error

@@ -1,5 +1,6 @@
 """Whether every file that a command has left can be read to its end: what a fault of the machine must not change."""
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet
 from rl.events import read_scalars
 from rl.policy import checkpoint
+from rl.policy.export import SUFFIX as ONNX
+from rl.policy.onnx_policy import OnnxPolicy
 
 
 class WholenessError(UserError, ValueError):
@@ -32,8 +35,9 @@ def damaged(folder: Path) -> list[str]:
 
 
 def left_over(folder: Path) -> list[str]:
-    """Temporary files at or below ``folder``."""
-    return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.tmp")) if path.is_file()]
+    """Temporary files and folders at or below ``folder``."""
+    found = [*folder.rglob("*.tmp"), *folder.rglob(".nppsim_*")]
+    return [str(path.relative_to(folder)) for path in sorted(found)]
 
 
 _FINDINGS = (UserError, OSError, LookupError, RuntimeError, ValueError, TypeError, EOFError, zipfile.BadZipFile)
@@ -64,6 +68,14 @@ def _json(path: Path) -> None:
     if path.name == INDEX:
         for level in LevelSet.open(path.parent, may_be_empty=True):
             level.to_bytes()
+
+
+def _json_lines(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        json.loads(line)
+    if text and not text.endswith("\n"):
+        raise ValueError("the last line has no end")
 
 
 def _hdf5(path: Path) -> None:
@@ -111,6 +123,7 @@ _READERS: dict[str, Callable[[Path], object]] = {
     ".map": Level.load,
     ".replay": Replay.load,
     ".json": _json,
+    ".jsonl": _json_lines,
     ".h5": _hdf5,
     ".hdf5": _hdf5,
     ".html": _page,
@@ -119,4 +132,5 @@ _READERS: dict[str, Callable[[Path], object]] = {
     ".png": _picture,
     ".mp4": _film,
     checkpoint.SUFFIX: checkpoint.load,
+    ONNX: OnnxPolicy.load,
 }

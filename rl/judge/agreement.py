@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppsim.actions import NUM_ACTIONS
+from nppsim.actions import ACTION_NAMES, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.judge.evaluation import EvaluationSuite
-from rl.policy.export import ExportError
+from rl.policy.export import ExportError, facts_of
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
 
@@ -36,6 +36,7 @@ class Agreement:
     episodes, wins: played by the exported network, greedily.
     decisions: in these episodes.
     same_actions: of these decisions, where both found the same action likeliest; the others are ties within rounding.
+    forbidden: decisions, of all, in which the network did not take the likeliest of the actions that a mask allows.
     """
 
     observations: int = 0
@@ -45,6 +46,7 @@ class Agreement:
     wins: int = 0
     decisions: int = 0
     same_actions: int = 0
+    forbidden: int = 0
 
     def __str__(self) -> str:
         return (
@@ -63,10 +65,15 @@ class _Both:
 
     def __init__(self, policy: NppPolicy, network: OnnxPolicy, found: Agreement):
         self.policy, self.network, self.found, self.stacking = policy, network, found, policy.stacking
+        self._rng = np.random.default_rng(SEED)
 
     @torch.no_grad()
     def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
         logits, values, actions = self.network.compute(obs)
+        allowed = self._rng.random(logits.shape) < 0.5
+        allowed[np.arange(len(logits)), self._rng.integers(NUM_ACTIONS, size=len(logits))] = True  # one at least
+        masked = self.network.compute(obs, allowed)[2]
+        self.found.forbidden += int((masked != np.where(allowed, logits, -np.inf).argmax(axis=1)).sum())
         wanted, worth = (tensor.numpy() for tensor in self.policy.logits_and_values(self.policy.to_tensors(obs)))
         self.found.largest_logit = _larger(self.found.largest_logit, logits - wanted)
         self.found.largest_value = _larger(self.found.largest_value, values - worth)
@@ -98,6 +105,11 @@ def compare(
     for obs in _random_play(policy, levels, frame_skip, observations):
         both.act(obs, deterministic=True, rng=None)
     found.decisions = found.same_actions = 0
+    told, wanted = network.facts, facts_of(policy, frame_skip)
+    if told != wanted or told.actions != ACTION_NAMES or told.frame_skip != frame_skip:
+        raise ExportError(
+            f"the exported network says of itself {told}, meant is {wanted}; not written: report this as a bug"
+        )
     suite = EvaluationSuite(
         levels,
         episodes_per_category=episodes_per_category,
@@ -110,6 +122,10 @@ def compare(
     found.episodes, found.wins = len(records), sum(record.won for record in records)
     if max(found.largest_logit, found.largest_value) > MOST:
         raise ExportError(f"the exported network computes something else; not written ({found}): report this as a bug")
+    if found.forbidden:
+        raise ExportError(
+            f"the exported network does not heed its mask ({found.forbidden:,} decisions); not written: report this as a bug"
+        )
     return found
 
 

@@ -153,7 +153,10 @@ class EvaluationSuite:
             obs = sim.step(actions)
             ended = [env for env in sim.finished if playing[env] < total]
             for env in ended:
-                records[playing[env]] = self._record(playing[env], sim.episode[env], pressed[env], commands[env])
+                memory = None if player.states is None else player.states[env].copy()
+                records[playing[env]] = self._record(
+                    playing[env], sim.episode[env], pressed[env], commands[env], memory
+                )
                 pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
             player.begin(np.array(ended, np.int64))
@@ -192,7 +195,14 @@ class EvaluationSuite:
         """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
         return self._rows[np.minimum(episodes, len(self._rows) - 1)]
 
-    def _record(self, number: int, episode: np.void, actions: list[int], commands: list[np.ndarray]) -> EpisodeRecord:
+    def _record(
+        self,
+        number: int,
+        episode: np.void,
+        actions: list[int],
+        commands: list[np.ndarray],
+        memory: np.ndarray | None,
+    ) -> EpisodeRecord:
         skip, frames = self.simulator.frame_skip, int(episode["frames"])
         if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
             raise AssertionError(
@@ -215,6 +225,7 @@ class EvaluationSuite:
             gold=int(episode["gold"]),
             path_length=float(self.bank.path_length[episode["level"]]),
             commands=np.array(commands) if commands else None,
+            memory=memory,
         )
 
 

@@ -74,6 +74,7 @@ class EpisodeRecord:
     ret: undiscounted sum of rewards.
     path_length: px from the spawn by way of the switch to the exit.
     commands: int64[decisions, 2], subtask and decisions since it was given, of a policy that has them; None otherwise.
+    memory: float32[size], what was remembered after the last decision, by a policy with a memory; None otherwise.
     """
 
     level_index: int
@@ -88,6 +89,7 @@ class EpisodeRecord:
     gold: int
     path_length: float
     commands: np.ndarray | None = field(default=None, repr=False)
+    memory: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def won(self) -> bool:

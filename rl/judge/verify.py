@@ -7,18 +7,23 @@ A record of an episode holds its level and its inputs, so that both questions ha
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import mean, median
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 import nppsim
-from nppsim.actions import ACTION_INPUT
+from bc.agreement import closeness
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
 from nppsim.batch import BatchSimulator
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
+from nppsim.reward import GAMMA, RewardConfig
 from rl.judge.results import ALL, EpisodeRecord, ResultsError
+from rl.judge.subtasks_again import SubtasksAgain
 from rl.policy.commander import COMMAND
+from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import MEMORY, blank
 
 EPISODES = 8  # that are looked at, spread over all
@@ -26,6 +31,8 @@ MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
 BEGINNING = 16  # decisions of the first episodes that are made a second time
 FEW, MOST_ROUNDED = 2, 0.002  # of these, that may be others: so many, and this share
 _COUNTED = {"wins": WON, "deaths": DIED, "timeouts": TIMEOUT}
+MOST_FORGOTTEN = 0.05  # by which numbers that are remembered may differ, each from -1 to 1; rounding adds up
+_REPORT = "please report this"
 ENOUGH_GREEDY = 0.99  # share of greedy actions that must be the same; threads may round another way
 
 
@@ -49,13 +56,15 @@ def verify(
     frame_skip: int,
     observations: Sequence[str],
     stacking: Stacking = NO_STACKS,
+    reward: str | RewardConfig = "default",
+    gamma: float = GAMMA,
 ) -> None:
-    """Play some of the episodes again.
+    """Play some of the episodes again, frame by frame, and in a new simulator of the batch.
 
     policy: that they are credited to; None: nothing is asked of the decisions.
     planned: episodes that were to be played.
     deterministic: whether the likeliest actions were chosen.
-    frame_skip, observations, stacking: as in the evaluation.
+    frame_skip, observations, stacking, reward, gamma: as in the evaluation.
     Raises ResultsError for one that ends otherwise than recorded, or decisions that this policy does not make.
     """
     if len(episodes) != planned:
@@ -69,9 +78,26 @@ def verify(
                 f"an episode on {episode.level_name} is recorded as {episode.outcome} after {episode.frames} frames; played "
                 f"again it is {ended} after {run.frames}: its figures cannot be trusted, please report this"
             )
+    seen: dict[str, Any] = {"frame_skip": frame_skip, "observations": ("state",)}
     if policy is not None:
-        seen = {"frame_skip": frame_skip, "observations": observations, "stacking": stacking}
-        _verify_decisions(deterministic, *_asked_again(chosen, policy, **seen))
+        seen |= {"observations": observations, "stacking": stacking}
+    found = _asked_again(chosen, policy, deterministic, **seen, reward=reward, gamma=gamma)
+    if policy is not None:
+        _verify_decisions(deterministic, *found)
+
+
+def check_random(episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
+    """ResultsError unless every action was about as frequent in episodes of random play."""
+    actions = np.concatenate([_actions_of(episode, frame_skip) for episode in episodes])
+    counts = np.bincount(actions, minlength=NUM_ACTIONS)
+    share = 1 / NUM_ACTIONS
+    off = np.abs(counts - share * len(actions)) / np.sqrt(share * (1 - share) * len(actions))
+    if off.max() > MOST_SIGMAS:
+        odd = int(off.argmax())
+        raise ResultsError(
+            f"random play has chosen action {odd} in {counts[odd] / len(actions):.1%} of {len(actions)} decisions, a sixth "
+            "is meant: what agents are held against is something else; please report this"
+        )
 
 
 def check_beginning(episodes: Sequence[EpisodeRecord], actions: np.ndarray, frame_skip: int) -> None:
@@ -107,18 +133,56 @@ def check_levels(episodes: Sequence[EpisodeRecord], levels: Mapping[str, str]) -
         )
 
 
-def check_counts(episodes: Sequence[EpisodeRecord], stats: Mapping[str, Mapping[str, Any]]) -> None:
-    """ResultsError unless these statistics are of these episodes, counted one by one.  stats: of ``aggregate``."""
+def check_counts(episodes: Sequence[EpisodeRecord], stats: Mapping[str, Mapping[str, Any]], where: str = "") -> None:
+    """ResultsError unless these statistics are of these episodes, counted one by one.
+
+    stats: of ``aggregate``, or of a file that holds it.
+    where: the file, for the message.
+    """
+    names = {*(episode.category for episode in episodes), ALL} if episodes else set()
+    if stats.keys() != names:
+        raise ResultsError(
+            f"{where}figures are of {', '.join(stats)}, played were {', '.join(sorted(names))}: {_REPORT}"
+        )
     for category, told in stats.items():
-        outcomes = [episode.outcome for episode in episodes if category in (episode.category, ALL)]
-        counts: dict[str, float] = {key: outcomes.count(NAMES[number]) for key, number in _COUNTED.items()}
-        counts |= {"episodes": len(outcomes), "success": counts["wins"] / max(len(outcomes), 1)}
-        wrong = [key for key, count in counts.items() if abs(told[key] - count) > 1e-9]
+        mine = [episode for episode in episodes if category in (episode.category, ALL)]
+        counts = _counted(mine)
+        wrong = [key for key, count in counts.items() if not _close(told[key], count)]
+        low, high = told["ci95"]
+        if not -1e-9 <= low <= counts["success"] + 1e-9 or not counts["success"] - 1e-9 <= high <= 1 + 1e-9:
+            wrong.append("success")
         if wrong:
+            key = wrong[0]
+            interval = f" (interval {low:g} to {high:g})" if key == "success" else ""
             raise ResultsError(
-                f"{category}: {wrong[0]} is told as {told[wrong[0]]:g}, counted one by one it is {counts[wrong[0]]:g}: "
-                "figures are of other episodes, or counted in another way; please report this"
+                f"{where}{category}: {key} is told as {_told(told[key])}, counted one by one it is {_told(counts[key])}"
+                f"{interval}: figures are of other episodes, or counted in another way; {_REPORT}"
             )
+
+
+def _counted(episodes: Sequence[EpisodeRecord]) -> dict[str, Any]:
+    """What is told of episodes, at least one, but for the interval."""
+    outcomes = [episode.outcome for episode in episodes]
+    counts: dict[str, Any] = {key: outcomes.count(NAMES[number]) for key, number in _COUNTED.items()}
+    won = [episode.frames for episode in episodes if episode.outcome == NAMES[WON]]
+    return counts | {
+        "episodes": len(episodes),
+        "success": len(won) / len(episodes),
+        "median_frames": median(won) if won else None,
+        "mean_return": mean(episode.ret for episode in episodes),
+        "mean_decisions": mean(episode.decisions for episode in episodes),
+        "mean_gold": mean(episode.gold for episode in episodes),
+    }
+
+
+def _close(told: float | None, count: float | None) -> bool:
+    if told is None or count is None:
+        return told is count
+    return abs(told - count) <= 1e-9 * max(1.0, abs(count))
+
+
+def _told(figure: float | None) -> str:
+    return "nothing" if figure is None else f"{figure:g}"
 
 
 def _verify_decisions(deterministic: bool, log_probs: np.ndarray, actions: np.ndarray) -> None:
@@ -139,31 +203,82 @@ def _verify_decisions(deterministic: bool, log_probs: np.ndarray, actions: np.nd
         )
 
 
-def _asked_again(episodes: Sequence[EpisodeRecord], policy: Network, **seen: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes.
+def _asked_again(
+    episodes: Sequence[EpisodeRecord], policy: Network | None, deterministic: bool, **seen: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """(log-probabilities float64[D, 6] of the policy, actions int64[D]) of all decisions of the episodes; empty without one.
 
     seen: settings of the simulator.
+    ResultsError unless each episode ends there, too, with its last decision and as it is recorded.
     """
     played = [_actions_of(one, seen["frame_skip"]) for one in episodes]
     sim = BatchSimulator([one.level for one in episodes], len(episodes), **seen)
     obs = sim.reset(np.arange(len(episodes)))
-    remembered = blank(policy, len(episodes))
-    log_probs, actions = [], []
+    subtasks = SubtasksAgain(policy, episodes) if isinstance(policy, NppPolicy) and policy.commander else None
+    remembered = None if policy is None else blank(policy, len(episodes))
+    log_probs, actions = [np.empty((0, NUM_ACTIONS))], []
     for t in range(max(map(len, played))):
         active = [i for i, decisions in enumerate(played) if t < len(decisions)]
-        with torch.no_grad():
-            shown = {key: values[active] for key, values in obs.items()} | _commands(episodes, active, t)
-            if remembered is None:
-                logits = policy.logits_and_values(policy.to_tensors(shown))[0]
-            else:
-                logits, _, states = policy.step(policy.to_tensors({**shown, MEMORY: remembered[active]}))
-                assert states is not None
-                remembered[active] = states.cpu().numpy()
-        log_probs.append(torch.log_softmax(logits.double(), dim=1).cpu().numpy())
-        actions += [int(played[i][t]) for i in active]
+        if subtasks is not None:
+            subtasks.look(obs, active, t)
+        if policy is not None:
+            log_probs.append(_log_probs(policy, remembered, obs, episodes, active, t))
+            actions += [int(played[i][t]) for i in active]
         step = np.array([int(decisions[t]) if t < len(decisions) else 0 for decisions in played])
         obs = sim.step(step)
+        for i in active:
+            _check_end(episodes[i], sim, i, t + 1 == len(played[i]))
+    if subtasks is not None:
+        subtasks.check(deterministic, MOST_SIGMAS)
+    if remembered is not None:
+        _check_memory(episodes, remembered, max(MOST_FORGOTTEN, closeness(policy)))
     return np.concatenate(log_probs), np.array(actions)
+
+
+def _check_memory(episodes: Sequence[EpisodeRecord], remembered: np.ndarray, limit: float) -> None:
+    """ResultsError unless this is what was remembered at the end of each episode.  remembered: float32[N, size]."""
+    for episode, after in zip(episodes, remembered, strict=True):
+        off = np.inf if episode.memory is None else float(np.abs(episode.memory - after).max())
+        if not off <= limit:
+            raise ResultsError(
+                f"what was remembered at the end of an episode on {episode.level_name} is {off:.2g} away from what the "
+                f"policy remembers when it is asked again: memories were lost, kept or mixed up as it was judged; {_REPORT}"
+            )
+
+
+def _check_end(episode: EpisodeRecord, sim: BatchSimulator, i: int, last: bool) -> None:
+    """ResultsError unless environment i ends its episode with the last decision, as it is recorded."""
+    ended = i in sim.finished
+    now = sim.episode[i]
+    found = (NAMES[now["outcome"]], int(now["frames"]), int(now["gold"]), round(float(now["ret"]), 6)) if ended else ()
+    wanted = (episode.outcome, episode.frames, episode.gold, round(episode.ret, 6))
+    if ended != last or (last and (found[:3] != wanted[:3] or abs(float(now["ret"]) - episode.ret) > 1e-6)):
+        told = "{} after {} frames with {} gold and a return of {}"
+        raise ResultsError(
+            f"an episode on {episode.level_name} is recorded as {told.format(*wanted)}; played again by training's rules "
+            f"it {'is ' + told.format(*found) if ended else 'goes on'}: it was judged by other rules, or its figures are "
+            f"another's; {_REPORT}"
+        )
+
+
+@torch.no_grad()
+def _log_probs(
+    policy: Network,
+    remembered: np.ndarray | None,
+    obs: Mapping[str, np.ndarray],
+    episodes: Sequence[EpisodeRecord],
+    active: list[int],
+    t: int,
+) -> np.ndarray:
+    """float64[len(active), 6] of decision t; what the policy remembers afterwards is written into ``remembered``."""
+    shown = {key: values[active] for key, values in obs.items()} | _commands(episodes, active, t)
+    if remembered is None:
+        logits = policy.logits_and_values(policy.to_tensors(shown))[0]
+    else:
+        logits, _, states = policy.step(policy.to_tensors({**shown, MEMORY: remembered[active]}))
+        assert states is not None
+        remembered[active] = states.cpu().numpy()
+    return torch.log_softmax(logits.double(), dim=1).cpu().numpy()
 
 
 def _commands(episodes: Sequence[EpisodeRecord], active: list[int], t: int) -> dict[str, np.ndarray]:

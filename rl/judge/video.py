@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 import nppsim
-from nppsim.errors import UserError
+from nppsim.errors import UserError, needed
 from nppsim.files import replacing
-from nppsim.outcomes import NAMES, TIMEOUT, UNFINISHED
+from nppsim.outcomes import NAMES, TIMEOUT, UNFINISHED, WON
 from nppsim.pictures import render
-from nppsim.pictures.film import record
+from nppsim.pictures.film import length, record
 from nppsim.pictures.render import FilmLook
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
@@ -68,7 +68,37 @@ def record_evaluation(
         name = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
         _remove_films(out_dir, name)
         films += [_film(e, out_dir, name, i, fps, ghost) for i, e in enumerate(_chosen(group, max_per_category))]
+    check_films(films, episodes, out_dir, fps)
     return films
+
+
+def check_films(films: Sequence[Film], episodes: Sequence[EpisodeRecord], out_dir: Path, fps: int) -> None:
+    """VideoError unless each film is as long as an episode of its name, won or not, and the replay beside it is that one."""
+    av = needed("av", "video")
+    for film in films:
+        video = out_dir / film.video
+        with av.open(str(video)) as container:
+            pictures = container.streams.video[0].frames
+        named = [
+            episode
+            for episode in episodes
+            if (film.category, film.level_name, film.outcome, film.frames)
+            == (episode.category, episode.level_name, episode.outcome, episode.frames)
+        ]
+        beside = Replay.load(video.with_suffix(".replay")) if film.frames else None
+        played = [one for one in named if beside is None or _is_of(beside, one)]
+        told = "success" if film.outcome == NAMES[WON] else "failure"
+        if not played or not video.stem.endswith(told) or pictures != length(film.frames, film.outcome, fps):
+            raise VideoError(
+                f"{video}: is to show {film.level_name!r}, {film.outcome} after {film.frames} frames; it has {pictures} "
+                f"pictures, and the replay beside it {'is' if played else 'is not'} of such an episode: film, replay and "
+                "name are of different episodes; please report this"
+            )
+
+
+def _is_of(replay: Replay, episode: EpisodeRecord) -> bool:
+    same = replay.level.fingerprint == episode.level.fingerprint and replay.success == episode.won
+    return same and np.array_equal(replay.inputs, episode.inputs)
 
 
 def _remove_films(out_dir: Path, name: str) -> None:

@@ -4,8 +4,10 @@ Such a zip holds classes and functions as pickles of cloudpickle, so that openin
 """
 
 import pickle
+import struct
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 
 from stable_baselines3 import PPO
@@ -17,8 +19,8 @@ from rl.policy.policy import NppPolicy
 
 # what PPO.load raises for files that are no archives of PPO, or of other versions
 _UNREADABLE = (
-    *(AssertionError, AttributeError, EOFError, ImportError, LookupError, RuntimeError, TypeError, ValueError),
-    *(pickle.UnpicklingError, zipfile.BadZipFile),
+    *(AssertionError, AttributeError, EOFError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError),
+    *(pickle.UnpicklingError, struct.error, zipfile.BadZipFile, zlib.error),
 )
 
 

@@ -232,7 +232,11 @@ def load_policy(path: str | os.PathLike, *, precision: str | None = None) -> tup
             f"{path}: weights do not fit {data['architecture']} as this version of the project builds it "
             f"({' '.join(lines[:2])}): use the version that wrote it, or train again"
         ) from error
-    if different := list(_differences(data["statistics"], policy.statistics)):
+    try:
+        different = list(_differences(data["statistics"], policy.statistics))
+    except StatisticsError as error:
+        raise CheckpointError(f"{path}: the normaliser inside the weights: {error}; {_another(Path(path))}") from error
+    if different:
         raise CheckpointError(
             f"{path}: the normaliser inside the weights disagrees with the statistics beside them "
             f"({', '.join(different[:3])}): the file was changed by hand; use another checkpoint"
@@ -280,7 +284,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path}: not a checkpoint, or cut off ({size} bytes, header of {_header_bytes(begin)}): {_another(path)}"
             )
-        data = begin + file.read(_MAX_BYTES)
+        data = begin + file.read(size - len(begin))
     try:
         described, tensors = parse(data)
         if described is None:

@@ -1,7 +1,7 @@
 """Attention along the edges of graphs, without an array of what every node hears.
 
-    scores = dots(query, keys, batch, relation)         # float32[N, 16, heads]
-    heard = attend(scores, values, batch, relation)     # float32[N, R, W]: softmax over slots, sums by relation
+    told = attend(scores, values, batch, relation, relations)       # float32[N, R, W]: softmax over slots, sums by relation
+    told = listen(asked, keys, values, prior, batch, relation)      # the same with scores by queries and keys
 
 Such an array has 16 rows for each node, of which six are used; making and reading it, there and back, is all of the time.
 On a CPU loops over the edges take a tenth of it.  On other devices the same is written in torch's own operations, which
@@ -15,34 +15,78 @@ import numba
 import numpy as np
 import torch
 
-from nppsim.observe.graph import NUM_SLOTS
 from rl.policy.graph_batch import GraphBatch
 
 # Sums in any order, so that they are vectorised; infinities stay what they are.
 _njit: Any = numba.njit  # its own annotations hide the arguments of what it compiles
-_compiled = _njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
+_options: Any = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
+_compiled, _inlined = _njit(cache=True, **_options), _njit(inline="always", **_options)
 
 
-def dots(
-    query: torch.Tensor, keys: torch.Tensor, batch: GraphBatch, relation: torch.Tensor, heads: int
+def listen(
+    asked: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    prior: torch.Tensor,
+    batch: GraphBatch,
+    relation: torch.Tensor,
 ) -> torch.Tensor:
-    """Products of each node's query with the keys of its neighbours, head by head: float32[N, 16, heads].
+    """``attend`` with the scores asked . key / sqrt(W / heads) + prior of each head: float32[N, R, W].
 
-    query: [N, R, W], of each relation.  keys: [N, W].  relation: int64[16], of each slot.  0 where there is no neighbour.
+    asked: [N, R, W], queries of each relation.
+    keys, values: [N, W].
+    prior: [16, heads], of each slot.
+    relation: int64[16], of each slot; 0 to R - 1.
     """
-    return _Dots.apply(query.float(), keys.float(), batch.neighbours, batch.heard, relation, heads)
+    asked, keys, values, prior = (one.float().contiguous() for one in (asked, keys, values, prior))
+    if asked.device.type == "cpu":
+        return _Listen.apply(asked, keys, values, prior, batch.neighbours, batch.heard, relation)
+    heads = prior.shape[1]
+    products = _Dots.apply(asked, keys, batch.neighbours, batch.heard, relation, heads)
+    return attend(products / math.sqrt(keys.shape[1] / heads) + prior, values, batch, relation, asked.shape[1])
 
 
-def attend(scores: torch.Tensor, values: torch.Tensor, batch: GraphBatch, relation: torch.Tensor) -> torch.Tensor:
+def attend(
+    scores: torch.Tensor, values: torch.Tensor, batch: GraphBatch, relation: torch.Tensor, relations: int
+) -> torch.Tensor:
     """The neighbours' values, weighed by the softmax of each head's scores over all slots: float32[N, R, W], by relation.
 
-    scores: [N, 16, heads].  values: [N, W].  relation: int64[16], of each slot; 0 to R - 1.
+    scores: [N, 16, heads].
+    values: [N, W].
+    relation: int64[16], of each slot; 0 to R - 1.
+    relations: R.
     """
-    return _Attend.apply(scores.float(), values.float(), batch.neighbours, batch.heard, relation)
+    return _Attend.apply(scores.float(), values.float(), batch.neighbours, batch.heard, relation, relations)
 
 
 def _arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
+
+
+class _Listen(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        asked: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        prior: torch.Tensor,
+        neighbours: torch.Tensor,
+        heard: torch.Tensor,
+        relation: torch.Tensor,
+    ) -> torch.Tensor:
+        told, weights = torch.zeros_like(asked), torch.zeros(len(asked), *prior.shape)
+        _listen(*_arrays(asked, keys, values, prior, neighbours, heard, relation), weights.numpy(), told.numpy())
+        ctx.save_for_backward(asked, keys, values, weights, neighbours, heard, relation)
+        return told
+
+    @staticmethod
+    def backward(ctx: Any, back: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        asked, keys, values, weights, neighbours, heard, relation = ctx.saved_tensors
+        into = [torch.zeros_like(one) for one in (asked, keys, values, weights[0])]
+        arguments = _arrays(asked, keys, values, weights, neighbours, heard, relation, back)
+        _listen_back(*arguments, *(one.numpy() for one in into))
+        return *into, None, None, None
 
 
 class _Dots(torch.autograd.Function):
@@ -57,10 +101,6 @@ class _Dots(torch.autograd.Function):
         heads: int,
     ) -> torch.Tensor:
         ctx.save_for_backward(query, keys, neighbours, heard, relation)
-        if query.device.type == "cpu":
-            scores = torch.zeros(len(query), NUM_SLOTS, heads)
-            _dots(*_arrays(query, keys, neighbours, heard, relation), scores.numpy())
-            return scores
         products = query[:, relation] * keys[neighbours]
         return products.unflatten(2, (heads, -1)).sum(3) * heard[:, :, None]
 
@@ -68,13 +108,9 @@ class _Dots(torch.autograd.Function):
     def backward(ctx: Any, back: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         query, keys, neighbours, heard, relation = ctx.saved_tensors
         into_query, into_keys = torch.zeros_like(query), torch.zeros_like(keys)
-        if query.device.type == "cpu":
-            arguments = _arrays(query, keys, neighbours, heard, relation, back)
-            _dots_back(*arguments, into_query.numpy(), into_keys.numpy())
-        else:
-            wide = (back * heard[:, :, None]).repeat_interleave(keys.shape[1] // back.shape[2], dim=2)
-            into_query.index_add_(1, relation, wide * keys[neighbours])
-            into_keys.index_add_(0, neighbours.flatten(), (wide * query[:, relation]).flatten(0, 1))
+        wide = (back * heard[:, :, None]).repeat_interleave(keys.shape[1] // back.shape[2], dim=2)
+        into_query.index_add_(1, relation, wide * keys[neighbours])
+        into_keys.index_add_(0, neighbours.flatten(), (wide * query[:, relation]).flatten(0, 1))
         return into_query, into_keys, None, None, None, None
 
 
@@ -87,8 +123,8 @@ class _Attend(torch.autograd.Function):
         neighbours: torch.Tensor,
         heard: torch.Tensor,
         relation: torch.Tensor,
+        relations: int,
     ) -> torch.Tensor:
-        relations = int(relation.max()) + 1
         out = values.new_zeros(len(scores), relations, values.shape[1])
         if values.device.type == "cpu":
             weights = torch.zeros_like(scores, memory_format=torch.contiguous_format)
@@ -113,47 +149,93 @@ class _Attend(torch.autograd.Function):
             into_scores = weights * (into_weights - (weights * into_weights).sum(1, keepdim=True))
             wide = weights.repeat_interleave(size, dim=2)
             into_values.index_add_(0, neighbours.flatten(), (wide * told).flatten(0, 1))
-        return into_scores, into_values, None, None, None
+        return into_scores, into_values, None, None, None, None
 
 
 # ------------------------------------------------------------------------------------------------------------------ loops
-# Inner loops run over all columns, as those of one head are too few to be vectorised.
+# Those of ``attend`` run over all columns, as the columns of one head are too few to be vectorised.
 
 
 @_compiled
-def _dots(query, keys, neighbours, heard, relation, scores):
-    width, heads = keys.shape[1], scores.shape[2]
-    size = width // heads
-    product = np.empty(width, np.float32)
-    for i in range(len(query)):
-        for k in range(len(relation)):
-            if heard[i, k]:
-                asked, key = query[i, relation[k]], keys[neighbours[i, k]]
-                for c in range(width):
-                    product[c] = asked[c] * key[c]
-                for h in range(heads):
-                    total = np.float32(0.0)
-                    for c in range(h * size, (h + 1) * size):
-                        total += product[c]
-                    scores[i, k, h] = total
+def _listen(asked, keys, values, prior, neighbours, heard, relation, weights, told):
+    heads = prior.shape[1]
+    if keys.shape[1] == 8 * heads:  # a constant, by which loops over a head become single instructions
+        _listen_with(asked, keys, values, prior, neighbours, heard, relation, weights, told, heads, 8)
+    else:
+        size = keys.shape[1] // heads
+        _listen_with(asked, keys, values, prior, neighbours, heard, relation, weights, told, heads, size)
 
 
-@_compiled
-def _dots_back(query, keys, neighbours, heard, relation, back, into_query, into_keys):
-    width, heads = keys.shape[1], back.shape[2]
-    size = width // heads
-    wide = np.empty(width, np.float32)
-    for i in range(len(query)):
+@_inlined
+def _listen_with(asked, keys, values, prior, neighbours, heard, relation, weights, told, heads, size):
+    scale = np.float32(1 / math.sqrt(size))
+    highest, total = np.empty(heads, np.float32), np.empty(heads, np.float32)
+    for i in range(len(asked)):
+        highest[:] = -np.inf
+        total[:] = 0.0
         for k in range(len(relation)):
             if heard[i, k]:
                 r, j = relation[k], neighbours[i, k]
                 for h in range(heads):
-                    wide[h * size : (h + 1) * size] = back[i, k, h]
-                asked, key, to_query, to_key = query[i, r], keys[j], into_query[i, r], into_keys[j]
-                for c in range(width):
-                    to_query[c] += wide[c] * key[c]
-                for c in range(width):
-                    to_key[c] += wide[c] * asked[c]
+                    product = np.float32(0.0)
+                    for c in range(size):
+                        product += asked[i, r, h * size + c] * keys[j, h * size + c]
+                    weights[i, k, h] = product * scale + prior[k, h]
+                    highest[h] = max(highest[h], weights[i, k, h])
+        for k in range(len(relation)):
+            if heard[i, k]:
+                for h in range(heads):
+                    weights[i, k, h] = np.exp(weights[i, k, h] - highest[h])
+                    total[h] += weights[i, k, h]
+        for k in range(len(relation)):
+            if heard[i, k]:
+                r, j = relation[k], neighbours[i, k]
+                for h in range(heads):
+                    weight = weights[i, k, h] / total[h]
+                    weights[i, k, h] = weight
+                    for c in range(size):
+                        told[i, r, h * size + c] += weight * values[j, h * size + c]
+
+
+@_compiled
+def _listen_back(
+    asked, keys, values, weights, neighbours, heard, relation, back, into_asked, into_keys, into_values, into_prior
+):
+    heads, into = into_prior.shape[1], (into_asked, into_keys, into_values, into_prior)
+    if keys.shape[1] == 8 * heads:
+        _listen_back_with(asked, keys, values, weights, neighbours, heard, relation, back, into, heads, 8)
+    else:
+        size = keys.shape[1] // heads
+        _listen_back_with(asked, keys, values, weights, neighbours, heard, relation, back, into, heads, size)
+
+
+@_inlined
+def _listen_back_with(asked, keys, values, weights, neighbours, heard, relation, back, into, heads, size):
+    into_asked, into_keys, into_values, into_prior = into
+    scale = np.float32(1 / math.sqrt(size))
+    into_weights, mean = np.empty((len(relation), heads), np.float32), np.empty(heads, np.float32)
+    for i in range(len(asked)):
+        mean[:] = 0.0
+        for k in range(len(relation)):
+            if heard[i, k]:
+                r, j = relation[k], neighbours[i, k]
+                for h in range(heads):
+                    weight, product = weights[i, k, h], np.float32(0.0)
+                    for c in range(size):
+                        product += back[i, r, h * size + c] * values[j, h * size + c]
+                        into_values[j, h * size + c] += weight * back[i, r, h * size + c]
+                    into_weights[k, h] = product
+                    mean[h] += weight * product
+        for k in range(len(relation)):
+            if heard[i, k]:
+                r, j = relation[k], neighbours[i, k]
+                for h in range(heads):
+                    into_score = weights[i, k, h] * (into_weights[k, h] - mean[h])
+                    into_prior[k, h] += into_score
+                    scaled = into_score * scale
+                    for c in range(size):
+                        into_asked[i, r, h * size + c] += scaled * keys[j, h * size + c]
+                        into_keys[j, h * size + c] += scaled * asked[i, r, h * size + c]
 
 
 @_compiled

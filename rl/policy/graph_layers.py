@@ -16,7 +16,7 @@ from torch import nn
 from nppsim.observe.graph import CELL, EDGE_TYPES, FEATURES, NODE_TYPES, NUM_SLOTS, SLOTS
 from rl.policy.architectures import GraphNetwork
 from rl.policy.graph_batch import GraphBatch
-from rl.policy.graph_kernels import attend, dots
+from rl.policy.graph_kernels import attend, listen
 
 _NUM_TYPES, _NUM_RELATIONS = len(NODE_TYPES), len(EDGE_TYPES)
 _RELATION = [EDGE_TYPES.index(name) for name in SLOTS]  # of each slot
@@ -50,7 +50,7 @@ class AttentionLayer(nn.Module):
     def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
         source, target = self.scores(nodes).chunk(2, dim=1)
         scores = F.leaky_relu(batch.hear(source) + target[:, None] + self.slot, _STEEPNESS)
-        return F.relu(attend(scores, self.value(nodes), batch, self.all_alike)[:, 0])
+        return F.relu(attend(scores, self.value(nodes), batch, self.all_alike, 1)[:, 0])
 
 
 class TransformerLayer(nn.Module):
@@ -81,21 +81,28 @@ class TransformerLayer(nn.Module):
     def forward(self, nodes: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
         query, keys, values = self.inputs(nodes, batch).chunk(3, dim=1)
         asked = query[:, None] if self.simple else self._by_relation(query)
-        scores = dots(asked, keys, batch, self.matrix, self.heads) / math.sqrt(len(query[0]) / self.heads)
-        told = attend(scores + self.prior[self.relation], values, batch, self.matrix)
+        told = listen(asked, keys, values, self.prior[self.relation], batch, self.matrix)
         heard = told[:, 0] if self.simple else self._of_relations(told)
         return nodes + self.output(F.gelu(heard), batch)
 
     def _by_relation(self, query: torch.Tensor) -> torch.Tensor:
         """[N, W] to [N, R, W]: the query that each relation makes of it."""
-        heads = query.unflatten(1, (self.heads, -1)).transpose(0, 1)
-        asked = torch.bmm(heads, self.attention.flatten(2))  # [heads, N, R * W / heads]
-        return asked.unflatten(2, (_NUM_RELATIONS, -1)).permute(1, 2, 0, 3).flatten(2)
+        matrices = _block_diagonal(self.attention.permute(2, 0, 3, 1))
+        return F.linear(query, matrices.flatten(0, 1)).unflatten(1, (_NUM_RELATIONS, -1))
 
     def _of_relations(self, told: torch.Tensor) -> torch.Tensor:
         """[N, R, W] to [N, W]: the sum of what each relation makes of its part."""
-        heads = told.unflatten(2, (self.heads, -1)).permute(2, 0, 1, 3).flatten(2)
-        return torch.bmm(heads, self.message.flatten(1, 2)).transpose(0, 1).flatten(1)
+        matrices = _block_diagonal(self.message.permute(1, 0, 3, 2))
+        return F.linear(told.flatten(1), matrices.transpose(0, 1).flatten(1))
+
+
+def _block_diagonal(blocks: torch.Tensor) -> torch.Tensor:
+    """[R, heads, a, b] to [R, heads * a, heads * b], the blocks along the diagonal and zeros elsewhere.
+
+    One product with all these zeros takes less time than one for each head, whose results lie in another order.
+    """
+    apart = torch.eye(blocks.shape[1], device=blocks.device)[:, None, :, None]
+    return (blocks[:, :, :, None] * apart).flatten(3).flatten(1, 2)
 
 
 class TypedLinear(nn.Module):

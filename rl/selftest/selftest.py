@@ -89,6 +89,20 @@ _CONFIGURATIONS: tuple[tuple[str, ...], ...] = (
     ("--bc-kl-coef", "0", "--no-enable-lr-annealing"),
     ("--eval-freq", "0", "--max-demonstrations-per-category", "6", "--teacher", TEACHER, "--teacher-decisions", "2048"),
     ("--no-retention-guard", "--use-curriculum", "--curriculum-start-stage", "simpler", "--seeds", "3"),
+    (*("--no-pretraining", "--prioritised-alpha", "0.6"), *("--curriculum", "plr", "--save-freq", "1024")),
+    (
+        *("--no-pretraining", "--returns-from", "current", "--vtrace-rho-clip", "1.0"),
+        *("--curriculum", "learnability", "--desync-episodes", "--gradient-accumulation", "2"),
+    ),
+    (
+        *("--use-hierarchical-ppo", "--high-level-update-freq", "10", "--eval-freq", "1024"),
+        *("--enable-early-stopping", "--early-stopping-patience", "3", "--early-stopping-min-evaluations", "4"),
+    ),
+    ("--time-budget-minutes", "0.1", "--use-curriculum", "--start-states"),
+    (
+        *("--architectures", "vision_free+gru", "--memory-burn-in", "8", "--returns-from", "current"),
+        *("--curriculum", "stages", "--curriculum-stage-gamma", "simplest=0.99", "--no-pretraining"),
+    ),
 )
 _SENSIBLE = (
     "--num-envs",

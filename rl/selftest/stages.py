@@ -16,27 +16,37 @@ from types import ModuleType
 import numpy as np
 
 import hardware
+from bc.demonstrations import find_replays, load_demonstrations
+from bc.make import make_demonstrations
+from bc.minari import About, export_minari
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
+from rl.experiment import evaluate, export
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run
 from rl.forensics.doctor import MARKS, REHEARSAL, WARNING, Doctor, DoctorError, all_checks
+from rl.solve import job as solving
 from rl.train.alarms import AlarmError
 from rl.train.vec_env import BatchVecEnv
+from rl.upload import Uploader
 
 # Of every tiny run; later flags win.
 TINY = (
     *("--experiment-name", "self-test", "--architectures", "vision_free", "--num-gpus", "0", "--no-mixed-precision"),
     *("--num-envs", "16", "--rollout-length", "32", "--minibatch-size", "128", "--n-epochs", "2"),
     *("--total-timesteps", "12288", "--eval-freq", "12288"),
-    *("--num-eval-episodes", "4", "--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
+    *("--num-eval-episodes", "4"),
 )
-IMITATION = ("--bc-epochs", "8", "--bc-batch-size", "64")
+IMITATION = (
+    *("--bc-epochs", "8", "--bc-batch-size", "64"),
+    *("--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
+)
+AGENT = "datasets/agents/vision_free_foresight.safetensors"
 FIRST_UPDATE, ACTOR_CHECKED = "first update checked", "the actor's first, checked"
 _WARNINGS = (re.compile(r"decisions: warning: ([^:]+): (.*)"), re.compile(rf"^{re.escape(MARKS[WARNING])} (\w+): (.*)"))
 
@@ -163,6 +173,16 @@ def run_shadow(stage: Stage, plant: Plant) -> None:
         raise Noticed("shadow twins", f"{sim.shadow.mismatches} mismatches: {dict(sim.shadow.kinds)}")
 
 
+def run_twins(stage: Stage, plant: Plant) -> None:
+    """The slow twins of ``scripts/doctor.py``, along demonstrations."""
+    job = job_of(stage)
+    plant()
+    sim = BatchSimulator(job.data.bank, 4, observations=job.observations, threads=1)
+    env = BatchVecEnv(sim, make_sampler(job.data.train_categories, CurriculumConfig(), 0))
+    only = ["slow_twins_agree_along_demonstrations"]
+    Doctor(stage.log, only=only).examine(REHEARSAL, env=env, replays=job.config.replay_data_dir)
+
+
 def run_vec_env(stage: Stage, plant: Plant) -> None:
     """A few steps as Stable-Baselines3's own algorithms make them."""
     plant()
@@ -252,6 +272,93 @@ def run_seeds(stage: Stage, plant: Plant) -> None:
     run(stage.config(*short, "--seeds", "1", "2"), stage.log)
 
 
+def run_report(stage: Stage, plant: Plant) -> None:
+    """An experiment with its evaluation, results and report."""
+    plant()
+    run(stage.config("--total-timesteps", "3072", "--eval-freq", "0"), stage.log)
+    stage.moment = "after"
+
+
+def run_evaluate(stage: Stage, plant: Plant) -> None:
+    """scripts/evaluate.py with a shipped agent."""
+    plant()
+    levels = ("--levels", str(stage.world / "test"), "--output-dir", str(stage.folder))
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluate.run(*evaluate.parse([AGENT, *levels]))
+    stage.moment = "after"
+
+
+def run_export(stage: Stage, plant: Plant) -> None:
+    """scripts/export.py with a shipped agent."""
+    plant()
+    with contextlib.redirect_stdout(io.StringIO()):
+        export.run(export.parse([AGENT, "--hub", str(stage.folder / "hub")]))
+    stage.moment = "after"
+
+
+def run_solve(stage: Stage, plant: Plant) -> None:
+    """scripts/solve.py on two levels, with runs to learn from."""
+    plant()
+    stage.moment = "after"
+    two = LevelSet.open(stage.world / "test")
+    LevelSet.write(stage.folder / "two", [(two[i], two.entries[i]) for i in (0, len(two) - 1)])
+    places = ("--agent", AGENT, "--out", str(stage.folder / "solved"), "--workers", "1", "--films", "0")
+    searched = ("--budget", "100000", "--polish", "20000", "--demonstrations", str(stage.folder / "found"))
+    with contextlib.redirect_stdout(io.StringIO()):
+        solving.run(*solving.parse([str(stage.folder / "two"), *places, *searched]))
+
+
+def run_levels(stage: Stage, plant: Plant) -> None:
+    """scripts/generate_levels.py, and scripts/make_demonstrations.py for what it has made."""
+    plant()
+    stage.moment = "after"
+    made, script = str(stage.folder / "made"), _script("generate_levels")
+    asked = ("--category", "simplest", "simpler", "--count", "2", "--seed", "1", "--workers", "1", "--out", made)
+    with contextlib.redirect_stdout(io.StringIO()):
+        script.run(*script.parse(asked))
+    make_demonstrations(made, stage.folder / "runs", workers=1)
+
+
+def run_minari(stage: Stage, plant: Plant) -> None:
+    """A Minari dataset of a few demonstrations."""
+    os.environ["MINARI_DATASETS_PATH"] = str(stage.folder)
+    plant()
+    stage.moment = "after"
+    found = load_demonstrations(find_replays(stage.world / "demonstrations")[:4], 4, folder=stage.world)
+    with contextlib.redirect_stdout(io.StringIO()):
+        export_minari(found, About("planner", "a", "a@example.org", "https://example.org"))
+
+
+def run_upload(stage: Stage, plant: Plant) -> None:
+    """An upload into a store that is in this process."""
+    plant()
+    stage.moment = "after"
+    uploader = Uploader.__new__(Uploader)
+    uploader.bucket, uploader.prefix = "bucket", "run"
+    uploader._client, uploader._errors = _Store(), (OSError,)
+    run = stage.folder / "run"
+    (run / "videos").mkdir(parents=True)
+    for name in ("config.json", "agent.safetensors", "events.jsonl", "videos/a.mp4"):
+        (run / name).write_text(name)
+    uploader.sync(run)
+
+
+class _Store:
+    """A store of objects, as far as an upload asks it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, int] = {}
+
+    def upload_file(self, path: str, bucket: str, key: str) -> None:
+        self.objects[key] = Path(path).stat().st_size
+
+    def get_paginator(self, name: str) -> "_Store":
+        return self
+
+    def paginate(self, Bucket: str, Prefix: str) -> list[dict]:
+        return [{"Contents": [{"Key": key, "Size": size} for key, size in self.objects.items()]}]
+
+
 def run_probes(stage: Stage, plant: Plant) -> None:
     """The probe environments of ``scripts/doctor.py``."""
     plant()
@@ -301,6 +408,7 @@ def run_baseline(stage: Stage, plant: Plant) -> None:
 STAGES: dict[str, Callable[[Stage, Plant], None]] = {
     "job": run_job,
     "shadow": run_shadow,
+    "twins": run_twins,
     "vec_env": run_vec_env,
     "resume": run_resume,
     "defaults": run_defaults,
@@ -308,6 +416,13 @@ STAGES: dict[str, Callable[[Stage, Plant], None]] = {
     "plan": run_plan,
     "compare": run_compare,
     "seeds": run_seeds,
+    "report": run_report,
+    "evaluate": run_evaluate,
+    "export": run_export,
+    "solve": run_solve,
+    "levels": run_levels,
+    "minari": run_minari,
+    "upload": run_upload,
     "probes": run_probes,
     "benchmark": lambda stage, plant: _benchmark(plant, timed=True),
     "benchmark_baseline": run_baseline,

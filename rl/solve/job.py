@@ -27,6 +27,7 @@ from rl.config import ExperimentConfig, VideoConfig
 from rl.shipped import Shipped
 from rl.solve import results
 from rl.solve.levels import Task, read_tasks
+from rl.solve.proof import check_files, check_found
 from rl.solve.results import Solved
 from rl.solve.search import Agent
 from rl.solve.solve import Solution, SolveSettings, solve
@@ -61,11 +62,12 @@ def run(job: Job, settings: SolveSettings) -> int:
     """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far."""
     agent, tasks = _checked(job)
     solved: list[Solved] = []
-    with locked(job.out):
+    with locked(job.out) as check:
         try:
             with _demonstrations(job.demonstrations) as demonstrate:
                 stems: set[str] = set()
                 for task, solution in _solutions(job, settings, agent, tasks):
+                    check()
                     one = Solved(task, solution, results.file_stem(task.name, stems))
                     solved.append(one)
                     if solution.run is not None:
@@ -73,7 +75,10 @@ def run(job: Job, settings: SolveSettings) -> int:
                         demonstrate(one)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"{len(solved)} levels were searched; their runs are in {job.out}") from None
+        check_found(solved, tasks, job.level)
+        check_files(solved, job.out, job.demonstrations)
         print(results.text(solved))
+        check()
         _write_report(job, settings, solved)
     return int(any(one.solution.run is None for one in solved))
 

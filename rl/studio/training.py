@@ -6,8 +6,6 @@ Plain values, as JSON has them; the fields stand in docs/studio.md.  Only stored
 training goes on as if nobody looked.
 """
 
-import csv
-import io
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from rl.experiment.run import SUMMARY
 from rl.forensics.runs import RUN_FILE, Run, find_runs
 from rl.judge.results import ResultsError
 from rl.train.checkpoints import Checkpoints
-from rl.train.logs import TABLE
+from rl.train.logs import TABLE, read_table
 
 POINTS = 400  # of a line: more than a chart has px would be seen by nobody
 LOG_LINES = 40
@@ -100,11 +98,13 @@ def _scalars(table: Path) -> dict[str, Scalars]:
 @lru_cache(maxsize=16)
 def _read_table(table: Path, _changed: int, _bytes: int) -> dict[str, Scalars]:
     """``_changed`` and ``_bytes`` tell a table from the same one later."""
-    text = table.read_text(encoding="utf-8")
-    columns, *rows = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))) or [[]]  # a row may be half written
+    columns, *rows = read_table(table) or [[]]
     if _STEP not in columns:
         return {}
-    cells = np.array([[float(cell or "nan") for cell in row] for row in rows if len(row) == len(columns)])
+    try:
+        cells = np.array([[float(cell or "nan") for cell in row] for row in rows if len(row) == len(columns)])
+    except ValueError as error:
+        raise ResultsError(f"{table}: no table of numbers ({error}); use another run") from error
     cells = cells.reshape(-1, len(columns))
     steps = np.maximum.accumulate(np.nan_to_num(cells[:, columns.index(_STEP)])).astype(
         np.int64

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nppsim.outcomes import WON
 from rl.distributed.ranks import checksum
 from rl.train.audit import Fault, Kept, Start, asked, divergence, error_of, faults_of_rollout
 from rl.train.audit_update import faults_of_update
+from rl.train.curriculum_audit import LearnedAgain
 from rl.train.draws import Draws, not_drawn_anew
 from rl.train.growth import falling, growing, memory_mib, sizes
 from rl.train.hierarchy.audit import faults_of_commands
@@ -37,6 +38,7 @@ BLOCKS = 5  # of WINDOW updates each, in which success must have risen, if there
 LEAST_RISE = 0.01  # of success, from the first two of these to the last two
 ALL_AUDITED = 20  # first updates that are all audited; later every AUDIT_EVERY-th is
 AUDIT_EVERY = 5
+CLOCK_SHARE, CLOCK_S = 0.01, 0.2  # by which two clocks may differ
 SURE = 4.0  # standard errors; the direction of an update is wrong beyond that
 IN_A_ROW = 3  # updates that it takes to be sure of a direction
 ENOUGH_EPISODES = 32  # per update; fewer are much alike
@@ -103,12 +105,14 @@ class Alarms:
         self._start: Start | None = None
         self._replay: Replay | None = None
         self._step: OneStep | None = None
+        self._learned: LearnedAgain | None = None
         self._first: int | None = None  # checksum of the decisions with which an update began
         self._waiting: np.ndarray | None = None  # levels that waited to be played before the update
         self._drawn_again = ""  # what is wrong with what waits now
         self._alone = False  # whether the critic learned alone before the rollout
         self._steps: int | None = None
         self._seconds = self._rollout_s = 0.0
+        self._clock: tuple[float, float] | None = None  # time.monotonic(), and training's own clock, at the first look
         self._noted: float | None = None  # when the rollout ended, if its update was not looked at yet
         self._same = 0
         self._losses: tuple = ()
@@ -121,6 +125,7 @@ class Alarms:
         self._start = Start(ppo) if self._due else None
         self._replay = Replay(ppo, self.looked) if self._due else None
         self._alone = ppo.critic_only
+        self._clock = self._clock or (monotonic(), ppo.spent)
         self._drawn_again = (
             "" if self._waiting is None else not_drawn_anew(ppo.sampler, self._waiting, ppo.sim.next_level)
         )
@@ -128,10 +133,10 @@ class Alarms:
 
     def after_rollout(self, ppo: BatchPPO) -> list[Fault]:
         """Faults of the rollout that has just ended."""
-        self._kept = Kept.of(ppo) if self._due else None
+        self._kept = Kept.of(ppo, self.looked) if self._due else None
         self._rollout_s, self._noted = ppo.seconds - self._seconds, perf_counter()
         self._take_note(ppo)
-        faults = [*self._levels_are_drawn(ppo), *self._roles_are_kept(ppo)]
+        faults = [*self._levels_are_drawn(ppo), *self._roles_are_kept(ppo), *self._clock_is_right(ppo)]
         if self._kept:
             faults += faults_of_rollout(ppo, self._kept, self._start)
             faults += [*faults_of_commands(ppo), *faults_of_memory(ppo, self._start)]
@@ -141,6 +146,8 @@ class Alarms:
         if self._steps is not None and ppo.num_timesteps - self._steps != played:
             faults.append(Fault("decisions", f"{ppo.num_timesteps - self._steps} decisions counted, {played} played"))
         self._step = OneStep(ppo, self._kept, self.looked) if self._kept else None
+        whole = self._start is not None and len(ppo.ended) == int(ppo.rollout_buffer.episode_ends.sum())
+        self._learned = LearnedAgain(ppo, self._start) if self._start and whole else None
         return self._new(faults)
 
     def after_update(self, ppo: BatchPPO) -> list[Fault]:
@@ -157,6 +164,8 @@ class Alarms:
         if self._step:
             faults += self._step.faults(ppo, self._first)
             self._first = self._step.first
+        if self._learned:
+            faults += self._learned.faults(ppo)
         faults += self._frozen(ppo)
         if self._kept:
             self._sizes.append(sizes(self.owner if self.owner is not None else ppo))
@@ -197,6 +206,11 @@ class Alarms:
     # -----------------------------------------------------------------------------------------------------------------
 
     @property
+    def audits(self) -> bool:
+        """Whether the present rollout, or the update after it, is looked at."""
+        return self._kept is not None
+
+    @property
     def _due(self) -> bool:
         return self.looked < ALL_AUDITED or self.looked % AUDIT_EVERY == 0
 
@@ -220,6 +234,18 @@ class Alarms:
         self._waiting = ppo.sim.next_level.copy()
         if told := self.draws.fault(ppo.sampler):
             yield Fault("levels drawn", told)
+
+    def _clock_is_right(self, ppo: BatchPPO) -> Iterator[Fault]:
+        """Training's clock, by which time budgets end, runs as fast as this process's."""
+        if self._clock is None:
+            return
+        passed, counted = monotonic() - self._clock[0], ppo.spent - self._clock[1]
+        if not abs(counted - passed) <= CLOCK_SHARE * passed + CLOCK_S:
+            yield Fault(
+                "time",
+                f"training's clock has counted {counted:.1f} s of {passed:.1f} s: time budget and speed are not those of the "
+                "clock on the wall",
+            )
 
     def _roles_are_kept(self, ppo: BatchPPO) -> Iterator[Fault]:
         """The critic learns alone until it can judge or has had its time; what the actor is pulled towards stays the same."""
@@ -251,7 +277,8 @@ class Alarms:
         away = ratio = reference = math.nan
         if kept is not None:
             log_probs, values = asked(ppo.policy, ppo, kept.rows)
-            ratio = error_of(values, ppo, kept.rows) / max(kept.error, 1e-12)
+            if kept.config.returns_from == "collected":  # else it is not these returns that are learned last
+                ratio = error_of(values, ppo, kept.rows) / max(kept.error, 1e-12)
             if ppo.reference is not None:
                 reference = divergence(asked(ppo.reference, ppo, kept.rows)[0], log_probs)
             if learned and "train/loss" in logged:

@@ -40,6 +40,11 @@ MAY_REST = (
     "global_view",
     "command",
 )  # keys that are constant without doors, mines, subtasks
+OF_STAGES = {  # settings of the curriculum -> those of PPO that they change while a stage is learned
+    "stage_gamma": ("gamma", "pbrs_gamma"),
+    "stage_learning_rate": ("learning_rate",),
+    "stage_ent_coef": ("ent_coef_start", "ent_coef_end"),
+}
 TARGETS = ("actions", "log_probs", "values", "rewards", "advantages", "returns", "episode_ends", "wins")
 
 
@@ -81,10 +86,9 @@ class Kept:
     steps: int
 
     @classmethod
-    def of(cls, ppo: BatchPPO) -> "Kept":
-        """Of the rollout that has just ended."""
-        size = len(ppo.rollout_buffer)
-        rows = torch.arange(0, size, max(1, size // ROWS), device=ppo.device)[:ROWS]
+    def of(cls, ppo: BatchPPO, turn: int = 0) -> "Kept":
+        """Of the rollout that has just ended.  turn: which decisions are asked about again; others each time."""
+        rows = some_rows(len(ppo.rollout_buffer), turn).to(ppo.device)
         log_probs, values = asked(ppo.policy, ppo, rows)
         return cls(
             config=settings_of_stage(ppo),
@@ -101,6 +105,18 @@ class Kept:
             weights={name: parameter.detach().clone() for name, parameter in ppo.policy.named_parameters()},
             steps=steps_of(ppo),
         )
+
+
+def some_rows(size: int, turn: int) -> torch.Tensor:
+    """int64[R], rising: R = min(size, ROWS) of the numbers below ``size``, spread over all and others in each turn.
+
+    Not every n-th: where n and the number of environments have a factor in common, that would be the same few of these.
+    """
+    step = max(1, round(0.6180339887 * size)) if size > ROWS else 1
+    while math.gcd(step, size) > 1:
+        step += 1
+    count = min(size, ROWS)
+    return ((torch.arange(count) + turn * count) * step % size).sort().values
 
 
 @torch.no_grad()
@@ -161,6 +177,7 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
     yield from inputs_are_alive(ppo, kept)
     yield from decisions_are_the_policys(ppo, kept)
     yield from decisions_are_independent(ppo)
+    yield from processes_differ(ppo)
     yield from keys_follow_decisions(ppo)
     yield from episodes_add_up(ppo, start)
     yield from advantages_are_right(ppo)
@@ -171,8 +188,14 @@ def faults_of_rollout(ppo: BatchPPO, kept: Kept, start: "Start | None") -> Itera
 
 
 def settings_of_stage(ppo: BatchPPO) -> PPOConfig:
-    """The configuration with what the stage that is learned now changes."""
-    return replace(ppo.config, **ppo.sampler.config.changes_in(ppo.sampler.stage))  # type: ignore[arg-type]
+    """The configuration with what the stage that is learned now changes, read from what was asked for."""
+    changed: dict[str, float | None] = {}
+    for name, fields in OF_STAGES.items():
+        for text in getattr(ppo.sampler.config, name):
+            stage, _, value = text.partition("=")
+            if stage == ppo.sampler.stage:
+                changed |= {field: None if field == "pbrs_gamma" else float(value) for field in fields}
+    return replace(ppo.config, **changed)  # type: ignore[arg-type]
 
 
 def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
@@ -187,18 +210,19 @@ def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
         "passes over a rollout": (ppo.n_epochs, config.n_epochs),
         "longest gradient": (ppo.max_grad_norm, config.max_grad_norm),
         "decisions of a rollout": (buffer.shape, (plan, ppo.sim.num_envs)),
+        **{name.replace("_", " "): (getattr(ppo.in_force, name), getattr(config, name)) for name in vars(config)},
     }
     for name, (found, asked_for) in wanted.items():
         if found != asked_for:
             yield Fault(
                 "settings", f"{name}: {found} in force, {asked_for} configured; something overwrites the setting"
             )
-    done = min(ppo.num_timesteps / config.total_timesteps, 1.0)
-    if ppo.progress < done - 1e-9 or (ppo.progress > done + 1e-9 and not config.time_budget_minutes):
+    before, found, after = progress_of(ppo), ppo.progress, progress_of(ppo)  # time goes on meanwhile
+    if not before - 1e-9 <= found <= after + 1e-9:
         yield Fault(
             "settings",
-            f"progress is {ppo.progress:.4f} after {ppo.num_timesteps:,} of {config.total_timesteps:,} decisions: what is "
-            "annealed runs at another speed",
+            f"progress is {found:.4f} after {ppo.num_timesteps:,} of {config.total_timesteps:,} decisions and "
+            f"{ppo.spent:.1f} s, it was to be {after:.4f}: what is annealed runs at another speed",
         )
     if len(buffer) % ppo.batch_size:
         yield Fault(
@@ -215,6 +239,15 @@ def settings_agree(ppo: BatchPPO) -> Iterator[Fault]:
         yield Fault(
             "optimiser", f"the optimiser does not hold {', '.join(lost)}: made before these layers, or replaced"
         )
+
+
+def progress_of(ppo: BatchPPO) -> float:
+    """Progress of training, 0 to 1: the larger share of its decisions and of its time budget that is used up."""
+    shares = [ppo.num_timesteps / ppo.config.total_timesteps]
+    if ppo.config.time_budget_minutes:
+        seconds = ppo.config.time_budget_minutes * 60.0 - ppo.reserved
+        shares.append(ppo.spent / seconds if seconds > 0 else 1.0)
+    return min(max(shares), 1.0)
 
 
 def inputs_are_alive(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
@@ -276,6 +309,16 @@ def decisions_are_independent(ppo: BatchPPO) -> Iterator[Fault]:
                 f"what was decided tells {name}, {total / math.sqrt(max(variance, 1e-9)):.0f} standard deviations beyond "
                 "chance: the same random numbers are used again",
             )
+
+
+def processes_differ(ppo: BatchPPO) -> Iterator[Fault]:
+    """No two processes that train together play the same: that would be one rollout, learned from twice."""
+    mine = zlib.crc32(ppo.rollout_buffer.actions.cpu().numpy().tobytes())
+    sums = ppo.ranks.rows(np.array([mine])).tolist()
+    if len(set(sums)) < len(sums):
+        yield Fault(
+            "actions", f"of {len(sums)} processes only {len(set(sums))} decide differently: seeds are used again"
+        )
 
 
 def keys_follow_decisions(ppo: BatchPPO) -> Iterator[Fault]:
@@ -405,19 +448,23 @@ class Start:
 
     episodes: counted by the sampler, by stage.
     level: int32[N], that each environment plays.
+    began: int64[N], updates there had been when its episode began.
     so_far: float64[2, N], decisions and sum of rewards of the episodes that go on.
     obs: what each environment observes, and remembers; the subtask in force may be chosen anew.
     arrays: where the former lies in memory.
     seconds: that training had taken.
+    frames: int[N], frames since each episode began.
     """
 
     def __init__(self, ppo: BatchPPO):
         self.episodes = ppo.sampler.episodes.tolist()
         self.level = ppo.sim.level.copy()
+        self.began = ppo.sampler._began.copy()
         going, count = ppo.sim.state, ppo.sim.num_envs
         self.so_far = np.stack([going.progress["decisions"][:count], going.terms[:count].sum(axis=1)])
         self.obs = {key: values.copy() for key, values in ppo.seen.items() if key != COMMAND}
         self.seconds = ppo.seconds
+        self.frames = going.ninja["frame"][:count].copy()
         self.arrays = {key: values.ctypes.data for key, values in ppo.sim.obs.items()}
 
     def faults(self, ppo: BatchPPO) -> Iterator[Fault]:
@@ -431,6 +478,9 @@ class Start:
                     "rollout",
                     f"the first {key} of the rollout is not what the environments showed: rows or steps were mixed up",
                 )
+        begins = ppo.num_timesteps == len(ppo.rollout_buffer) * ppo.ranks.size
+        if ppo.config.desync_episodes and begins and len(self.frames) > 1 and not np.ptp(self.frames):
+            yield Fault("settings", "--desync-episodes is given, and all first episodes began together")
         ends = np.argwhere(numbers(ppo, "episode_ends"))
         env, first = np.unique(ends[:, 1], return_index=True)
         if len(ends) == len(ppo.ended) and not np.array_equal(ppo.ended["level"][first], self.level[env]):

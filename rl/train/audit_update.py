@@ -17,6 +17,7 @@ from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
 from rl.train.steering import LIMITS
 
+STEP = 1.5  # factor of a steered learning rate; a second time here, so that it is not changed in one place
 ALWAYS_LOGGED = tuple(
     f"train/{name}"
     for name in (
@@ -156,15 +157,24 @@ def ends_where_it_should(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fa
 
 def rate_is_steered_as_it_should(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[Fault]:
     """A steered learning rate falls after updates that went too far, and rises after those that did not go far enough."""
-    desired = ppo.config.desired_kl_at(kept.progress)
-    if not desired or not LIMITS[0] <= kept.steered_rate <= LIMITS[1]:
+    config, before, after = kept.config, kept.steered_rate, ppo.steered_rate
+    if not config.desired_kl:
         return
-    moved, change = float(logged["train/last_kl"]), ppo.steered_rate - kept.steered_rate
-    if (moved > 2 * desired and change > 0) or (moved < desired / 2 and change < 0):
+    annealed = config.anneal_learning_rate and config.schedules
+    moved, told = float(logged["train/last_kl"]), []
+    for progress in (kept.progress, ppo.progress):  # between which the update ended, under a time budget
+        share = 1 + (config.learning_rate_end_share - 1) * progress if annealed else 1.0
+        desired = config.desired_kl * share**2
+        factor = 1 / STEP if moved > 2 * desired else STEP if moved < desired / 2 else 1.0
+        rises = kept.critic_only or (
+            ppo.reference is not None and kept.actor_updates < config.learning_rate_warmup_updates
+        )
+        told.append((desired, before if rises else min(max(before * factor, LIMITS[0]), LIMITS[1])))
+    if not any(math.isclose(after, wanted, rel_tol=1e-9) for _, wanted in told):
         yield Fault(
             "learning rate",
-            f"it was {kept.steered_rate:.3g} in an update that went {moved:.3g} nats, where {desired:.3g} are desired, and "
-            f"is {ppo.steered_rate:.3g} now: it is steered the wrong way",
+            f"it was {before:.4g} in an update that went {moved:.3g} nats, where {told[0][0]:.3g} are desired, and is "
+            f"{after:.4g} now, where {told[0][1]:.4g} was to be: it is steered the wrong way, too far or not at all",
         )
 
 

@@ -108,13 +108,25 @@ class Lessons:
             done = max(done, self.seconds / (60 * self.settings.minutes))
         return min(done, 1.0)
 
+    @property
+    def _steps(self) -> int:
+        """Steps of gradient descent so far."""
+        return max((int(state["step"]) for state in self._optimizer.state.values()), default=0)
+
     def give(self) -> Figures:
         """Play a lesson and learn from it; TeacherError where nothing that is finite can be learned."""
         begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         episodes, away, agreement = self._play()
+        before = self._steps
         self._learn()
+        size = min(self.settings.minibatch_size, len(self._buffer))
+        meant = self.settings.epochs * (len(self._buffer) // size)
+        if self._steps - before != meant:
+            raise TeacherError(
+                f"lesson {self.lessons + 1}: {self._steps - before} steps were made, {meant} were meant; please report this"
+            )
         self.decisions += len(self._buffer)
         self.lessons += 1
         wins = int((episodes["outcome"] == WON).sum())

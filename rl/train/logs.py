@@ -19,9 +19,12 @@ from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
 
 from nppsim.errors import needed
 from nppsim.files import append_text, naming, write_bytes
-from rl.events import EventsError, EventWriter, event_files
+from nppsim.reading import read_bytes
+from rl.events import EventsError, EventWriter, event_files, reading_events
 
 TABLE = "progress.csv"
+MAX_TABLE_BYTES = 1 << 28  # of a table; the longest so far have 5 MB
+_REMEDY = "bring it back from a copy of the run"
 BOARD = "tensorboard"
 IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
 LESSONS = "bc/teacher/"  # of these, those of lessons, whose steps are their numbers
@@ -118,12 +121,7 @@ class GrowingTable(KVWriter):
 
     def _read(self) -> tuple[list[str], list[list[str]]]:
         """Columns, and as many rows as are to be kept."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            text = ""
-        whole = text[: text.rfind("\n") + 1]  # without a row that was cut short
-        lines = list(csv.reader(io.StringIO(whole)))
+        lines = read_table(self.path) if self.path.exists() else []
         if len(lines) <= self.rows:
             found = max(len(lines) - 1, 0)
             raise EventsError(f"{self.path}: {found} rows are left of the {self.rows} that were written; bring it back")
@@ -131,6 +129,15 @@ class GrowingTable(KVWriter):
 
     def _rewrite(self, rows: Iterable[list[str]]) -> None:
         write_bytes(self.path, _lines([self._columns, *rows]).encode())
+
+
+def read_table(path: Path) -> list[list[str]]:
+    """The whole rows of such a table, the names of its columns first; EventsError for a file that is none."""
+    data = read_bytes(path, EventsError, MAX_TABLE_BYTES, _REMEDY)
+    try:
+        return list(csv.reader(io.StringIO(data[: data.rfind(b"\n") + 1].decode())))  # not a row that was cut short
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise EventsError(f"{path}: no table ({error}); {_REMEDY}") from error
 
 
 def _place(column: str) -> tuple[int, str]:
@@ -199,8 +206,9 @@ def _records(files: Iterable[Path]) -> Iterable[tuple[bytes, Any]]:
     loader = needed("tensorboard.backend.event_processing.event_file_loader", "train")
     event = needed("tensorboard.compat.proto.event_pb2", "train").Event
     for file in files:
-        for record in loader.RawEventFileLoader(str(file)).Load():
-            yield record, event.FromString(record)
+        with reading_events([file]):
+            for record in loader.RawEventFileLoader(str(file)).Load():
+                yield record, event.FromString(record)
 
 
 def _write_records(path: Path, records: Iterable[bytes]) -> None:

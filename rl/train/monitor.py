@@ -24,9 +24,10 @@ from rl.train.audit import Fault
 from rl.train.candidate import Candidate, Evaluate, Evaluation, Remote
 from rl.train.checkpoints import Checkpoints
 from rl.train.first_update import check_gradients, check_inputs
-from rl.train.guard import EarlyStopping, Retention, in_points
+from rl.train.guard import EarlyStopping, Retention, in_points, no_improvement, rounded, wrongly_judged
 from rl.train.logs import BOARD, ScalarLog
 from rl.train.ppo import BatchPPO, DivergedError
+from rl.train.rows import Row
 from rl.train.untouched import untouched
 from rl.train.written import differences, write
 from rl.upload import Uploader, UploadError
@@ -107,6 +108,9 @@ class TrainingMonitor(BaseCallback):
             "upload": config.upload.sync_freq,
         }
         self._next = dict(self._periods)
+        self._done_at = dict.fromkeys(self._periods, 0)  # decisions after which each of these was done last
+        self._row: Row | None = None  # that was to be written after the rollout
+        self._overall: list[float] = []  # success in all evaluations that were concluded from
         self._evaluating = 0.0  # seconds so far
         self._evaluated_at = 0.0  # seconds of training spent before the latest one
         self._checked = False
@@ -137,7 +141,9 @@ class TrainingMonitor(BaseCallback):
         if not self.model.updates:
             self.alarms.before_rollout(self.model)
             return
+        due = self._what_is_due()
         self._heed(self.alarms.after_update(self.model))
+        self._check_row()
         self._check_first_updates()
         if self.remote:
             self.remote.check()
@@ -151,6 +157,7 @@ class TrainingMonitor(BaseCallback):
             self._evaluate()
         if self._is_due("upload"):
             self._upload()
+        self._check_punctual(due)
         self._tell()
         self.alarms.before_rollout(self.model)
         self.model.ending |= self.model.progress >= 1.0
@@ -166,6 +173,31 @@ class TrainingMonitor(BaseCallback):
     def _is_time_to_evaluate(self) -> bool:
         return 0 < self._evaluation_seconds <= self.model.spent - self._evaluated_at
 
+    def _what_is_due(self) -> list[str]:
+        """What has to be done now, by decisions and by the clock; worked out from when it was done last."""
+        n, spent = self.num_timesteps, self.model.spent
+        due = [what for what, period in self._periods.items() if period and n // period > self._done_at[what] // period]
+        if 0 < self._evaluation_seconds <= spent - self._evaluated_at and "evaluation" not in due:
+            due.append("evaluation")
+        afford = not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * spent
+        return [what for what in due if afford or what != "evaluation"]
+
+    def _check_punctual(self, due: list[str]) -> None:
+        """AlarmError if something that was due was not done."""
+        missed = [what for what in due if self._done_at[what] != self.num_timesteps]
+        if missed and not self.model.ending:
+            self._stop_for("schedule", f"no {' and no '.join(missed)} at {self.num_timesteps:,} decisions, as was due")
+
+    def _check_row(self) -> None:
+        """AlarmError or EventsError unless the row that was to be written after the rollout is on disk."""
+        if self._row is None:
+            return
+        self._heed(list(self._row.faults(self.folder)))
+        looked = self.alarms.looked
+        if looked & (looked - 1) == 0:  # all events are read, so seldom
+            self._row.check_events(self.folder)
+        self._row = None
+
     def _is_affordable(self) -> bool:
         """Under a time budget, an evaluation waits while evaluations have had more than their share of the time."""
         return not self.config.ppo.time_budget_minutes or self._evaluating <= EVALUATING_SHARE * self.model.spent
@@ -177,6 +209,7 @@ class TrainingMonitor(BaseCallback):
         """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
         ppo = self.model
         self._heed(self.alarms.after_rollout(ppo))
+        self._row = Row.of(ppo) if self.alarms.audits else None
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
             self._happened(
@@ -192,6 +225,7 @@ class TrainingMonitor(BaseCallback):
     def _on_training_end(self) -> None:
         self._bar.close()
         self._heed(self.alarms.after_update(self.model))
+        self._check_row()
         if self.asked.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
@@ -325,6 +359,7 @@ class TrainingMonitor(BaseCallback):
     def _evaluate(self) -> None:
         """Evaluate the present policy, here or elsewhere; conclude from what was ordered elsewhere the last time."""
         self._is_done("evaluation")
+        self._done_at["evaluation"] = self.num_timesteps
         went_back = self._in_flight is not None and self._conclude(*self._arrived())
         if went_back or self.model.ending:
             return  # what the present policy can do is known, or is about to be asked
@@ -339,6 +374,10 @@ class TrainingMonitor(BaseCallback):
         """Keep it, go back, or end training; True if training went back to the best policy."""
         went_back = self._guarded and self._retain(found.levels, of)
         stop = self.early.update(found.overall)
+        self._overall.append(found.overall)
+        if stop != no_improvement(self._overall, self.config.evaluation):
+            told = "is to end" if stop else "goes on"
+            self._stop_for("early stopping", f"training {told} after evaluations of {rounded(self._overall)}")
         if found.overall > self.early.best + self.config.evaluation.early_stopping_improvement:
             self._stop_for(
                 "early stopping", f"{found.overall:.3f} is better than the best so far, {self.early.best:.3f}"
@@ -364,10 +403,20 @@ class TrainingMonitor(BaseCallback):
             self._write(self.checkpoints.best, of.policy)
             return False
         loss = retention.lost(success)
+        if retention.cloned is not None and (told := wrongly_judged(success - retention.cloned, loss is not None)):
+            self._stop_for("retention", told)
         if loss is None or (self.model.progress >= 1.0 and of.updates != ppo.updates):
             return False  # the last policy is played, too, and the best is delivered
         self._restore_best()
+        held, progress = ppo.hold, ppo.progress
         ppo.hold_closer()
+        closer = ppo.reference is not None and not list(
+            differences(ppo.reference.state_dict(), ppo.policy.state_dict())
+        )
+        if not closer or ppo.hold != 2 * held or ppo.held_since < progress:
+            self._stop_for(
+                "retention", "after going back, the actor is not pulled towards the best policy, twice as hard"
+            )
         self._happened(
             "rolled_back",
             f"{100 * success.mean():.1f} % of the dev levels{self._since(of)}, {in_points(loss)} against the policy before "
@@ -401,13 +450,21 @@ class TrainingMonitor(BaseCallback):
             except UploadError as error:  # training is worth more than a copy; the last upload of the run does raise
                 self.log(f"upload failed and will be tried again: {error}")
         self._is_done("upload")
+        self._done_at["upload"] = self.num_timesteps
 
     def _checkpoint(self) -> None:
         """Write one from which training goes on right here, and remove the oldest."""
         began = time.monotonic()
         self._is_done("checkpoint")
-        self.save(self.checkpoints.path(self.num_timesteps))
+        path = self.save(self.checkpoints.path(self.num_timesteps))
         self.checkpoints.prune()
+        kept = [one for one in self.checkpoints.made() if one != self.checkpoints.final]
+        if path not in kept[-1:] or len(kept) > self.checkpoints.keep:
+            told = ", ".join(one.name for one in kept) or "none"
+            self._stop_for(
+                "checkpoints", f"{told} are kept, {path.name} is the newest of {self.checkpoints.keep} at most"
+            )
+        self._done_at["checkpoint"] = self.num_timesteps
         self._saved_after, self._saved_at = self.model.updates, time.monotonic()
         self._saving = self._saved_at - began
 
@@ -432,6 +489,7 @@ class TrainingMonitor(BaseCallback):
             "alarms": self.alarms.state_dict(),
             "best": self._best,
             "most": self._most,
+            "overall": self._overall,
             "last": self._last,
             "in_flight": self._in_flight and self._in_flight.state(),
             "events": self.events,
@@ -450,8 +508,10 @@ class TrainingMonitor(BaseCallback):
         self.early.load(state["early"])
         self.alarms.load_state_dict(state["alarms"])
         self._best, self._most, self._last = state["best"], state["most"], state["last"]
+        self._overall = list(state["overall"])
         self._in_flight = state["in_flight"] and Candidate.restored(self.model, state["in_flight"])
         self.events, self._next = state["events"], state["next"]
+        self._done_at = dict.fromkeys(self._periods, self.model.num_timesteps)
         self._checked, self._actor_checked = state["checked"]
         self._evaluating, self.model.reserved = state["evaluating"], state["reserved"]
         self._evaluated_at = state["evaluated_at"]

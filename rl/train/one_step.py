@@ -13,19 +13,21 @@ import copy
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from bc.agreement import CLOSE, Tensors, adam_move, closeness, cut_off, farthest, gradients_of, memory_of
 from rl.policy.policy import ADAM, NppPolicy
-from rl.train.audit import Fault, Kept, everybodys, numbers, value_scale
+from rl.train.audit import MOST_SIGMAS, Fault, Kept, everybodys, numbers, value_scale
 from rl.train.hierarchy.audit import command_loss
 from rl.train.losses import Losses
 from rl.train.ppo import HEADS, BatchPPO
 from rl.train.recurrent_audit import asked_in_steps
 
 FEW = 1e-6  # times its size, that a weight may be rounded by
+GROUPS = 8  # of decisions, by their chances of being drawn
 CERTAIN = math.log(
     1e12
 )  # logarithm of how many ways there must be to draw a step's decisions, to call two alike no chance
@@ -44,18 +46,19 @@ class OneStep:
         taken, most = len(ppo.rollout_buffer) // ppo.batch_size, config.gradient_accumulation
         one_pass = [ppo.batch_size * min(most, taken - first) for first in range(0, taken, most)]
         self.sizes = one_pass * ppo.n_epochs  # decisions of each step
-        # Drawn minibatches have weights of their own, and targets that are estimated anew are others in later passes.
-        self.formula, self.used_alike = not config.prioritised_alpha, not config.prioritised_alpha
-        if config.returns_from != "collected":
-            self.sizes, self.used_alike = one_pass, False
-        self.passes = ppo.n_epochs if self.used_alike else 0  # of which all have the same steps
+        self.in_pass = len(one_pass)
+        self.anew = config.returns_from == "current"  # whether later passes have targets of their own
+        self.used_alike = not config.prioritised_alpha
+        self.passes = ppo.n_epochs
         last = len(self.sizes) - 1
         self.number = min((0, last, last // 2, 1)[turn % 4], last)
+        self.rng = copy.deepcopy(ppo.rng)  # as the order of the decisions is drawn with
         self.parameters = dict(ppo.policy.named_parameters())
         self.moments_before = memory_of(ppo.policy.optimizer, self.parameters)
         self.changed: list[str] = []  # weights and moments that changed between rollout and update
         self.steps = 0
         self.weights: Tensors = {}  # before the step that is looked at
+        self.of_pass: Tensors = {}  # before the first step of its pass
         self.moments: dict[str, Tensors] = {}
         self.gradients: Tensors = {}  # as the optimiser got them
         self.after: Tensors = {}
@@ -82,6 +85,8 @@ class OneStep:
                 f"moments of {one}" for one in memory if not _equal(moments.get(one), self.moments_before.get(one))
             ]
             self.changed += [name for name in weights if not torch.equal(weights[name], self.kept.weights[name])]
+        if self.steps == self.number - self.number % self.in_pass:
+            self.of_pass = self._weights()
         if self.steps == self.number:
             self.weights, self.moments = self._weights(), memory_of(ppo.policy.optimizer, self.parameters)
             self.gradients = {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
@@ -111,16 +116,58 @@ class OneStep:
                 f"{self.changed[0]}: something but the update writes to weights or to Adam's memory",
             )
         pulled = ppo.reference is not None and not kept.critic_only and ppo.logger.name_to_value["train/bc_kl_coef"] > 0
-        rows = torch.cat(self.seen) if self.seen else torch.empty(0, dtype=torch.int64)
-        rows = rows[len(ppo.rollout_buffer) if pulled else 0 :]  # the clone is asked about all of them first
+        passes = self._rows_of_passes(len(ppo.rollout_buffer), pulled)
+        rows = torch.cat(passes)
         if self.used_alike:
             yield from self._rows_are_all_used(ppo, rows)
             yield from self._rows_are_shuffled(ppo, rows, before)
+            yield from self._rows_are_the_runs_own(ppo, rows)
         if self.after:
             first = sum(self.sizes[: self.number])
-            if self.formula:
-                yield from self._gradient_is_right(ppo, kept, rows[first : first + self.sizes[self.number]])
+            targets = Targets.of(ppo, kept, self._policy(ppo, self.of_pass) if self._has_others else None)
+            if not self.used_alike:
+                yield from targets.drawn_by_their_chances(passes[self.number // self.in_pass])
+            yield from self._gradient_is_right(ppo, kept, targets, rows[first : first + self.sizes[self.number]])
             yield from self._adam_is_right(ppo)
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether the step that is looked at has other targets than the rollout came with."""
+        return self.anew and self.number >= self.in_pass
+
+    def _rows_of_passes(self, size: int, pulled: bool) -> list[torch.Tensor]:
+        """Decisions that each pass has shown, in their order.
+
+        The clone is asked about all of them first, and before a later pass with targets of its own the policy is.
+        """
+        rows = torch.cat(self.seen) if self.seen else torch.empty(0, dtype=torch.int64)
+        each, found = sum(self.sizes[: self.in_pass]), []
+        for number in range(self.passes):
+            rows = rows[size:] if (pulled if not number else self.anew) else rows
+            found.append(rows[:each])
+            rows = rows[each:]
+        return [*found[:-1], torch.cat([found[-1], rows])]
+
+    @staticmethod
+    def _policy(ppo: BatchPPO, weights: Tensors) -> NppPolicy:
+        """The policy as it was with these weights."""
+        mirror = copy.deepcopy(ppo.policy)
+        with torch.no_grad():
+            for name, parameter in mirror.named_parameters():
+                parameter.copy_(weights[name])
+        return mirror
+
+    def _rows_are_the_runs_own(self, ppo: BatchPPO, rows: torch.Tensor) -> Iterator[Fault]:
+        """The first minibatch is the one that the run's own random numbers give: the seed, or the checkpoint, decides."""
+        if len(ppo.rollout_buffer) % ppo.batch_size:
+            return  # which is a fault with a name of its own
+        wanted = next(type(ppo.rollout_buffer).minibatches(ppo.rollout_buffer, ppo.batch_size, self.rng))
+        if not torch.equal(rows[: len(wanted)].sort().values, wanted.sort().values):
+            yield Fault(
+                "minibatches",
+                "the first minibatch is not the one that the run's own random numbers give: seed and checkpoint do not "
+                "decide about the order of the decisions",
+            )
 
     def _rows_are_all_used(self, ppo: BatchPPO, rows: torch.Tensor) -> Iterator[Fault]:
         """Every decision is learned from once in each pass."""
@@ -161,19 +208,16 @@ class OneStep:
         if told:
             yield Fault("minibatches", f"{told}: they are not shuffled, or always alike")
 
-    def _gradient_is_right(self, ppo: BatchPPO, kept: Kept, rows: torch.Tensor) -> Iterator[Fault]:
+    def _gradient_is_right(self, ppo: BatchPPO, kept: Kept, targets: "Targets", rows: torch.Tensor) -> Iterator[Fault]:
         """The gradient that the optimiser got is that of the loss by its formulas, over all processes, and cut off."""
-        mirror = copy.deepcopy(ppo.policy)
-        with torch.no_grad():
-            for name, parameter in mirror.named_parameters():
-                parameter.copy_(self.weights[name])
+        mirror = self._policy(ppo, self.weights)
         moving = {
             name: parameter
             for name, parameter in mirror.named_parameters()
             if parameter.requires_grad and (not kept.critic_only or "value_net" in name)
         }
-        parts = losses_by_formula(ppo, kept, mirror, rows)
-        loss = parts["loss"] + command_loss(ppo, kept, mirror, rows)
+        parts = losses_by_formula(ppo, kept, mirror, rows, targets)
+        loss = parts["loss"] + command_loss(ppo, kept, mirror, rows, targets.weights_of(rows))
         wanted = gradients_of(loss, moving)
         told = ppo.ranks.average(list(wanted.values()), [float(part.detach()) for part in parts.values()])
         yield from self._losses_are_right(ppo, dict(zip(parts, told, strict=True)), len(rows))
@@ -225,7 +269,101 @@ class OneStep:
                 return
 
 
-def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What a pass learns from, worked out in float64.
+
+    advantages: float64[T * N], normalised.
+    spread: that they were divided by.
+    returns: float64[T * N].
+    chances: float64[T * N], of being drawn; None: all decisions are taken once.
+    weights: float64[T * N], of the decisions in the losses; None: all alike.
+    """
+
+    advantages: torch.Tensor
+    spread: torch.Tensor
+    returns: torch.Tensor
+    chances: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, ppo: BatchPPO, kept: Kept, policy: NppPolicy | None) -> "Targets":
+        """policy: before the pass, where its targets are estimated anew; None: they are those of the rollout."""
+        buffer, config = ppo.rollout_buffer, kept.config
+        advantages, returns = buffer.flat("advantages").double(), buffer.flat("returns").double()
+        if policy is not None:
+            advantages, returns = estimated_anew(ppo, kept, policy)
+        among = ppo.ranks.gathered(advantages.float()).double()
+        spread = among.std() + 1e-8
+        advantages = (advantages - among.mean()) / spread
+        chances = weights = None
+        if config.prioritised_alpha:
+            sizes = advantages.abs() ** config.prioritised_alpha
+            chances = sizes / sizes.sum()
+            weights = torch.where(chances > 0, (len(chances) * chances) ** -config.prioritised_beta, 0.0)
+        return cls(advantages, spread, returns, chances, weights)
+
+    def weights_of(self, rows: torch.Tensor) -> torch.Tensor:
+        """float64[B], 1 on average: of the decisions of a step."""
+        if self.weights is None:
+            return torch.ones(len(rows), dtype=torch.float64, device=rows.device)
+        return self.weights[rows] / self.weights[rows].mean()
+
+    def drawn_by_their_chances(self, rows: torch.Tensor) -> Iterator[Fault]:
+        """Decisions are drawn as often as their chances say: in groups of about the same chance, from rare to frequent."""
+        assert self.chances is not None
+        order = self.chances.argsort()
+        group = torch.empty_like(order)
+        group[order] = (self.chances[order].cumsum(0) * GROUPS).long().clamp(max=GROUPS - 1)
+        chance = torch.zeros(GROUPS, dtype=torch.float64, device=order.device).index_add_(0, group, self.chances)
+        counts = torch.bincount(group[rows], minlength=GROUPS)
+        spread = (len(rows) * chance * (1 - chance)).clamp(min=1.0).sqrt()
+        sigmas = float(((counts - len(rows) * chance) / spread).abs().max())
+        if not sigmas < MOST_SIGMAS:
+            yield Fault(
+                "minibatches",
+                f"decisions of large and small advantages are drawn {sigmas:.0f} standard deviations more or less often than "
+                "--prioritised-alpha says",
+            )
+
+
+@torch.no_grad()
+def estimated_anew(ppo: BatchPPO, kept: Kept, policy: NppPolicy) -> tuple[torch.Tensor, torch.Tensor]:
+    """(advantages, returns), float64[T * N] both, as this policy and its critic see the rollout.
+
+    With V-trace: errors count times rho, and what comes later times c, both probability ratios, cut off.
+    Source: Espeholt et al. 2018.
+    """
+    config, buffer = kept.config, ppo.rollout_buffer
+    order = torch.arange(len(buffer), device=ppo.device)
+    pieces = order.split(ppo.batch_size) if buffer.segment == 1 else (order,)
+    asked = [asked_in_steps(ppo, policy, piece, 0) for piece in pieces]
+    values = torch.cat([some for _, some in asked]).double().cpu().numpy().reshape(buffer.shape)
+    log_probs = torch.cat([some for some, _ in asked]).double().log_softmax(dim=1)
+    actions = buffer.flat("actions")[:, None]
+    ratio = (log_probs - buffer.flat("log_probs").double()).gather(1, actions).exp().cpu().numpy().reshape(buffer.shape)
+    rewards, goes_on = numbers(ppo, "rewards").copy(), ~numbers(ppo, "episode_ends")
+    where, seen, added = ppo._extended
+    if len(where):
+        present = policy.logits_and_values(seen)[1].double().cpu().numpy()
+        rewards.reshape(-1)[where.cpu().numpy()] += config.gamma * present - added.double().cpu().numpy()
+    last = policy.logits_and_values(policy.to_tensors(ppo.seen))[1].double().cpu().numpy()
+    errors = rewards + config.gamma * np.vstack([values[1:], last[None]]) * goes_on - values
+    rho = c = np.ones_like(errors)
+    if config.vtrace_rho_clip is not None:
+        rho, c = np.minimum(ratio, config.vtrace_rho_clip), np.minimum(ratio, config.vtrace_c_clip)
+    advantages, corrections, later = np.empty_like(errors), np.empty_like(errors), np.zeros_like(last)
+    for t in range(len(errors) - 1, -1, -1):
+        carried = config.gamma * config.gae_lambda * goes_on[t] * later
+        advantages[t], later = errors[t] + carried, rho[t] * errors[t] + c[t] * carried
+        corrections[t] = later
+    found = (torch.from_numpy(some.ravel()).to(ppo.device) for some in (advantages, corrections + values))
+    return next(found), next(found)
+
+
+def losses_by_formula(
+    ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor, targets: Targets
+) -> dict[str, torch.Tensor]:
     """Losses of a policy on these decisions of the rollout, in float64, by the names of ``Losses``; weights are the logged
     ones, which are held against the schedules elsewhere (``audit_update``).
     """
@@ -235,23 +373,21 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     }
     logits, values = asked_in_steps(ppo, policy, rows, config.memory_burn_in)
     log_probs, values = logits.double().log_softmax(dim=1), values.double()
-    of = {name: buffer.flat(name)[rows].double() for name in ("log_probs", "returns")}
+    played = buffer.flat("log_probs")[rows].double()
     actions = buffer.flat("actions")[rows, None]
     if config.clip_range_vf is not None:
         reach = float(ppo.logger.name_to_value["train/clip_range_vf"])
         before = buffer.flat("values")[rows].double()
         values = before + (values - before).clamp(-reach, reach)
-    among = everybodys(ppo, "advantages")
-    spread = among.std() + 1e-8
-    advantages = (buffer.flat("advantages")[rows].double() - among.mean()) / spread
-    ratio = (log_probs - of["log_probs"]).gather(1, actions)[:, 0].exp()
+    advantages, each = targets.advantages[rows], targets.weights_of(rows)
+    ratio = (log_probs - played).gather(1, actions)[:, 0].exp()
     clip = weight["clip_range"]
     clipped = ratio.clamp(1 - clip, 1 + clip)
     parts = {
-        "policy_gradient_loss": -torch.minimum(ratio * advantages, clipped * advantages).mean(),
-        "value_loss": (values - of["returns"]).square().mean(),
-        "entropy_loss": (log_probs.exp() * log_probs).sum(dim=1).mean(),
-        "approx_kl": (of["log_probs"].exp() * (of["log_probs"] - log_probs)).sum(dim=1).mean(),
+        "policy_gradient_loss": -(each * torch.minimum(ratio * advantages, clipped * advantages)).mean(),
+        "value_loss": (each * (values - targets.returns[rows]).square()).mean(),
+        "entropy_loss": (each * (log_probs.exp() * log_probs).sum(dim=1)).mean(),
+        "approx_kl": (each * (played.exp() * (played - log_probs)).sum(dim=1)).mean(),
         "clip_fraction": ((ratio < 1 - clip) | (ratio > 1 + clip)).double().mean(),
         "bc_kl": torch.zeros(()).double(),
         "self_imitation_loss": torch.zeros(()).double(),
@@ -259,10 +395,10 @@ def losses_by_formula(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.
     if ppo.reference is not None and weight["bc_kl_coef"] > 0 and not kept.critic_only:
         with torch.no_grad():
             cloned = asked_in_steps(ppo, ppo.reference, rows, 0)[0].double().log_softmax(dim=1)
-        parts["bc_kl"] = (cloned.exp() * (cloned - log_probs)).sum(dim=1).mean()
+        parts["bc_kl"] = (each * (cloned.exp() * (cloned - log_probs)).sum(dim=1)).mean()
     if config.self_imitation_coef:
-        gained = surprises(ppo)[rows] / spread
-        parts["self_imitation_loss"] = -(gained * log_probs.gather(1, actions)[:, 0]).mean()
+        gained = surprises(ppo)[rows] / (everybodys(ppo, "advantages").std() + 1e-8)
+        parts["self_imitation_loss"] = -(each * gained * log_probs.gather(1, actions)[:, 0]).mean()
     loss = config.vf_coef / value_scale(ppo, config) * parts["value_loss"]
     if not kept.critic_only:
         loss = loss + parts["policy_gradient_loss"] + weight["ent_coef"] * parts["entropy_loss"]

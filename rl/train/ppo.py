@@ -139,6 +139,7 @@ class BatchPPO(PPO):
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
+        self.counts = np.empty(0, bool)  # of these, whether they began where their level does
         self.counted = self.ended  # those of all processes that began where their level does
         self.ending = False
         self.reserved = 0.0
@@ -276,8 +277,8 @@ class BatchPPO(PPO):
         seconds = time.perf_counter() - begin
         self.seconds += seconds
         self.decisions_played += len(buffer) * self.ranks.size
-        self.ended = np.concatenate(episodes)
-        counted = self.ended[np.concatenate(counts)] if self.sampler.starts else self.ended
+        self.ended, self.counts = np.concatenate(episodes), np.concatenate(counts)
+        counted = self.ended[self.counts] if self.sampler.starts else self.ended
         self.counted = self.ranks.rows(counted)
         self.sampler.pool(self.ranks.rows)
         self._log_rollout(self.counted, seconds)
@@ -600,6 +601,7 @@ class BatchPPO(PPO):
             "sampling",
             "_team",
             "_decided",
+            "counts",
             "_extended",
             "_returns",
             "steps",

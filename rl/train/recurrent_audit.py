@@ -37,20 +37,23 @@ def faults_of_memory(ppo: BatchPPO, start: Start | None) -> Iterator[Fault]:
                 f"before the rollout {(first & ~blank).sum()} environments remember something at the start of an "
                 f"episode, and {(~first & blank).sum()} nothing in the middle of one",
             )
-    envs = torch.arange(min(ENVS, count), device=ppo.device)
-    ends, stored = numbers(ppo, "episode_ends")[:, : len(envs)], buffer.obs[MEMORY][:, envs].double().cpu().numpy()
-    now, limit = ppo.states[: len(envs)].astype(np.float64), closeness(ppo.policy)
+    chosen = min(ENVS, count)  # others in each update
+    envs = ((torch.arange(chosen) * (count // chosen) + ppo.updates) % count).sort().values.to(ppo.device)
+    mine = envs.cpu().numpy()
+    ends, stored = numbers(ppo, "episode_ends")[:, mine], buffer.obs[MEMORY][:, envs].double().cpu().numpy()
+    now, limit = ppo.states[mine].astype(np.float64), closeness(ppo.policy)
     for t in range(steps):
         features = ppo.policy.features(_alone(ppo, t * count + envs))
         wanted = np.where(ends[t][:, None], 0.0, by_formula(memory, features.double(), stored[t]))
         found = stored[t + 1] if t + 1 < steps else now
         off = np.abs(found - wanted).max(axis=1)
         if not (off <= limit).all():
-            env, after = int(off.argmax()), "the end of its episode" if ends[t][off.argmax()] else "it"
+            worst = int(off.argmax())
+            env, after = int(mine[worst]), "the end of its episode" if ends[t][worst] else "it"
             yield Fault(
                 "memory",
-                f"what environment {env} remembers after decision {t} and {after} is {off[env]:.2g} away from what the cell "
-                "makes of it, or from nothing where an episode begins: states are mixed up, kept too long or lost",
+                f"what environment {env} remembers after decision {t} and {after} is {off[worst]:.2g} away from what the "
+                "cell makes of it, or from nothing where an episode begins: states are mixed up, kept too long or lost",
             )
             return
 

@@ -7,6 +7,7 @@ because the machine was busy once.  So the first timing counts until ``python -m
 """
 
 import datetime
+from pathlib import Path
 
 import torch
 
@@ -37,9 +38,9 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
         told = ", ".join(f"{way.precision} by {way.threads}" for way in ways)
         here = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
         key = f"{probe.name}, update of {minibatch_size}: {told}; {here}"
-        if key not in (known := _read()) or anew:
+        if key not in (known := known_timings(FILE)) or anew:
             made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
-            known = _read() | {key: made._asdict()}  # another process may have added some meanwhile
+            known = known_timings(FILE) | {key: made._asdict()}  # another process may have added some meanwhile
             write_json(FILE, known)
         timings = Timings(**known[key])
         if {len(timings.wall), len(timings.processor)} != {len(ways)}:
@@ -49,10 +50,11 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
     return race
 
 
-def _read() -> dict[str, dict]:
-    if not FILE.exists():
+def known_timings(file: Path) -> dict[str, dict]:
+    """The timings in a file, as dictionaries; none where there is no file.  Raises TimingsError."""
+    if not file.exists():
         return {}
-    known = read_json(FILE, TimingsError, _REMEDY)
+    known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)
     if wrong := mismatch(known, _SHAPE):
-        raise TimingsError(f"{FILE}: {wrong}; {_REMEDY}")
+        raise TimingsError(f"{file}: {wrong}; {_REMEDY}")
     return known

@@ -16,8 +16,11 @@ import torch
 from bc.agreement import CLOSE, closeness
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
+from rl.policy.commander import COMMAND, NOBODY
+from rl.policy.recurrent import FOLLOWS, MEMORY
 from rl.train.audit import Fault, settings_of_stage
 from rl.train.ppo import BatchPPO
+from rl.train.recurrent_audit import by_formula
 
 ENVS = 16  # that are played again, others each time
 
@@ -59,7 +62,7 @@ class Replay:
             timeout = sim.truncated & compared
             if timeout.any():
                 added = buffer.rewards[t].cpu().numpy()[self.envs] - sim.rewards
-                seen = sim.final_obs | {key: values[self.envs] for key, values in ppo.last_seen({}, t).items()}
+                seen = sim.final_obs | self._carried(ppo, t)
                 cut_off.append((added[timeout], {key: seen[key][timeout] for key in buffer.obs}))
             if ppo.sampler.starts:  # what begins now may begin elsewhere than its level
                 compared[sim.finished] = False
@@ -68,6 +71,23 @@ class Replay:
             yield self._fault("environment", "after the last decision the environments are in other states")
         if cut_off:
             yield from self._values(ppo, cut_off)
+
+    @torch.no_grad()
+    def _carried(self, ppo: BatchPPO, t: int) -> dict[str, np.ndarray]:
+        """What goes on beyond the end of an episode beside what is seen: the subtask, and what is remembered."""
+        buffer, found = ppo.rollout_buffer, {}
+        if COMMAND in buffer.obs:
+            command = buffer.obs[COMMAND][t].cpu().numpy()[self.envs].copy()
+            command[:, 1] += command[:, 0] != NOBODY
+            found[COMMAND] = command
+        if MEMORY in buffer.obs:
+            assert ppo.policy.memory is not None
+            rows = torch.from_numpy(t * ppo.sim.num_envs + self.envs).to(ppo.device)
+            shown = {key: values for key, values in buffer.observations(rows).items() if key != FOLLOWS}
+            before = buffer.obs[MEMORY][t].double().cpu().numpy()[self.envs]
+            after = by_formula(ppo.policy.memory, ppo.policy.features(shown).double(), before)
+            found[MEMORY] = after.astype(np.float32)
+        return found
 
     def _outcome(self, ppo: BatchPPO, sim: BatchSimulator, t: int, compared: np.ndarray) -> Iterator[Fault]:
         """Reward and end of decision t; what time cut off is left to ``_values``."""

@@ -18,6 +18,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.planner import par_frames, plan
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.simulate import simulate
 
 from places import ROOT
 from programs import load_script
@@ -150,14 +151,18 @@ def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monke
 def test_runs_of_another_length_than_the_index_says_are_told(levels, tmp_path, monkeypatch):
     def longer(level, frame_skip, **more):
         found = plan(level, frame_skip, **more)
-        return found and SimpleNamespace(inputs=np.append(found.inputs, found.inputs[-1]))
+        if found is None:
+            return None
+        inputs = np.append(np.zeros(4, np.uint8), found.inputs)
+        return SimpleNamespace(inputs=inputs[: simulate(level, inputs).frames])
 
     monkeypatch.setattr(bc.make, "plan", longer)
     made = make_demonstrations(levels, tmp_path / "out", workers=1)
     assert made.compared == len(made.differing) == 5
     with ReplaySet(tmp_path / "out" / "a.h5") as replays:
         frames = int(replays.frames[0])
-    assert made.differing[0] == f"a/000000.map: {frames} frames, the index says {frames - 1}"
+    par = LevelSet.open(levels).entries[0].par_frames
+    assert made.differing[0] == f"a/000000.map: {frames} frames, the index says {par}"
 
 
 def test_files_made_otherwise_are_refused(levels, tmp_path):

@@ -1,5 +1,6 @@
 """Demonstrations written as Minari datasets, loaded by Minari itself, and read back."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -88,6 +89,23 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
             assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
     with pytest.raises(LevelSetError, match="levels of the episodes: pass levels=.* does not exist"):
         dataset.recover_environment()
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_env.*is set to None")
+def test_of_two_exports_at_once_the_one_that_ends_last_is_refused_and_the_other_one_kept(found, tmp_path, monkeypatch):
+    about = About("planner", **ABOUT)
+
+    def meanwhile(demonstrations):
+        yield from demonstrations
+        with monkeypatch.context() as other:
+            other.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))  # meanwhile ours is a hidden folder in it
+            if not (tmp_path / "minari" / "npp").exists():
+                export_minari(found, replace(about, author="another"))
+
+    with pytest.raises(DemonstrationError, match="npp/simple/planner-v0: there is such a dataset already; delete it"):
+        export_minari(found, about, progress=meanwhile)
+    assert minari.load_dataset("npp/simple/planner-v0").storage.metadata["author"] == {"another"}
+    assert not list((tmp_path / "minari").glob(".nppsim_*"))
 
 
 def test_what_is_not_there_or_has_no_name_is_refused(found):

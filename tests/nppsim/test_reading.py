@@ -1,6 +1,7 @@
 """Files from anywhere: sizes are bounded, and what is no JSON, or not of the expected shape, is told in one sentence."""
 
 import json
+import tracemalloc
 import zlib
 
 import pytest
@@ -19,6 +20,15 @@ def test_what_is_no_json_is_refused_by_name(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(Refused, match=r"x\.json: not JSON \(.*\); mend it$"):
         read_json(path, Refused, "mend it")
+
+
+def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path):
+    (tmp_path / "a").write_bytes(b"123")
+    tracemalloc.start()
+    assert read_bytes(tmp_path / "a", Refused, 1 << 30, "") == b"123"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 def test_a_file_is_read_to_its_limit_and_no_further(tmp_path):

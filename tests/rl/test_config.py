@@ -415,6 +415,23 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             "--max-demonstrations-per-category 0: give a whole number of at least 1",
         ),
         ([*REQUIRED, "--skip-final-eval", "--record-eval-videos"], "leave out --skip-final-eval"),
+        (
+            [*REQUIRED, "--replay-data-dir", "replays", "--no-pretraining", "--bc-kl-coef", "0"],
+            "--bc-kl-coef: has no effect with --no-pretraining",
+        ),
+        ([*REQUIRED, "--no-schedules", "--ent-coef-end", "0"], "--ent-coef-end: has no effect with --no-schedules"),
+        (
+            [*REQUIRED, "--reward-shaping", "0", "--reward-potential", "path"],
+            "--reward-potential path: has no effect with --reward-shaping 0",
+        ),
+        (
+            [*REQUIRED, "--no-enable-lr-annealing", "--lr-end-share", "0.5"],
+            "--lr-end-share: has no effect with --no-enable-lr-annealing",
+        ),
+        (
+            [*REQUIRED, "--use-curriculum", "--disable-trend-advancement", "--curriculum-trend-rise", "0.3"],
+            "--curriculum-trend-rise: has no effect with --disable-trend-advancement",
+        ),
         ([*REQUIRED, "--enable-early-stopping", "--eval-freq", "0"], "--eval-freq above 0"),
         ([*REQUIRED, "--remote-evaluation", "--eval-freq", "0"], "--remote-evaluation is about evaluations during"),
         (
@@ -442,7 +459,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
             "--prioritised-alpha 0.5: draws single decisions, and networks with a memory",
         ),
-        ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
+        ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 2 to 12"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free", "--enable-visual-frame-stacking"],
             "vision_free.visual4.*visual frames to stack, but vision_free reads",

@@ -54,12 +54,12 @@ def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, 
     return BatchVecEnv(sim, make_sampler(CATEGORIES, curriculum or CurriculumConfig(), seed))
 
 
-def make_plan(num_envs=4, rollout_length=32, minibatch_size=32):
+def make_plan(num_envs=4, rollout_length=32, minibatch_size=32, precision="float32"):
     wishes = hardware.Wishes(
         num_envs=num_envs,
         rollout_length=rollout_length,
         minibatch_size=minibatch_size,
-        precision="float32",
+        precision=precision,
         device="cpu",
     )
     return hardware.plan(OBSERVATIONS, wishes)
@@ -87,13 +87,14 @@ def make_ppo(
     architecture="vision_free",
     from_stage=None,
     ranks=ALONE,
+    precision="float32",
     **settings,
 ):
     """(PPO that is ready to play, what it logs); settings: of PPOConfig.
 
     ranks: processes that train together; sizes are those of one.
     """
-    plan = make_plan(num_envs, rollout_length, minibatch_size)
+    plan = make_plan(num_envs, rollout_length, minibatch_size, precision)
     config = PPOConfig(**{"total_timesteps": 10_000, "n_epochs": 1} | settings).settled(plan)
     torch.manual_seed(seed)
     world = {"frame_skip": frame_skip, "gamma": config.gamma, "curriculum": curriculum, "architecture": architecture}

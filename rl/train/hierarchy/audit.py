@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from bc.agreement import closeness
-from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
+from nppsim.observe import layout
+from rl.policy.commander import COMMAND, EXIT, EXIT_SWITCH, EXPLORE, LOCKED_DOOR, MINE, NOBODY, SUBTASKS
 from rl.policy.policy import NppPolicy
 from rl.train.audit import Fault, Kept, numbers, settings_of_stage, value_scale
 from rl.train.hierarchy.losses import HierarchicalLosses
@@ -18,6 +19,8 @@ from rl.train.hierarchy.ppo import HierarchicalPPO
 from rl.train.losses import Losses
 from rl.train.ppo import BatchPPO
 
+LOOKED_AT = ("entity_positions", "reachability_features")
+EXPLORED_PX = 144.0  # six tiles; a second time here, so that it is not changed in one place
 FEW_CHOICES = 3  # of subtasks per episode
 EXTRA = HierarchicalLosses._fields[len(Losses._fields) :]
 
@@ -40,6 +43,7 @@ def faults_of_commands(ppo: BatchPPO) -> Iterator[Fault]:
             stop=False,
         )
     yield from _subtasks_follow_their_rules(ppo, command)
+    yield from _completions_are_right(ppo, command[..., 0])
     yield from _choices_are_the_policys(ppo, command[..., 0])
     yield from _advantages_are_right(ppo)
 
@@ -61,6 +65,49 @@ def _subtasks_follow_their_rules(ppo: HierarchicalPPO, command: np.ndarray) -> I
                 "subtasks",
                 f"the subtask {what} in {int(where.sum())} decisions: environments or decisions were mixed up",
             )
+
+
+def _completions_are_right(ppo: HierarchicalPPO, subtask: np.ndarray) -> Iterator[Fault]:
+    """Subtasks that were chosen in the rollout are completed where the observations after a decision say so."""
+    buffer, place = (
+        ppo.rollout_buffer,
+        {key: layout.slots(layout.SPECS[key].components) for key in ("hazards", *LOOKED_AT)},
+    )
+    seen = {
+        key: np.concatenate([buffer.obs[key].cpu().numpy(), ppo.sim.latest[key][None]]).astype(np.float64)
+        for key in ("switch_states", "hazards", *LOOKED_AT)
+    }
+    where, way = seen["entity_positions"], seen["reachability_features"]
+    nearest = seen["hazards"].reshape(*where.shape[:2], *layout.SPECS["hazards"].shape)[:, :, 0]
+    ninja = np.stack([where[..., place["entity_positions"].ninja_x], where[..., place["entity_positions"].ninja_y]])
+    doors = (seen["switch_states"].reshape(*where.shape[:2], layout.NUM_DOORS, -1)[..., -1] > 0).sum(axis=2)
+    left = way[..., place["reachability_features"].path_to_exit]
+    taken = way[..., place["reachability_features"].switch_collected] > 0
+    away = np.hypot(nearest[..., place["hazards"].dx], nearest[..., place["hazards"].dy])
+    chooses, ends, found = (numbers(ppo, name) for name in ("chooses", "episode_ends", "completed"))
+    since, envs = np.full(chooses.shape[1], -1), np.arange(chooses.shape[1])
+    for t in range(len(chooses)):
+        since[chooses[t]] = t
+        wanted = np.select(
+            [subtask[t] == EXIT_SWITCH, subtask[t] == LOCKED_DOOR, subtask[t] == MINE, subtask[t] == EXPLORE],
+            [
+                taken[t + 1],
+                doors[t + 1] > doors[since, envs],
+                left[since, envs] - left[t + 1] > away[since, envs],
+                np.hypot(*(ninja[:, t + 1] - ninja[:, since, envs])) >= EXPLORED_PX,
+            ],
+            default=False,
+        )
+        wanted = np.where(ends[t], numbers(ppo, "wins")[t] & (subtask[t] == EXIT), wanted)
+        wrong = (wanted != found[t]) & (since >= 0)
+        if wrong.any():
+            name = SUBTASKS[subtask[t][wrong][0]]
+            yield Fault(
+                "subtasks",
+                f"by what decision {t} has led to, {name} is {'' if wanted[wrong][0] else 'not '}completed in environment "
+                f"{int(envs[wrong][0])}, and it counts as the opposite: its rule, or what it is held against, is another",
+            )
+            return
 
 
 def _choices_are_the_policys(ppo: HierarchicalPPO, subtask: np.ndarray) -> Iterator[Fault]:
@@ -132,8 +179,13 @@ def command_terms(ppo: BatchPPO, kept: Kept, logged: Mapping[str, float]) -> lis
     return terms
 
 
-def command_loss(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor) -> torch.Tensor:
-    """What the high level adds to the loss of these decisions of the rollout, by its formulas in float64."""
+def command_loss(
+    ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    """What the high level adds to the loss of these decisions of the rollout, by its formulas in float64.
+
+    weights: float64[B], of the decisions.
+    """
     total = torch.zeros((), dtype=torch.float64, device=ppo.device)
     if not isinstance(ppo, HierarchicalPPO):
         return total
@@ -141,14 +193,15 @@ def command_loss(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tenso
     value_weight = config.vf_coef / value_scale(ppo, config)
     everybody = buffer.command_advantages[buffer.chooses].double()
     clip, entropy_weight = logged["train/clip_range"], logged["train/ent_coef"]
-    index = rows[buffer.flat("chooses")[rows]]
+    chosen_at = buffer.flat("chooses")[rows]
+    index, weights = rows[chosen_at], weights[chosen_at]
     if not len(index):
         return total
     seen = buffer.observations(index)
     logits, values = policy.choose_subtasks(seen)
     log_probs = logits.double().log_softmax(dim=1)
     for i, row in enumerate(index.tolist()):
-        total = total + value_weight * (values[i].double() - buffer.flat("command_returns")[row]).square()
+        total = total + value_weight * weights[i] * (values[i].double() - buffer.flat("command_returns")[row]).square()
         if kept.critic_only:
             continue
         advantage = 0.0
@@ -156,8 +209,8 @@ def command_loss(ppo: BatchPPO, kept: Kept, policy: NppPolicy, rows: torch.Tenso
             advantage = (buffer.flat("command_advantages")[row].double() - everybody.mean()) / (everybody.std() + 1e-8)
         chosen = int(seen[COMMAND][i, 0])
         ratio = (log_probs[i, chosen] - buffer.flat("command_log_probs")[row, chosen]).exp()
-        total = total - torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
-        total = total + entropy_weight * (log_probs[i].exp() * log_probs[i]).sum()
+        total = total - weights[i] * torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+        total = total + entropy_weight * weights[i] * (log_probs[i].exp() * log_probs[i]).sum()
     return total / len(rows)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nppsim.levels.level_set import LevelSet
 from rl.events import event_folders
 from rl.forensics.digests import read_trail
 
+from excerpt import excerpt
 from places import ROOT
 
 SCRIPT = ROOT / "scripts" / "train_and_compare.py"
@@ -22,10 +22,7 @@ LONGEST = 300  # seconds
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A tiny experiment on a few shipped levels."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 4), ("dev", 2), ("test", 2)):
-        levels = LevelSet.open(ROOT / "datasets" / name)
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in levels.indices("simplest")[:count]])
+    folder = excerpt(tmp_path_factory.mktemp("data"), "simplest", train=4, dev=2, test=2)
     return [
         "--experiment-name", "both", "--architectures", "vision_free", "--no-pretraining", "--device", "cpu",
         "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",

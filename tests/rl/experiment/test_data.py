@@ -15,8 +15,9 @@ from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import check_prepared, resolve
+from rl.config import DEV_LEVELS
 from rl.curriculum import make_sampler
-from rl.experiment.data import DEV_LEVELS, hold_back, load_data, load_demonstrations
+from rl.experiment.data import hold_back, load_data, load_demonstrations
 from rl.experiment.run import run
 from rl.judge.evaluation import EvaluationSuite
 from rl.train import first_update

@@ -10,10 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from bc.demonstrations import find_replays
 from nppsim.generate import generate
-from nppsim.levels.level_set import LevelSet
-from nppsim.replays.replay_set import ReplaySet, ReplayWriter
+from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 from rl.command_line import resolve
 from rl.events import event_folders
@@ -21,6 +19,7 @@ from rl.experiment.data import load_data
 from rl.judge.results import load_results
 from rl.policy import checkpoint
 
+from excerpt import excerpt
 from places import ROOT
 from programs import load_script
 
@@ -42,18 +41,7 @@ def command(script, *arguments, **options):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A few shipped levels of some categories, with their demonstrations."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 4), ("dev", 2), ("test", 2)):
-        levels = LevelSet.open(ROOT / "datasets" / name)
-        chosen = [i for category in CATEGORIES for i in levels.indices(category)[:count]]
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in chosen])
-    (folder / "demonstrations").mkdir()
-    for category in CATEGORIES:
-        files = find_replays(ROOT / "datasets" / "demonstrations" / f"{category}.h5")[:4]
-        with ReplayWriter(folder / "demonstrations" / f"{category}.h5") as writer:
-            for file in files:
-                writer.append(file.replay, category=category)
-    return folder
+    return excerpt(tmp_path_factory.mktemp("data"), *CATEGORIES, train=4, dev=2, test=2, demonstrations=4)
 
 
 @pytest.fixture(scope="module")

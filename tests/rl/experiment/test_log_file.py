@@ -1,9 +1,11 @@
 """The text log of an experiment outlives the terminal that it is shown on."""
 
 import errno
+import shutil
 
 import pytest
 
+from nppsim.lock import FolderError, locked
 from rl.experiment.log_file import LOG_FILE, LogFile
 
 
@@ -24,3 +26,19 @@ def test_a_terminal_that_has_closed_does_not_end_the_run(tmp_path):
 def test_a_pipe_that_nobody_reads_does(tmp_path):
     with pytest.raises(BrokenPipeError), LogFile(failing(errno.EPIPE)) as log:
         log("a line")
+
+
+def test_a_folder_that_is_removed_is_missed_at_the_next_line(tmp_path):
+    folder = tmp_path / "experiment"
+
+    def told_too_late():
+        with LogFile(print) as log, locked(folder) as check:
+            log.open(folder, check)
+            shutil.rmtree(folder)
+            folder.mkdir()
+            log("a line")
+            raise AssertionError("nothing was noticed")
+
+    with pytest.raises(FolderError, match="removed or replaced"):
+        told_too_late()
+    assert not (folder / LOG_FILE).exists()

@@ -8,11 +8,9 @@ import signal
 import pytest
 import torch
 
-from bc.demonstrations import find_replays
 from nppsim.errors import ConfigError
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
-from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import resolve
 from rl.experiment.run import run
 from rl.forensics.digests import first_divergence, read_trail
@@ -22,6 +20,7 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.solve.search import Agent
 
+from excerpt import excerpt
 from places import ROOT
 
 CATEGORY = "simplest"
@@ -34,16 +33,9 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A tiny experiment on a few shipped levels, with demonstrations."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 6), ("dev", 3), ("test", 2)):
-        levels = LevelSet.open(ROOT / "datasets" / name)
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in levels.indices(CATEGORY)[:count]])
-    files = find_replays(ROOT / "datasets" / "demonstrations" / f"{CATEGORY}.h5")[:4]
-    with ReplayWriter(folder / "replays.h5") as writer:
-        for file in files:
-            writer.append(file.replay, category=CATEGORY)
+    folder = excerpt(tmp_path_factory.mktemp("data"), CATEGORY, train=6, dev=3, test=2, demonstrations=4)
     return [
-        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "replays.h5",
+        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "demonstrations",
         "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
         "--bc-epochs", "2", "--total-timesteps", "2048", "--num-envs", "16", "--rollout-length", "32",
         "--minibatch-size", "128", "--eval-freq", "1000", "--num-eval-episodes", "2", "--device", "cpu",
@@ -162,24 +154,38 @@ def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
     assert first_divergence(one, other) is None
 
 
-def test_a_run_with_a_memory_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
-    """As above; and what follows it: no archive of Stable-Baselines3, no search."""
-    mine = ["vision_free+gru" if flag == "vision_free" else flag for flag in flags]
-    more = ["--memory-burn-in", "8", "--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512"]
-    lines = run_until(configuration(mine, tmp_path, *more, "--record-eval-videos"), "evaluation at 0")
-    (folder,) = tmp_path.glob("tiny_*")
-    whole = tmp_path / "whole"
+def interrupted(flags, name, out, *more):
+    """A run of this network from a clone, once in one piece and once killed amid PPO: (its folder, lines, both trails)."""
+    mine = [name if flag == "vision_free" else flag for flag in flags]
+    more = [*more, "--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512", "--record-eval-videos"]
+    lines = run_until(configuration(mine, out, *more), "evaluation at 0")
+    (folder,) = out.glob("tiny_*")
+    whole = out / "whole"
     shutil.copytree(folder, whole)
     run_until(resolve(["--resume-from", str(whole)]), "evaluation at 1,024")
     run_until(resolve(["--resume-from", str(folder)]), "evaluation at 512")
     run(resolve(["--resume-from", str(folder)]), lines.append)
-    one, other = (read_trail(place / "vision_free+gru") for place in (whole, folder))
+    return folder, lines, [read_trail(place / name) for place in (whole, folder)]
+
+
+def test_a_run_with_a_memory_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """And what follows it: no archive of Stable-Baselines3, no search."""
+    folder, lines, (one, other) = interrupted(flags, "vision_free+gru", tmp_path, "--memory-burn-in", "8")
     assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
     assert first_divergence(one, other) is None
     assert list(folder.rglob("*.mp4")) and not list(folder.rglob("final_model.zip"))
     assert any("no final_model.zip, as PPO of Stable-Baselines3 carries no memory" in line for line in lines)
     with pytest.raises(CheckpointError, match="give an agent without a memory"):
         Agent.load(folder / "vision_free+gru" / "agent.safetensors")
+
+
+def test_a_run_with_a_graph_goes_on_bit_for_bit_and_ends_with_a_film(flags, tmp_path):
+    """Graphs that were remembered before the interruption are encoded again."""
+    folder, _, (one, other) = interrupted(flags, "vision_free_gcn", tmp_path)
+    assert [row["update"] for row in one] == [row["update"] for row in other] == [0, 1, 2]
+    assert first_divergence(one, other) is None
+    films = list(folder.rglob("*.mp4"))
+    assert len(films) == 2 and all(film.stat().st_size > 1000 for film in films)
 
 
 def test_a_finished_experiment_says_so_and_changes_nothing(finished):

@@ -6,7 +6,6 @@ import pytest
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
 from rl.events import read_scalars
 from rl.experiment import teaching
@@ -17,6 +16,7 @@ from rl.forensics.same_run import differences
 from rl.policy import checkpoint
 from rl.train.lessons import TeacherError
 
+from excerpt import excerpt
 from places import ROOT
 
 AGENT = ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors"
@@ -29,13 +29,9 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A tiny experiment on a few shipped levels, with demonstrations and lessons of the shipped agent."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, count in (("train", 4), ("dev", 3), ("test", 1)):
-        levels = LevelSet.open(ROOT / "datasets" / name)
-        LevelSet.write(folder / name, [(levels[i], levels.entries[i]) for i in levels.indices("medium")[:count]])
-    shutil.copy(ROOT / "datasets" / "demonstrations" / "medium.h5", folder / "replays.h5")
+    folder = excerpt(tmp_path_factory.mktemp("data"), "medium", train=4, dev=3, test=1, demonstrations=4)
     return [
-        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "replays.h5",
+        "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "demonstrations",
         "--max-demonstrations-per-category", "3", "--train-dataset", folder / "train", "--dev-dataset", folder / "dev",
         "--test-dataset", folder / "test", "--bc-epochs", "1", "--total-timesteps", "512", "--num-envs", "8",
         "--rollout-length", "32", "--minibatch-size", "128", "--eval-freq", "512", "--num-eval-episodes", "1",

@@ -72,3 +72,32 @@ def test_episodes_that_end_sooner_than_the_policys_are_other_ones(suite):
     short = [replace(one, inputs=one.inputs[:4], frames=4, decisions=1) for one in episodes]
     with pytest.raises(ResultsError, match="decisions that were judged are not this policy's"):
         check_beginning(short, actions, 4)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_subtasks_are_chosen_by_the_high_level_and_end_by_the_rules(deterministic):
+    judged = build_policy("vision_free+subtasks10", statistics())
+    with torch.no_grad():
+        judged.commander.policy_net[-1].weight.mul_(2000)  # a fresh one chooses by chance
+    pairs = list(zip(LEVELS, CATEGORIES, strict=True))
+    suite = EvaluationSuite(pairs, episodes_per_category=2, seed=0, threads=1, num_envs=2, **HOW)
+    episodes = suite.run(judged, deterministic=deterministic)
+    how = {"planned": len(suite), "deterministic": deterministic, **HOW}
+    verify(episodes, judged, **how)
+    older = [replace(one, commands=one.commands + [0, 1]) for one in episodes]
+    with pytest.raises(ResultsError, match="has subtask"):
+        verify(older, judged, **how)
+    judged.commander.policy_net[-1].weight.data.neg_()
+    with pytest.raises(ResultsError, match="subtasks of judged episodes|decisions"):
+        verify(episodes, judged, **how)
+
+
+def test_what_was_remembered_is_believed_and_nothing_else():
+    judged = build_policy("vision_free+gru", statistics())
+    pairs = list(zip(LEVELS, CATEGORIES, strict=True))
+    suite = EvaluationSuite(pairs, episodes_per_category=2, seed=0, threads=1, num_envs=2, **HOW)
+    episodes = suite.run(judged, deterministic=False)
+    verify(episodes, judged, planned=len(suite), deterministic=False, **HOW)
+    forgot = [replace(one, memory=one.memory * 0) for one in episodes]
+    with pytest.raises(ResultsError, match="remembered"):
+        verify(forgot, judged, planned=len(suite), deterministic=False, **HOW)

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
@@ -204,6 +205,15 @@ def test_a_header_that_claims_more_than_the_file_is_refused_before_anything_is_r
         load_policy(saved)
 
 
+def test_reading_takes_memory_for_the_file_and_not_for_the_largest_that_could_be(saved):
+    load_policy(saved)  # which imports more
+    tracemalloc.start()
+    load_policy(saved)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
 def test_a_header_whose_length_reads_like_a_zip_is_a_header(saved):
     """One checkpoint in 8,192 has such a length; spaces behind a header are part of the format."""
     data = saved.read_bytes()
@@ -259,6 +269,13 @@ def test_statistics_that_disagree_with_the_weights_are_refused(saved, name, told
     buffer = weights[f"features_extractor.normalize.{name}"]
     buffer[3 if buffer.ndim else ...] += 1
     with pytest.raises(CheckpointError, match=rf"disagrees with the statistics beside them \(.*{told}\)"):
+        load_policy(tampered(saved, policy=weights))
+
+
+def test_a_normaliser_in_the_weights_that_is_impossible_is_refused(saved):
+    weights = checkpoint._read(saved)["policy"]
+    weights["features_extractor.normalize.std"][3] = -1.0
+    with pytest.raises(CheckpointError, match=rf"^{saved}: the normaliser inside the weights: std of .* is -1.0"):
         load_policy(tampered(saved, policy=weights))
 
 

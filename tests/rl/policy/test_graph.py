@@ -4,27 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from bc.dataset import BCDataset
-from bc.train import BCConfig, pretrain
 from nppsim.bank import LevelBank
-from nppsim.batch import BatchSimulator
-from nppsim.observe.graph import NONE, Graph, announce, graph_of, state_at_start
-from nppsim.observe.statistics import ObservationStatistics
-from rl.config import PPOConfig
-from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
-from rl.judge.evaluation import EvaluationSuite
-from rl.policy import checkpoint
-from rl.policy.architectures import ARCHITECTURES, GraphNetwork, get_architecture
+from nppsim.observe.graph import NONE, NUM_SLOTS, Graph, announce, graph_of, state_at_start
+from rl.policy.architectures import ARCHITECTURES, GraphNetwork
 from rl.policy.graph_batch import GraphBatch
+from rl.policy.graph_kernels import listen
 from rl.policy.graph_layers import AttentionLayer, GraphLayers, MeanLayer, TransformerLayer
 from rl.policy.policy import build_policy
-from rl.policy.weight_map import check_same_policy, transfer
-from rl.train.ppo import BatchPPO
 from rl.train.rollout import grouped_order
-from rl.train.vec_env import BatchVecEnv
 
-from learners import AT_ONCE, CATEGORIES, LEVELS, Patient, make_plan, roll_out
+from learners import LEVELS
+from networks import observed, simulator_for
 from worlds import mixed_level, random_level
 
 GRAPH_ARCHITECTURES = sorted(name for name, chosen in ARCHITECTURES.items() if chosen.graph)
@@ -155,21 +145,30 @@ def test_layers_are_their_definitions_node_by_node(graphs):
             torch.testing.assert_close(transformer(nodes, batch)[node], out, atol=1e-4, rtol=1e-4)
 
 
-def observed(sim, steps=16):
-    """Observations of random play, one after another."""
-    rng, seen = np.random.default_rng(0), []
-    sim.reset()
-    for _ in range(steps):
-        seen.append({key: values.copy() for key, values in sim.obs.items()})
-        sim.step(rng.integers(0, 6, sim.num_envs))
-    return {key: np.concatenate([some[key] for some in seen]) for key in sim.obs}
+@pytest.mark.parametrize(("heads", "size", "simple"), [(2, 8, False), (4, 8, True), (2, 4, False)])
+def test_the_loops_of_attention_and_their_gradients_are_those_of_plain_indexing(heads, size, simple, graphs):
+    batch = GraphBatch.join(graphs[-2:], CPU)
+    relation = torch.arange(NUM_SLOTS) % (1 if simple else 8)
+    nodes, relations, width = len(batch.features), int(relation.max()) + 1, heads * size
+    shapes = (nodes, relations, width), (nodes, width), (nodes, width), (NUM_SLOTS, heads)
+
+    def by_indexing(asked, keys, values, prior):
+        products = (asked[:, relation] * keys[batch.neighbours]).unflatten(2, (heads, size)).sum(3)
+        scores = (products / size**0.5 + prior).masked_fill(~batch.heard[:, :, None], -torch.inf)
+        wide = scores.softmax(dim=1).repeat_interleave(size, dim=2)
+        return torch.zeros(shapes[0]).index_add(1, relation, wide * values[batch.neighbours])
+
+    start, results = [torch.randn(shape) for shape in shapes], []
+    for function in (lambda *given: listen(*given, batch, relation), by_indexing):
+        given = [one.clone().requires_grad_() for one in start]
+        told = function(*given)
+        (told * torch.arange(told.numel()).view_as(told).cos()).sum().backward()
+        results.append((told, *(one.grad for one in given)))
+    torch.testing.assert_close(results[0], results[1], atol=1e-4, rtol=1e-4)
 
 
 def policy_and_obs(name, bank):
-    sim = BatchSimulator(bank, len(bank), observations=get_architecture(name).observations, threads=1)
-    obs = observed(sim)
-    statistics = ObservationStatistics(obs)
-    statistics.update(obs)
+    obs, statistics = observed(simulator_for(name, bank, len(bank)))
     return build_policy(name, statistics), obs
 
 
@@ -220,48 +219,6 @@ def test_minibatches_of_graphs_hold_every_decision_once_and_few_environments():
     assert {len(np.unique(batch % 32)) for batch in order.reshape(-1, 32)} <= {6, 7, 8}
     assert (grouped_order(8, 32, 32, np.random.default_rng(1)) != order).any()
     assert sorted(grouped_order(7, 5, 10, rng)) == list(range(35)), "sizes that do not divide"
-
-
-def dataset_of(sim, rows=32):
-    """Some random play as demonstrations of going right."""
-    obs = {key: values[:rows] for key, values in observed(sim).items()}
-    return BCDataset(
-        path="made", key="made", frame_skip=4, observations=obs, actions=np.full(rows, 2, np.int8),
-        previous_actions=np.full(rows, 2, np.int8), demonstration=np.arange(rows, dtype=np.int32) // (rows // 4),
-        categories=("made",), names=tuple("abcd"), level_fingerprints=tuple("abcd"), category=np.zeros(4, np.int16),
-        validation=np.arange(4) == 0, retimed=np.zeros(4, bool), kept_and_left_out="made", bank=sim.bank,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", GRAPH_ARCHITECTURES)
-def test_every_name_is_cloned_transferred_fine_tuned_saved_loaded_and_evaluated(name, tmp_path):
-    keys = get_architecture(name).observations
-    sim = BatchSimulator(LEVELS, 4, observations=keys, threads=1)
-    dataset = dataset_of(sim)
-    statistics = dataset.statistics()
-    clone = build_policy(name, statistics)
-    result = pretrain(clone, dataset, BCConfig(epochs=2, batch_size=12), log=lambda line: None)
-    assert result.history[-1]["validation_loss"] < result.history[0]["validation_loss"]
-
-    env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), 0))
-    plan = make_plan(4, 8, 16)
-    config = PPOConfig(total_timesteps=1000, n_epochs=1, **AT_ONCE).settled(plan)
-    ppo = BatchPPO(env, name, config, plan, statistics=statistics)
-    transfer(clone.state_dict(), ppo.policy)
-    check_same_policy(clone, ppo.policy, dataset.observations)
-    ppo.anchor_to(clone)
-    ppo._setup_learn(1000, Patient())
-    roll_out(ppo)
-    ppo.train()
-    before = clone.state_dict()
-    still = [key for key, values in ppo.policy.state_dict().items() if torch.equal(values, before[key])]
-    assert [key for key in still if ".normalize." not in key] == []
-
-    path = checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
-    loaded, _ = checkpoint.load_policy(path)
-    suite = EvaluationSuite([(LEVELS[0], "made")], episodes_per_category=2, seed=0, frame_skip=4, observations=keys)
-    played = [[r.inputs.tobytes() for r in suite.run(one, deterministic=True)] for one in (ppo.policy, loaded)]
-    assert played[0] == played[1]
 
 
 def test_the_graph_teaches_what_nothing_else_shows(bank):

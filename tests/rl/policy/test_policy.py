@@ -353,18 +353,6 @@ def test_all_doors_of_stable_baselines_agree_with_logits_and_values(policy, obs,
     assert single in range(6)
 
 
-def test_greedy_actions_in_bf16_are_those_of_float32(policy):
-    sharpen(policy)
-    observations = random_observations(policy.observations, 256, seed=4)
-    best, second = policy.logits_and_values(policy.to_tensors(observations))[0].topk(2, dim=1).values.unbind(1)
-    clear = (best - second > 0.1 * (best - second).median()).numpy()
-    assert clear.sum() > 128
-    chosen = []
-    for policy.precision in ("float32", "bf16"):
-        chosen.append(policy.act(observations, deterministic=True)[clear])
-    assert (chosen[0] == chosen[1]).all()
-
-
 def test_an_unknown_precision_is_refused(policy):
     with pytest.raises(ValueError, match="unknown precision 'fp16'"):
         policy.precision = "fp16"

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from nppsim.errors import ConfigError
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.spaces import as_spaces_have_it
@@ -76,10 +77,8 @@ def test_the_flags_give_every_network_stacks_before_its_heads():
     names = ("vision_free", "mlp_baseline+deep2")
     config = ExperimentConfig(experiment_name="x", architectures=names, stacking=stacking)
     assert config.networks == ("vision_free+state3-repeat", "mlp_baseline+state3-repeat+deep2")
-    single = ExperimentConfig(
-        experiment_name="x", architectures=names, stacking=StackingConfig(state=True, state_size=1)
-    )
-    assert single.networks == names
+    with pytest.raises(ConfigError, match="whole number from 2 to 12"):
+        StackingConfig(state=True, state_size=1)
 
 
 def test_every_frame_is_normalised_as_one_alone():

@@ -120,7 +120,6 @@ def test_what_is_not_planted_is_answered_otherwise(page):
 
 UNPLANTED = {
     "F100": "what the rewards of a category are is told, and no number of them is wrong",
-    "F125": "the checklist is printed with every run",
     "F131": "coverage is told with every result",
     "H7": "trivial predictors stand beside every accuracy",
 }

@@ -56,7 +56,9 @@ def watch(updates=3, fault=None, clone=None, **settings):
         {"n_epochs": 2, "gradient_accumulation": 3, "clip_range_end": 0.1, "clip_apart": True},
         {"n_epochs": 2, "clip_range_vf": 0.05, "clip_range_vf_end": 0.02},
         {"n_epochs": 2, "returns_from": "current"},
+        {"n_epochs": 3, "returns_from": "current", "vtrace_rho_clip": 1.0},
         {"prioritised_alpha": 0.5},
+        {"n_epochs": 2, "prioritised_alpha": 0.5, "prioritised_beta": 0.4, "returns_from": "current"},
     ],
 )
 def test_sound_training_sets_off_nothing(settings):
@@ -77,6 +79,9 @@ PLANTED = {
     "entropy with the wrong sign": "losses",
     "the clip range is a tenth of what is configured": "gradients",
     "the entropy bonus is that of sharper logits": "gradients",
+    "values of the last environment are those of the decision before": "rollout",
+    "the order of decisions does not come from the seed": "minibatches",
+    "levels are drawn with numbers that no seed decides": "levels drawn",
     "weights decay": "optimiser",
     "minibatches are drawn with repetition": "minibatches",
     "all updates have the same order": "minibatches",

@@ -1,8 +1,6 @@
-"""Every reader of files, with valid files to damage: what ``rl.forensics.fuzzing`` goes through."""
+"""Every reader of files, with valid files to damage: what ``rl.fuzzing.fuzzing`` goes through."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +24,12 @@ from nppsim.shadow.report import judge
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.forensics import damage
-from rl.forensics.damage import Damage
+from rl.forensics.damage import Reader
 from rl.forensics.digests import read_trail
 from rl.forensics.reference import FORMAT as REFERENCE
 from rl.forensics.reference import VERSION, load_reference
+from rl.fuzzing.readers_of_messages import readers_of_messages
+from rl.fuzzing.readers_of_runs import readers_of_runs
 from rl.judge.comparison import read_levels, write_levels
 from rl.judge.history import DevHistory, read_history
 from rl.judge.results import EpisodeRecord, LevelWins, aggregate, load_results
@@ -38,54 +38,41 @@ from rl.policy.policy import build_policy
 from rl.stored import stored_config
 
 RIGHT = 2  # the input byte
-_OBSERVED = ("game_state",)  # in the dataset
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A reader, and how to attack it.
-
-    name: for people.
-    file: what the damaged file is called, in an empty folder.
-    read: reads it, all of it; given the file's path.
-    valid: makes files that it accepts, below a folder; returns the paths.
-    ways: of damaging the bytes of such a file.
-    """
-
-    name: str
-    file: str
-    read: Callable[[Path], object]
-    valid: Callable[[Path], Sequence[Path]]
-    ways: tuple[Damage, ...] = (damage.in_bytes,)
+_OBSERVED = (("game_state",), ("game_state", "player_frame"))  # in datasets; images are drawn from states
 
 
 def readers() -> dict[str, Reader]:
     """All of them, by name."""
-    by_json, by_hdf5 = (damage.in_json,), (damage.in_bytes, damage.in_hdf5)
+    by_json, by_hdf5 = (damage.in_json,), (damage.in_bytes, damage.in_hdf5, damage.in_hdf5)
+    lines = (damage.in_json_lines,)
+    by_fields = (damage.in_bytes, damage.in_place, damage.in_place)
     known = [
-        Reader("level", "x.map", Level.load, _levels),
-        Reader("replay", "x.replay", Replay.load, _replays),
+        Reader("level", "x.map", Level.load, _levels, by_fields),
+        Reader("level_text", "x.level", Level.load, _level_texts, (damage.in_words, damage.in_bytes)),
+        Reader("replay", "x.replay", Replay.load, _replays, by_fields),
         Reader("inputs", "x.inputs", partial(_read_inputs, _room()), _inputs, (damage.in_bytes, damage.in_zlib)),
         Reader("replay_set", "x.h5", _read_replay_set, _replay_sets, by_hdf5),
-        Reader("dataset", "x.h5", BCDataset.open, _datasets, by_hdf5),
+        Reader("dataset", "x.h5", _read_dataset, _datasets, by_hdf5),
         Reader("traces", "x.h5", nppsim.verify, _traces, by_hdf5),
-        Reader("level_index", "index.json", _read_level_index, _level_index, by_json),
+        Reader("level_index", "index.json", _read_level_set, lambda folder: [_level_set(folder)], by_json),
         Reader("demonstration_index", "index.json", _read_demonstration_index, _demonstration_index, by_json),
         Reader("results", "results.json", load_results, _results, by_json),
         Reader("configuration", "config.json", _read_configuration, _configuration, by_json),
         Reader("benchmark", "x.json", _read_benchmark, _benchmark, by_json),
         Reader("shadow_report", "x.json", partial(judge, environments=1, comparisons=0), _shadow_report, by_json),
         Reader("reference", "x.json", load_reference, _reference, by_json),
-        Reader("digest_trail", "digests.jsonl", lambda path: read_trail(path.parent), _digest_trail, by_json),
-        Reader("history", "dev_levels.jsonl", lambda path: read_history(path.parent), _history),
+        Reader("digest_trail", "digests.jsonl", lambda path: read_trail(path.parent), _digest_trail, lines),
+        Reader("history", "dev_levels.jsonl", lambda path: read_history(path.parent), _history, lines),
         Reader("test_levels", "x.csv", lambda path: read_levels([path], "ppo"), _test_levels, (damage.in_csv,)),
         Reader(
             "checkpoint",
             "x.safetensors",
             checkpoint.load_policy,
             _checkpoints,
-            (damage.in_bytes, damage.in_checkpoint),
+            (damage.in_bytes, damage.in_checkpoint, damage.in_checkpoint),
         ),
+        *readers_of_runs(),
+        *readers_of_messages(),
     ]
     return {reader.name: reader for reader in known}
 
@@ -116,6 +103,12 @@ def _levels(folder: Path) -> list[Path]:
     return paths
 
 
+def _level_texts(folder: Path) -> list[Path]:
+    path = folder / "advanced.level"
+    generate("advanced", 1)[0].save(path)
+    return [path]
+
+
 def _replays(folder: Path) -> list[Path]:
     replay = _won()
     replay.save(folder / "compact.replay")
@@ -142,8 +135,9 @@ def _datasets(folder: Path) -> list[Path]:
     with ReplayWriter(folder / "replays.h5") as writer:
         for distance in (20, 30, 40):
             writer.append(_won(distance), category="simple")
-    config = DatasetConfig(observations=_OBSERVED)
-    return [Path(load_or_build(folder / "replays.h5", folder, config, log=lambda text: None).path)]
+    configs = [DatasetConfig(observations=observed) for observed in _OBSERVED]
+    made = [load_or_build(folder / "replays.h5", folder, config, log=lambda text: None) for config in configs]
+    return [Path(dataset.path) for dataset in made]
 
 
 def _traces(folder: Path) -> list[Path]:
@@ -163,9 +157,9 @@ def _traces(folder: Path) -> list[Path]:
     return [path]
 
 
-def _level_index(folder: Path) -> list[Path]:
+def _level_set(folder: Path) -> Path:
     LevelSet.write(folder / "set", [(_room(), LevelEntry("simple")), (_room(30), LevelEntry("simple", seed=3))])
-    return [folder / "set" / "index.json"]
+    return folder / "set" / "index.json"
 
 
 def _demonstration_index(folder: Path) -> list[Path]:
@@ -249,7 +243,8 @@ def _reference(folder: Path) -> list[Path]:
 
 def _digest_trail(folder: Path) -> list[Path]:
     path = folder / "digests.jsonl"
-    path.write_text(json.dumps({"update": 1, "digests": {"actions": "ab"}, "schedule": {"progress": 0.5}}) + "\n")
+    lines = [{"update": n, "digests": {"actions": "ab"}, "schedule": {"progress": 0.5 * n}} for n in (1, 2)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return [path]
 
 
@@ -287,8 +282,15 @@ def _read_replay_set(path: Path) -> list[Replay]:
         return list(replays)
 
 
-def _read_level_index(path: Path) -> LevelSet:
-    return LevelSet.open(path.parent)
+def _read_dataset(path: Path) -> object:
+    dataset = BCDataset.open(path)
+    return dataset.observe(np.arange(0, len(dataset), 7)), dataset.runs(), dataset.class_weights(0.5)
+
+
+def _read_level_set(path: Path) -> list[Level]:
+    index = _level_set(path.parent)
+    index.write_bytes(path.read_bytes())
+    return list(LevelSet.open(index.parent))
 
 
 def _read_demonstration_index(path: Path) -> object:

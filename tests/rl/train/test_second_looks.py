@@ -1,0 +1,99 @@
+"""What is worked out a second time in training: which decisions are asked about, when training ends, what a loss is, rows."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from nppsim.errors import ConfigError
+from rl.command_line import check_in_force, resolve
+from rl.config import EvaluationConfig
+from rl.config_file import Given
+from rl.events import EventsError, EventWriter
+from rl.train.audit import ROWS, processes_differ, some_rows
+from rl.train.guard import EarlyStopping, Retention, no_improvement, wrongly_judged
+from rl.train.logs import GrowingTable
+from rl.train.rows import check_table, last_row
+
+
+@pytest.mark.parametrize(("size", "envs"), [(512, 16), (4096, 256), (128 * 64, 64), (300, 3), (200, 8)])
+def test_all_decisions_have_their_turn_and_no_environment_is_left_out(size, envs):
+    turns = [some_rows(size, turn) for turn in range(-(-size // ROWS))]
+    for rows in turns:
+        assert len(rows) == len(set(rows.tolist())) == min(size, ROWS)
+        assert 0 <= rows.min() <= rows.max() < size
+        assert len(set((rows % envs).tolist())) > 0.5 * min(envs, ROWS)
+    assert set(np.concatenate(turns).tolist()) == set(range(size))
+
+
+@pytest.mark.parametrize(("patience", "least", "rise"), [(1, 1, 0.0), (3, 5, 0.01), (2, 4, 0.1)])
+def test_training_ends_where_all_evaluations_together_say_so(patience, least, rise):
+    config = EvaluationConfig(
+        early_stopping=True,
+        early_stopping_patience=patience,
+        early_stopping_min_evaluations=least,
+        early_stopping_improvement=rise,
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        early, success = EarlyStopping(config), rng.random(12).round(2)
+        for count in range(1, 13):
+            assert early.update(success[count - 1]) == no_improvement(success[:count], config)
+
+
+def test_a_loss_is_a_loss_and_a_gain_is_none():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        gained = rng.normal(rng.choice([-0.3, -0.1, 0.0, 0.1]), 0.3, 40)
+        lost = Retention(cloned=np.zeros(40)).lost(gained)
+        assert not wrongly_judged(gained, lost is not None)
+    assert "called a loss" in wrongly_judged(np.full(40, 0.1), True)
+    assert "not called a loss" in wrongly_judged(rng.normal(-0.5, 0.3, 40), False)
+
+
+def test_the_same_loss_on_all_levels_is_a_loss():
+    """It has no interval, as redrawing the levels changes nothing."""
+    assert Retention(cloned=np.ones(40)).lost(np.zeros(40)).value == -1
+    assert Retention(cloned=np.ones(40)).lost(np.ones(40)) is None
+    assert Retention(cloned=np.ones(1)).lost(np.zeros(1)) is None  # a single level says little
+
+
+def test_the_last_row_of_a_table_is_read_from_its_end(tmp_path):
+    table = GrowingTable(tmp_path / "progress.csv")
+    for number in range(2000):
+        table.write({f"train/{name}": number + 0.5 for name in range(10 + (number > 1500))}, {})
+    row = last_row(table.path)
+    assert len(row) == 11 and set(row.values()) == {"1999.5"}
+
+
+def test_two_processes_that_play_the_same_are_one_too_many():
+    def among(others):
+        ranks = SimpleNamespace(rows=lambda mine: np.concatenate([mine, mine if others == "same" else mine + 1]))
+        buffer = SimpleNamespace(actions=torch.arange(6).view(2, 3))
+        return [fault.name for fault in processes_differ(SimpleNamespace(ranks=ranks, rollout_buffer=buffer))]
+
+    assert among("same") == ["actions"] and among("other") == []
+
+
+def test_rows_of_the_table_are_held_against_the_curves(tmp_path):
+    table, rows = (
+        GrowingTable(tmp_path / "progress.csv"),
+        [{"time/total_timesteps": 10 * n, "a": n + 0.5} for n in (1, 2)],
+    )
+    with EventWriter(tmp_path / "tensorboard") as writer:
+        for row in rows:
+            table.write(row, {})
+            writer.add_scalar("a", row["a"], row["time/total_timesteps"])
+    check_table(tmp_path)
+    table.path.write_text(table.path.read_text().replace("2.5", "1.5"))
+    with pytest.raises(EventsError, match="row 2 has 1.5 as a"):
+        check_table(tmp_path)
+
+
+def test_a_setting_that_was_given_and_is_not_in_force_is_refused():
+    config = resolve(["--experiment-name", "a", "--architectures", "vision_free", "--gamma", "0.98"])
+    given = {("ppo", "gamma"): Given(0.98, "--gamma", "command line")}
+    check_in_force(config, given)
+    with pytest.raises(ConfigError, match="is 0.98 in the configuration: something overwrites it"):
+        check_in_force(config, {key: one._replace(value=0.97) for key, one in given.items()})

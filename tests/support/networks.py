@@ -1,0 +1,91 @@
+"""Every name that ``--architectures`` takes, and what networks see and compute with."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from bc.dataset import BCDataset
+from nppsim.batch import BatchSimulator
+from nppsim.observe.statistics import ObservationStatistics
+from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
+from rl.policy.graph_layers import TypedLinear
+from rl.policy.recurrent import MEMORY
+
+# Every part that may stand behind a +, alone and with others, behind networks with and without pictures and graph.
+WITH_PARTS = (
+    "full_hgt+deep2+subtasks50",
+    "mlp_baseline+visual2-state3-repeat",
+    "vision_free+deep2",
+    "vision_free+gru",
+    "vision_free+subtasks50",
+    "vision_free_foresight+state4+deep2+gru",
+    "vision_free_gcn+subtasks50",
+)
+EVERY_NAME = sorted({*ARCHITECTURES, *ALIASES, *WITH_PARTS})
+
+
+def simulator_for(name, levels, num_envs):
+    """A simulator that shows what this network reads."""
+    network = get_architecture(name)
+    seen = {"observations": network.observations, "stacking": network.stacking}
+    return BatchSimulator(levels, num_envs, **seen, threads=1)
+
+
+def observed(sim, steps=16):
+    """(observations of random play, one decision after another; statistics of them)"""
+    rng, seen, statistics = np.random.default_rng(0), [], ObservationStatistics(sim.keys)
+    sim.reset()
+    for _ in range(steps):
+        seen.append({key: values.copy() for key, values in sim.obs.items()})
+        statistics.update({key: sim.latest[key] for key in statistics.float_keys})
+        sim.step(rng.integers(0, 6, sim.num_envs))
+    return {key: np.concatenate([some[key] for some in seen]) for key in sim.obs}, statistics
+
+
+def remembering(policy, tensors):
+    """The same, with something remembered where the policy has a memory."""
+    if policy.memory is None:
+        return tensors
+    rows = len(next(iter(tensors.values())))
+    states = torch.empty(rows, policy.memory.size).uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
+    return {**tensors, MEMORY: states}
+
+
+def dataset_of(name, levels, rows=32):
+    """Some random play as demonstrations of going right."""
+    network = get_architecture(name)
+    sim = BatchSimulator(levels, 4, observations=network.observations, threads=1)  # a dataset keeps single frames
+    obs = {key: values[:rows] for key, values in observed(sim)[0].items()}
+    dataset = BCDataset(
+        path="made", key="made", frame_skip=4, observations=obs, actions=np.full(rows, 2, np.int8),
+        previous_actions=np.full(rows, 2, np.int8), demonstration=np.arange(rows, dtype=np.int32) // (rows // 4),
+        categories=("made",), names=tuple("abcd"), level_fingerprints=tuple("abcd"), category=np.zeros(4, np.int16),
+        validation=np.arange(4) == 0, retimed=np.zeros(4, bool), kept_and_left_out="made", bank=sim.bank,
+    )  # fmt: skip
+    return dataset.stacked(network.stacking)
+
+
+@contextmanager
+def number_formats(policy):
+    """Meanwhile filled: name of each layer with weights -> the dtypes that it has answered in."""
+    found = {}
+
+    def note(name):
+        def hook(layer, given, answer):
+            answer = answer[0] if isinstance(answer, tuple) else answer
+            answer = answer.data if isinstance(answer, nn.utils.rnn.PackedSequence) else answer
+            found.setdefault(name, set()).add(answer.dtype)
+
+        return hook
+
+    kinds = (nn.Linear, nn.Conv2d, nn.GRU, TypedLinear)
+    hooks = [
+        layer.register_forward_hook(note(name)) for name, layer in policy.named_modules() if isinstance(layer, kinds)
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
