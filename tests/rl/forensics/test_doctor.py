@@ -250,7 +250,7 @@ def evaluations_can_be_repeated(parts, patch):
 @planted
 def planned_runs_earn_every_reward(parts, patch):
     parts["config"] = dataclasses.replace(parts["config"], pretraining=False)
-    waiting = PlannedRun(np.zeros(50, np.int64), np.zeros(200, np.uint8), 200, 0)
+    waiting = PlannedRun(np.zeros(1, np.int64), np.zeros(4, np.uint8), 4, 0)
     patch.setattr("rl.forensics.checks_data.plan", lambda *given, **named: waiting)
 
 
