@@ -155,10 +155,8 @@ def load_or_build(
 def _check_made_of(dataset: "BCDataset", files: Sequence[ReplayFile], config: DatasetConfig) -> None:
     """DatasetError unless a dataset from the cache was made with these settings, of these files."""
     asked = json.loads(json.dumps(asdict(config)))
-    other = [f"{name} {dataset.settings.get(name)}, not {value}" for name, value in asked.items()]
-    other = [
-        told for told, (name, value) in zip(other, asked.items(), strict=True) if dataset.settings.get(name) != value
-    ]
+    made = dataset.settings
+    other = [f"{name} {made.get(name)}, not {value}" for name, value in asked.items() if made.get(name) != value]
     names = {file.name for file in files}
     other += [f"demonstration {name}" for name in dataset.names if name.removesuffix(MIRRORED) not in names][:3]
     if other:

@@ -155,21 +155,20 @@ def _announce_unknown(categories: set[str], order: Sequence[str], log: Log) -> N
 
 
 def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
-    """The levels of all sets with their categories; one that an earlier set has, too, is left out and named."""
+    """The levels of all sets with their categories; one that is there already is left out and named."""
     pairs: Pairs = []
     first: dict[str, Path] = {}  # fingerprint -> file
     for levels in sets:
-        own, twice = {}, []
+        twice = []
         for i, pair in enumerate(_pairs(levels)):
             file, fingerprint = levels.path / levels.entries[i].file, pair[0].fingerprint
             if fingerprint in first:
                 twice.append(f"{file} = {first[fingerprint]}")
             else:
-                own[fingerprint] = file
+                first[fingerprint] = file
                 pairs.append(pair)
-        first |= own
         if twice:
-            log(f"left out: {len(twice)} levels that an earlier folder has, too: {', '.join(twice)}")
+            log(f"left out: {len(twice)} levels that are there twice: {', '.join(twice)}")
     return pairs
 
 

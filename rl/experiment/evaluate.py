@@ -100,7 +100,6 @@ def run(job: Job, video: VideoConfig) -> None:
         "random play": aggregate(played.random),
         "doing nothing": aggregate(played.nothing),
     }
-    folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     check_played(played, how, levels, policy)
     if frame_skip != (skip := trained_frame_skip(job.checkpoint)):
         raise ResultsError(f"played were {frame_skip} frames per decision, trained {skip}: please report this")
@@ -110,6 +109,7 @@ def run(job: Job, video: VideoConfig) -> None:
     settings = {name: value for name, value in settings.items() if name not in HOW}
     records = [facts_of(episode) | {"replay": f"{REPLAYS}#{i}"} for i, episode in enumerate(episodes)]
     of_levels = level_results(episodes)
+    folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
         check_replays(folder / REPLAYS, episodes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nppsim.reading import read_json
+from rl.experiment.report import METHODS
 from rl.judge.comparison import LEVELS_FILE
 from rl.judge.results import ALL, EpisodeRecord, ResultsError, load_results
 from rl.judge.verify import check_counts
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _REPORT = "please report this"
 _REMEDY = f"it was written a moment ago: {_REPORT}"
-_NAMED = {"after PPO": "ppo", "before PPO": "bc", "random play": "random"}  # in the names of what is compared
+_NAMED = {words: method for method, words in METHODS.items()}  # in the names of what is compared
 _EXACT = 1e-9
 Played = Mapping[str, Sequence[EpisodeRecord]]  # method -> episodes
 
@@ -87,6 +88,8 @@ def _check_page(record: "ExperimentRecord", path: Path) -> None:
         return
     page = _Tables()
     page.feed(path.read_text(encoding="utf-8"))
+    if not page.tables:
+        raise ResultsError(f"{path}: has no table of results: {_REPORT}")
     (_, *groups), (_, *titles), *rows = page.tables[0]
     runs = [name for name, span in groups for _ in range(span)]
     found = {
@@ -178,7 +181,7 @@ def _check_between(told: Mapping[str, Any], record: "ExperimentRecord") -> None:
     """The same of seeds of one label, or of labels after PPO, over the seeds that both have finished."""
     groups, where = record.groups, "results.json, comparisons"
     if told["second"] in _NAMED:
-        runs = groups[told["first"].removesuffix(" after PPO")]
+        runs = groups[told["first"].removesuffix(f" {METHODS['ppo']}")]
         played = {method: [e for run in runs for e in run.played[method]] for method in runs[0].played}
         _check_comparison(told, played, where)
         return

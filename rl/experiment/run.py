@@ -108,7 +108,8 @@ def check_seeds(record: ExperimentRecord) -> None:
         if other.label == latest.label and other.seed != latest.seed:
             one, two = read_trail(other.folder), read_trail(latest.folder)
             what = "every digest" if one and two and first_divergence(one, two) is None else ""
-            clones = [checkpoint.load(run.folder / CLONE)["policy"] for run in (other, latest) if run.cloning]
+            files = [run.folder / CLONE for run in (other, latest) if run.cloning]
+            clones = [checkpoint.load(file)["policy"] for file in files if file.is_file()]
             if len(clones) == 2 and all(torch.equal(tensor, clones[1].get(name)) for name, tensor in clones[0].items()):
                 what = "every weight after imitation"
             if what:

@@ -53,11 +53,6 @@ def checklist(folder: Path) -> list[Item]:
         curves, why = {}, str(error).partition(":")[2].strip()
     else:
         why = ""
-    return judged(curves, why)
-
-
-def judged(curves: Mapping[str, Scalars], why: str = "") -> list[Item]:
-    """The items by these curves; why: there are none, where there are none."""
     return [
         _success_at(curves, "rollout/success_rate", "success of the latest episodes", 0.10, EARLY, why),
         _success_at(curves, "rollout/success_rate", "success of the latest episodes", 0.20, LATE, why),

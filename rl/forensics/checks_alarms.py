@@ -37,8 +37,8 @@ BAD: dict[str, tuple[Callable[[Alarms, BatchPPO], Iterator[Fault]], dict[str, An
 
 @check(BEFORE)
 def alarms_tell_what_is_wrong() -> str:
-    """On made-up numbers, bands and trends are silent where all is well, and each tells its fault; bets on draws that are not
-    as stated are won; what is certain stops a run, warnings are told once, and a check that fails is no pass."""
+    """On made-up numbers, bands and trends are silent where all is well, and each reports its fault; draws that do not follow
+    their stated chances are found out; certain faults stop a run, warnings are given once, failed checks do not pass."""
     ppo: Any = SimpleNamespace(
         config=SimpleNamespace(bc_kl_coef_at=lambda progress: 0.1),
         progress=0.2,
@@ -72,7 +72,7 @@ def _faults_are_heeded() -> None:
     lines: list[str] = []
     monitor: Any = SimpleNamespace(model=SimpleNamespace(updates=1), _happened=lambda what, text: lines.append(text))
     alarms, warning, certain = Alarms(), Fault("a", "told", False), Fault("b", "stops")
-    passed = [len(alarms._new([warning, certain])) for _ in range(2)]
+    passed = [len(alarms.new([warning, certain])) for _ in range(2)]
     require(passed == [2, 1], f"of a warning and a fault that stops, {passed} are passed on", _PROGRAM)
     TrainingMonitor._heed(monitor, [warning])
     stopped = False
@@ -111,9 +111,11 @@ def audits_find_what_is_spoilt(ppo: BatchPPO) -> str:
         require(name not in [fault.name for fault in look()], f"{name}: told as wrong, and right", _PROGRAM)
         with spoilt(field, place):
             require(name in [fault.name for fault in look()], f"{name}: spoilt, and nothing has told it", _PROGRAM)
-    before, ppo.gae_lambda = ppo.gae_lambda, 0.5 * ppo.gae_lambda + 0.1
-    told = [fault.name for fault in settings_agree(ppo)]
-    ppo.gae_lambda = before
+    before, ppo.gae_lambda = ppo.gae_lambda, ppo.gae_lambda + 0.1
+    try:
+        told = [fault.name for fault in settings_agree(ppo)]
+    finally:
+        ppo.gae_lambda = before
     require("settings" in told, "another lambda was in force, and nothing has told it", _PROGRAM)
     return f"{', '.join(audits)}, settings"
 

@@ -138,8 +138,8 @@ PLAIN = {"learnability": plain_learnability, "plr": plain_replay, "learning_prog
 
 @check(BEFORE)
 def start_states_move(env: BatchVecEnv) -> str:
-    """On made-up outcomes, starts along a run move a step back after a win, forth after losses as the threshold says, and
-    a run that is no win is given up after losses alone."""
+    """On made-up outcomes, starts along a run move a step back after a win and forward after losses, as the threshold says;
+    a run that never wins is given up."""
     config = env.sampler.config
     if not config.start_states:
         raise CheckSkipped("episodes begin where their levels do")

@@ -63,7 +63,7 @@ def levels_are_apart(config: ExperimentConfig, levels: Levels) -> str:
 
 @check(BEFORE)
 def levels_are_those_of_their_folders(config: ExperimentConfig, levels: Levels) -> str:
-    """What is trained and judged on is in the folder given for it, in the category that this says, and there as often."""
+    """Levels that are trained or judged on are those of the folder given for it: of its categories, and as many times."""
     if config.single_level is not None:
         raise CheckSkipped("one level is trained and judged on, as was asked for")
     given = {
@@ -291,7 +291,8 @@ def demonstrated(dataset: BCDataset, replays: Places) -> Demonstrated:
 
 @check(BEFORE)
 def planned_runs_earn_every_reward(config: ExperimentConfig, env: BatchVecEnv) -> str:
-    """Without demonstrations: runs that the planner finds on the shortest training levels earn every reward, as above."""
+    """Without demonstrations: runs that the planner finds on the shortest training levels earn every reward that has a
+    weight, too, and more than doing nothing does."""
     if config.pretraining and config.replay_data_dir:
         raise CheckSkipped("demonstrations are played for it")
     bank = env.sim.bank

@@ -14,7 +14,7 @@ from rl.judge.results import EpisodeRecord, ResultsError
 from rl.policy.commands import done, facts
 from rl.policy.policy import NppPolicy
 
-ENOUGH_GREEDY = 0.95  # share of greedy choices that must be the same; there are few
+FEW, ENOUGH_GREEDY = 2, 0.95  # greedy choices that may be others, and share that must be the same, if they are many
 _REPORT = "please report this"
 
 
@@ -68,7 +68,8 @@ class SubtasksAgain:
         """ResultsError unless the high level would choose so, by what it finds likely."""
         log_probs, chosen = np.concatenate(self._log_probs), np.array(self._chosen)
         if deterministic:
-            sound = float((log_probs.argmax(axis=1) == chosen).mean()) >= ENOUGH_GREEDY
+            others = int((log_probs.argmax(axis=1) != chosen).sum())
+            sound = others <= max(FEW, (1 - ENOUGH_GREEDY) * len(chosen))
         else:
             probs, taken = np.exp(log_probs), log_probs[np.arange(len(chosen)), chosen]
             expected = (probs * log_probs).sum(axis=1)

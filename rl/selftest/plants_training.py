@@ -260,14 +260,14 @@ def _(plant: Plants) -> None:
 
 @fault("gradients of minibatches add up", "F31")
 def _(plant: Plants) -> None:
-    kept: dict[int, torch.Tensor] = {}
+    kept: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
 
     def changed(original, team, rows, loss, parameters, *begins):
         means, gradients = original(team, rows, loss, parameters, *begins)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
-                gradient += kept.get(id(parameter), 0)
-                kept[id(parameter)] = gradient.clone()
+                gradient += kept.get(id(parameter), (None, 0))[1]
+                kept[id(parameter)] = parameter, gradient.clone()
         return means, gradients
 
     plant.around(summed_gradients, changed)

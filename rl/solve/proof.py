@@ -58,9 +58,10 @@ def check_files(solved: Sequence[Solved], out: Path, demonstrations: Path | None
         file = out / REPLAYS / f"{one.stem}.replay"
         if not _same(Replay.load(file), one.replay):
             raise SolveError(f"{file}: is not the run that was found on {one.task.name}; {_REPORT}")
-    for category in {one.task.category for one in found} if demonstrations is not None else ():
+    if demonstrations is None:
+        return
+    for category in {one.task.category for one in found}:
         wanted = [one.replay for one in found if one.task.category == category]
-        assert demonstrations is not None
         file = demonstrations / f"{category}.h5"
         with ReplaySet(file) as replays:
             same = len(replays) == len(wanted) and all(

@@ -146,9 +146,12 @@ class Alarms:
         if self._steps is not None and ppo.num_timesteps - self._steps != played:
             faults.append(Fault("decisions", f"{ppo.num_timesteps - self._steps} decisions counted, {played} played"))
         self._step = OneStep(ppo, self._kept, self.looked) if self._kept else None
-        whole = self._start is not None and len(ppo.ended) == int(ppo.rollout_buffer.episode_ends.sum())
-        self._learned = LearnedAgain(ppo, self._start) if self._start and whole else None
-        return self._new(faults)
+        self._learned = None
+        if self._start:
+            whole = len(ppo.ended) == int(ppo.rollout_buffer.episode_ends.sum())
+            if ppo.ranks.rows(np.array([whole])).all():  # in all processes: they exchange what follows
+                self._learned = LearnedAgain(ppo, self._start)
+        return self.new(faults)
 
     def after_update(self, ppo: BatchPPO) -> list[Fault]:
         """Faults of the update that has just ended, and of the latest ones together; none if it was looked at before."""
@@ -176,7 +179,7 @@ class Alarms:
             self.won.append([sum(f.wins for f in self.history), sum(f.episodes for f in self.history)])
         if self.looked == WINDOW:
             self.start_success = success_of(self.history)
-        return self._new(faults)
+        return self.new(faults)
 
     def state_dict(self) -> dict[str, Any]:
         """What later updates are held against, as plain values and arrays."""
@@ -214,7 +217,7 @@ class Alarms:
     def _due(self) -> bool:
         return self.looked < ALL_AUDITED or self.looked % AUDIT_EVERY == 0
 
-    def _new(self, faults: list[Fault]) -> list[Fault]:
+    def new(self, faults: list[Fault]) -> list[Fault]:
         """Those that stop, and of the others those that were not told before."""
         fresh = [fault for fault in faults if fault.stop or fault.name not in self.told]
         self.told.update(fault.name for fault in fresh)

@@ -29,6 +29,7 @@ from rl.train.ppo import BatchPPO
 ROWS = 256  # decisions of a rollout on which networks are asked again
 NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing
 MOST_SIGMAS = 6.0  # that the actions taken may be away from their probabilities
+MANY_BEGINNINGS = 16  # of episodes at random times, which cannot all be the same by chance
 SOME_DECISIONS = 20_000  # whose independence is looked at
 CERTAIN = math.log(2e9)  # minus the logarithm of the chance of a false alarm
 MOST_ENTROPY = math.log(NUM_ACTIONS)
@@ -479,7 +480,7 @@ class Start:
                     f"the first {key} of the rollout is not what the environments showed: rows or steps were mixed up",
                 )
         begins = ppo.num_timesteps == len(ppo.rollout_buffer) * ppo.ranks.size
-        if ppo.config.desync_episodes and begins and len(self.frames) > 1 and not np.ptp(self.frames):
+        if ppo.config.desync_episodes and begins and len(self.frames) >= MANY_BEGINNINGS and not np.ptp(self.frames):
             yield Fault("settings", "--desync-episodes is given, and all first episodes began together")
         ends = np.argwhere(numbers(ppo, "episode_ends"))
         env, first = np.unique(ends[:, 1], return_index=True)

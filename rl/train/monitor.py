@@ -19,7 +19,7 @@ from rl.events import require_tags, require_values
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.train import saving
-from rl.train.alarms import AlarmError, Alarms
+from rl.train.alarms import AUDIT_EVERY, AlarmError, Alarms
 from rl.train.audit import Fault
 from rl.train.candidate import Candidate, Evaluate, Evaluation, Remote
 from rl.train.checkpoints import Checkpoints
@@ -192,9 +192,9 @@ class TrainingMonitor(BaseCallback):
         """AlarmError or EventsError unless the row that was to be written after the rollout is on disk."""
         if self._row is None:
             return
-        self._heed(list(self._row.faults(self.folder)))
-        looked = self.alarms.looked
-        if looked & (looked - 1) == 0:  # all events are read, so seldom
+        self._heed(self.alarms.new(list(self._row.faults(self.folder))))
+        rounds, others = divmod(self.alarms.looked - 1, AUDIT_EVERY)
+        if not rounds or (not others and rounds & (rounds - 1) == 0):  # all events are read: ever more seldom
             self._row.check_events(self.folder)
         self._row = None
 
@@ -209,7 +209,6 @@ class TrainingMonitor(BaseCallback):
         """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
         ppo = self.model
         self._heed(self.alarms.after_rollout(ppo))
-        self._row = Row.of(ppo) if self.alarms.audits else None
         if self._warming_up and not ppo.critic_only:
             self._warming_up = False
             self._happened(
@@ -218,6 +217,7 @@ class TrainingMonitor(BaseCallback):
             )
             if self.retention.cloned is not None:
                 self._retain(self.retention.cloned, Candidate.of(ppo))
+        self._row = Row.of(ppo) if self.alarms.audits else None  # last: speed is taken next
 
     def _on_step(self) -> bool:
         return True
@@ -573,6 +573,12 @@ class TrainingMonitor(BaseCallback):
                 f"{path}: {len(other)} parts of the training were not brought back, e.g. {', '.join(other[:3])}: it would go "
                 "on as another one; please report this"
             )
+        for what, period in self._periods.items():  # shorter ones than before, if that was asked for
+            if period:
+                self._next[what] = min(self._next[what], (ppo.num_timesteps // period + 1) * period)
+        self.early = EarlyStopping(self.config.evaluation)  # with the settings as they are now
+        for success in self._overall:
+            self.early.update(success)
         self._saved_after = ppo.updates
         self.log(f"resuming from {path} at {ppo.num_timesteps:,} decisions")
         return is_over

@@ -299,7 +299,7 @@ class Targets:
         chances = weights = None
         if config.prioritised_alpha:
             sizes = advantages.abs() ** config.prioritised_alpha
-            chances = sizes / sizes.sum()
+            chances = sizes / sizes.sum() if sizes.any() else torch.full_like(sizes, 1 / len(sizes))
             weights = torch.where(chances > 0, (len(chances) * chances) ** -config.prioritised_beta, 0.0)
         return cls(advantages, spread, returns, chances, weights)
 

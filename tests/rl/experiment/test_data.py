@@ -91,13 +91,15 @@ def test_demonstrations_of_what_is_held_back_are_left_out_also_mirrored(folders)
 
 
 def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folders):
-    LevelSet.write(folders / "more", halls(11, 3))  # the first is the last of train
+    LevelSet.write(folders / "more", [*halls(11, 3), *halls(13, 1)])  # the first is the last of train
     told = []
     config = configuration(folders, "--train-dataset", folders / "more", "--dev-dataset", folders / "dev")
     data = load_data(config, told.append)
     assert len(data.train) == 15 == len(set(data.bank.levels))
     (line,) = [line for line in told if line.startswith("left out")]
-    assert "more/simple/000000.map = " in line and line.endswith("train/simple/000011.map")
+    first, second = line.split(", ")
+    assert "more/simple/000000.map = " in first and first.endswith("train/simple/000011.map")
+    assert "more/simple/000003.map = " in second and second.endswith("more/simple/000002.map")
     names = [f"train: {folders / name}" for name in ("train", "more")]
     assert list(data.fingerprints) == ["train", "dev", "test", *names]
     assert len(set(data.fingerprints.values())) == 5

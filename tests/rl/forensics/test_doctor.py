@@ -568,7 +568,6 @@ BY_THE_SELF_TEST = (
     "the_dataset_was_made_as_asked_for",
     "levels_are_those_of_their_folders",
     "figures_are_what_they_are_defined_as",
-    "the_checklist_tells_good_runs_from_bad",
     "slow_twins_agree_along_demonstrations",
     "slow_twins_agree",
     "what_was_asked_for_is_in_force",

@@ -192,11 +192,11 @@ def test_success_that_no_longer_rises_is_told(ppo, monkeypatch):
 def test_each_warning_is_told_once_and_after_a_resume_too():
     alarms = Alarms()
     warning, stop = Fault("KL", "large", False), Fault("weights", "NaN")
-    assert alarms._new([warning, stop]) == [warning, stop]
-    assert alarms._new([warning, stop]) == [stop]
+    assert alarms.new([warning, stop]) == [warning, stop]
+    assert alarms.new([warning, stop]) == [stop]
     fresh = Alarms()
     fresh.load_state_dict(alarms.state_dict())
-    assert fresh._new([warning]) == []
+    assert fresh.new([warning]) == []
 
 
 def test_what_is_remembered_comes_back():

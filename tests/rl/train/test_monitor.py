@@ -133,6 +133,27 @@ def test_frames_per_decision_cannot_change(tmp_path):
         again.begin(fresh)
 
 
+def test_periods_and_early_stopping_may_be_others_from_then_on(tmp_path):
+    """What is due next, and the best so far, are those of the settings as they are now."""
+    success = {3: 0.5, 6: 0.52, 7: 0.52, 8: 0.56}
+
+    def evaluate(policy, decisions):
+        return found(success[decisions // ROLLOUT])
+
+    whole, *_ = train(tmp_path, updates=7, evaluate=evaluate, eval_freq=3 * ROLLOUT, early_stopping=True)
+    settings = {"eval_freq": ROLLOUT, "early_stopping_improvement": 0.1, "early_stopping_patience": 2}
+    evaluation = replace(whole.config.evaluation, early_stopping_min_evaluations=1, **settings)
+    again = TrainingMonitor(
+        replace(whole.config, evaluation=evaluation), tmp_path, whole.folder, evaluate, Store(), lambda line: None
+    )
+    ppo, _ = make_ppo(total_timesteps=9 * ROLLOUT, **AT_ONCE)
+    again.begin(ppo)
+    assert ppo.updates == 7
+    ppo.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
+    assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
+    assert [at for at, _ in told(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
+
+
 def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
     monitor, ppo, _, _ = train(
         tmp_path, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,

@@ -14,7 +14,7 @@ from rl.events import EventsError, EventWriter
 from rl.train.audit import ROWS, processes_differ, some_rows
 from rl.train.guard import EarlyStopping, Retention, no_improvement, wrongly_judged
 from rl.train.logs import GrowingTable
-from rl.train.rows import check_table, last_row
+from rl.train.rows import Row, check_table, last_row
 
 
 @pytest.mark.parametrize(("size", "envs"), [(512, 16), (4096, 256), (128 * 64, 64), (300, 3), (200, 8)])
@@ -89,6 +89,32 @@ def test_rows_of_the_table_are_held_against_the_curves(tmp_path):
     table.path.write_text(table.path.read_text().replace("2.5", "1.5"))
     with pytest.raises(EventsError, match="row 2 has 1.5 as a"):
         check_table(tmp_path)
+
+
+def test_an_evaluation_that_came_late_stands_in_a_later_row(tmp_path):
+    """In the row of the step at which it was concluded from; the next one, ordered there, has that step in its curve."""
+    table = GrowingTable(tmp_path / "progress.csv")
+    with EventWriter(tmp_path / "tensorboard") as writer:
+        for ordered, step, success in ((10, 20, 0.5), (20, 30, 0.6)):
+            table.write({"time/total_timesteps": step, "eval/success": success}, {})
+            writer.add_scalar("eval/success", success, ordered)
+    check_table(tmp_path)
+
+
+def test_what_is_in_the_table_alone_is_missing(tmp_path):
+    table = GrowingTable(tmp_path / "progress.csv")
+    table.write({"time/total_timesteps": 10, "a": 1.0, "b": 2.0}, {})
+    with EventWriter(tmp_path / "tensorboard") as writer:
+        writer.add_scalar("a", 1.0, 10)
+    with pytest.raises(EventsError, match="row 1 has 2.0 as b"):
+        check_table(tmp_path)
+
+
+def test_a_clock_that_was_set_is_a_warning(tmp_path):
+    GrowingTable(tmp_path / "progress.csv").write({"time/total_timesteps": 1000, "time/fps": 3}, {})
+    (fault,) = Row({}, 1000, 10.0).faults(tmp_path)
+    assert fault.name == "time/fps" and not fault.stop and "100 per second" in fault.text
+    assert not list(Row({}, 39, 10.0).faults(tmp_path)), "3.9 per second, cut to an integer"
 
 
 def test_a_setting_that_was_given_and_is_not_in_force_is_refused():
