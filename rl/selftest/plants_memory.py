@@ -62,3 +62,13 @@ def _(plant: Plants) -> None:
         "_observe",
         lambda original, batches, rows, follows, states: original(batches, rows, np.zeros_like(follows), None),
     )
+
+
+@fault(
+    "segments begin without the burn-in that was asked for",
+    "F51",
+    "H15",
+    flags=(*REMEMBERING, "--memory-segment", "8", "--memory-burn-in", "4"),
+)
+def _(plant: Plants) -> None:
+    plant.wrap(RecurrentPPO, "shown", lambda original, ppo, policy, index: ppo.rollout_buffer.observations(index))

@@ -30,7 +30,7 @@ from rl.train.growth import falling, growing, memory_mib, sizes
 from rl.train.hierarchy.audit import faults_of_commands
 from rl.train.one_step import OneStep
 from rl.train.ppo import BatchPPO, DivergedError
-from rl.train.recurrent_audit import faults_of_memory
+from rl.train.recurrent_audit import faults_of_burn_in, faults_of_memory
 from rl.train.replayed import Replay
 
 WINDOW = 20  # updates that bands and trends look back on
@@ -163,7 +163,7 @@ class Alarms:
             self._step.end(ppo)
         self.history.append(self._figures(ppo, seconds))
         self.looked += 1
-        faults = list(faults_of_update(ppo, self._kept)) if self._kept else []
+        faults = [*faults_of_update(ppo, self._kept), *faults_of_burn_in(ppo)] if self._kept else []
         if self._step:
             faults += self._step.faults(ppo, self._first)
             self._first = self._step.first

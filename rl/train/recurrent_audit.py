@@ -1,6 +1,6 @@
 """What must hold of rollouts and updates with a memory, worked out decision by decision, and the cell by its formulas.
 
-Both functions ask nothing of how sequences are made (``RecurrentBuffer``, ``rl.policy.recurrent.packed``).
+The functions ask nothing of how sequences are made (``RecurrentBuffer``, ``rl.policy.recurrent.packed``).
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from rl.train.ppo import BatchPPO
 from rl.train.recurrent import RecurrentPPO
 
 ENVS = 16  # whose memory is followed through the rollout
+SEGMENTS = 64  # whose beginnings are worked out anew
 
 
 @torch.no_grad()
@@ -73,6 +74,24 @@ def by_formula(memory: Memory, features: torch.Tensor, states: np.ndarray) -> np
     return after.cpu().numpy()
 
 
+@torch.no_grad()
+def faults_of_burn_in(ppo: BatchPPO) -> Iterator[Fault]:
+    """What is wrong with the memories that segments begin with, now that the weights are others than those that played."""
+    if not isinstance(ppo, RecurrentPPO) or not ppo.config.memory_burn_in:
+        return
+    steps, envs = ppo.rollout_buffer.shape
+    begins = (torch.arange(0, steps, ppo.rollout_buffer.segment)[:, None] * envs + torch.arange(envs)).flatten()
+    begins = begins[:: max(1, len(begins) // SEGMENTS)].to(ppo.device)
+    wanted = _begun_with(ppo, ppo.policy, begins, ppo.config.memory_burn_in)
+    off = float((ppo.shown(ppo.policy, begins)[MEMORY] - wanted).abs().max())
+    if not off <= closeness(ppo.policy):
+        yield Fault(
+            "memory",
+            f"after the update a segment begins with a memory {off:.2g} away from what the present weights come to in the "
+            f"{ppo.config.memory_burn_in} decisions before it: burn-in is left out, or has other decisions",
+        )
+
+
 def asked_in_steps(
     ppo: BatchPPO, policy: NppPolicy, rows: torch.Tensor, burn_in: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -90,19 +109,7 @@ def asked_in_steps(
     if len(rows) % length or not bool((steps[order].view(-1, length) % length == torch.arange(length).to(rows)).all()):
         return policy.logits_and_values(_alone(ppo, rows))
     segments = rows[order].view(-1, length)
-    begins, ends = segments[:, 0], buffer.flat("episode_ends")
-    state = buffer.flat_obs(MEMORY)[begins]
-    with torch.no_grad():
-        early = begins // envs < max(burn_in, 1)
-        carried = state
-        for back in range(burn_in, 0, -1):
-            index = (begins - back * envs).clamp(min=0)
-            before = buffer.flat_obs(MEMORY)[index] if back == burn_in else carried
-            after = policy.step({**_alone(ppo, index), MEMORY: before})[2]
-            assert after is not None
-            carried = after * ~ends[index][:, None]
-        if burn_in:
-            state = torch.where(early[:, None], state, carried)
+    state, ends = _begun_with(ppo, policy, segments[:, 0], burn_in), buffer.flat("episode_ends")
     logits, values = [], []
     for step in range(length):
         index = segments[:, step]
@@ -113,6 +120,20 @@ def asked_in_steps(
         values.append(some_values)
     places = torch.argsort(order)
     return torch.stack(logits, dim=1).flatten(0, 1)[places], torch.stack(values, dim=1).flatten()[places]
+
+
+@torch.no_grad()
+def _begun_with(ppo: RecurrentPPO, policy: NppPolicy, begins: torch.Tensor, burn_in: int) -> torch.Tensor:
+    """float32[S, size]: what is remembered before the first decisions of segments, by this policy with this burn-in."""
+    buffer, envs = ppo.rollout_buffer, ppo.sim.num_envs
+    ends, stored = buffer.flat("episode_ends"), buffer.flat_obs(MEMORY)
+    carried = stored[(begins - burn_in * envs).clamp(min=0)]
+    for back in range(burn_in, 0, -1):
+        index = (begins - back * envs).clamp(min=0)
+        after = policy.step({**_alone(ppo, index), MEMORY: carried})[2]
+        assert after is not None
+        carried = after * ~ends[index][:, None]
+    return torch.where((begins // envs < burn_in)[:, None], stored[begins], carried)
 
 
 def _alone(ppo: RecurrentPPO, index: torch.Tensor) -> dict[str, torch.Tensor]:
