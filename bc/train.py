@@ -27,6 +27,7 @@ from nppsim.settings import check_settings, setting
 
 _REPLAYS = "replay-data-dir"
 _BASELINES = ("repeat_previous", "majority")
+ROUNDED = 1e-5  # of a loss: sums in float32
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
@@ -375,9 +376,9 @@ def check_result(
     rows = dataset.rows(validation=True)
     again, likeliest = _asked_again(policy, dataset, rows)
     _check_scores(result, dataset, rows, likeliest, share)
-    told = result.validation.loss or math.nan
+    told = math.nan if result.validation.loss is None else result.validation.loss
     for name, loss in (("the policy's", again), ("the best epoch's", min(losses))):
-        if not abs(loss - told) <= share * abs(told):
+        if not abs(loss - told) <= share * abs(told) + ROUNDED:
             raise TrainingError(
                 f"{name} validation loss is {loss:.4f}, reported is {told:.4f}: the policy is not the one that was measured"
             )

@@ -7,6 +7,7 @@ The lock is the kernel's (flock on ``folder/.lock``): it ends with its process, 
 The file stays, with the name of who had it last.
 """
 
+import errno
 import os
 import socket
 import sys
@@ -20,6 +21,7 @@ from nppsim.errors import UserError
 from nppsim.files import naming
 
 LOCK = ".lock"
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # some file systems of clusters have none, as Windows
 
 
 class FolderError(UserError, RuntimeError):
@@ -64,6 +66,9 @@ def _take(file: int, folder: Path) -> None:
             raise FolderError(
                 f"{folder}: {who} is writing to it; wait for its end, stop it, or choose another folder"
             ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
 
 
 def _check_there(file: int, folder: Path) -> None:

@@ -35,9 +35,9 @@ def read_at_most(file: BinaryIO, limit: int) -> bytes:
     return bytes(data)
 
 
-def read_json(path: str | Path, error: type[UserError], remedy: str) -> Any:
-    """The value of a JSON file; ``error``, which names file and remedy, if it cannot be read or is none."""
-    return parse_json(read_bytes(path, error, MAX_JSON_BYTES, remedy), path, error, remedy)
+def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> Any:
+    """The value of a JSON file of at most ``limit`` bytes; ``error``, which names file and remedy, if it is none."""
+    return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy)
 
 
 def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:

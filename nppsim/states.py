@@ -13,7 +13,7 @@ import numpy as np
 from nppsim.bank import MAX_TIME_LIMIT, LevelBank
 from nppsim.decision import State
 from nppsim.levels import kinds
-from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH
+from nppsim.levels.stage import CELLS_X, CELLS_Y, STAGE_HEIGHT, STAGE_WIDTH, TILE
 from nppsim.physics.state import UNREGISTERED
 
 FASTEST = 1000.0  # px per frame; nothing in the game is nearly as fast
@@ -30,6 +30,7 @@ _NINJA = {  # which can fall out of the stage where its border is broken
 }
 _MOVER = {**_SPEED, "order": (0, int(FAR)), "direction": (-1, 3), "wish": (-1, 3), "flag": _FLAG}
 _ENTITY = {"active": _FLAG, "closed": _FLAG, "blocking": (-int(FAR), int(FAR))}
+_STAGE = (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT))
 _FREE = (kinds.BOUNCE_BLOCK, kinds.DEATH_BALL)  # movers that go where they are pushed; all others keep to the stage
 _PROGRESS = {"decisions": (0, 2 * MAX_TIME_LIMIT), "near": (0, 3)}
 
@@ -57,11 +58,13 @@ def _problems(state: State, bank: LevelBank, count: int) -> Iterator[str]:
     yield from _outside("entities", state.entities[:count], _ENTITY, placed)
     movers = state.movers[:count]
     yield from _outside("movers", movers, _MOVER, there)
-    for name, size in (("x", STAGE_WIDTH), ("y", STAGE_HEIGHT)):
-        beyond = (movers[name] < 0) | (movers[name] > size)
-        yield from _where(f"movers.{name}", movers[name], beyond & there & ~np.isin(movers["type"], _FREE))
     if there.any():
         first = bank.world.mover[np.minimum(numbers, len(bank.world.mover) - 1)]
+        stays = there & ~np.isin(movers["type"], _FREE)
+        for name, size in _STAGE:  # what begins in the border of tiles, or beyond, may leave the stage
+            stays &= (first[name] >= TILE) & (first[name] <= size - TILE)
+        for name, size in _STAGE:
+            yield from _where(f"movers.{name}", movers[name], ((movers[name] < 0) | (movers[name] > size)) & stays)
         for name in ("entity", "type", "mode"):  # which never change
             yield from _where(f"movers.{name}", movers[name], (movers[name] != first[name]) & there)
     for name, cells in (("cell_x", CELLS_X), ("cell_y", CELLS_Y)):

@@ -146,7 +146,7 @@ class PPOConfig:
         flag="memory-burn-in",
         low=0,
     )
-    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", low=0)
+    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", above=0)
     scale_value_loss: bool = setting(
         True,
         "that loss counts in units of the returns' variance, whatever the rewards' size",

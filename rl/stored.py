@@ -16,6 +16,7 @@ from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig
+from rl.policy.architectures import get_architecture
 
 CONFIG = "config.json"
 # How a run is gone on with, which is no part of what it computes.
@@ -102,8 +103,12 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
         wanted = _parsed(known, value.strip(), text)
         config = with_setting(config, section, known, wanted)
         config = replace(config, sources=config.sources | {dotted(section, known.name): OVERRIDDEN})
-        if getattr(getattr(config, section) if section else config, known.name) != wanted:
-            raise ConfigError("was accepted, and is not in force; please report this", "--resume-override", text)
+        found = getattr(getattr(config, section) if section else config, known.name)
+        if known.name == "architectures" and isinstance(wanted, tuple):
+            wanted = tuple(get_architecture(one).name for one in wanted)  # of aliases
+        if found != wanted:
+            advice = f"it stays {_text(found)}, since another setting says so; override that one, too, or report this"
+            raise ConfigError(advice, "--resume-override", text)
     return config
 
 
@@ -209,7 +214,8 @@ def _text(value: object) -> str:
 
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
     """ConfigError unless a run's levels are those that it began with.  facts: of ``stored_facts``."""
-    other = [name for name, digest in facts.get("data", {}).items() if fingerprints.get(name) != digest]
+    told = facts.get("data", {})  # those of single folders name their paths, which may be others by now
+    other = [name for name in told if ": " not in name and fingerprints.get(name) != told[name]]
     if other:
         raise ConfigError(
             f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); bring those "

@@ -13,6 +13,7 @@ old one's place: a reader keeps the file it opened, and a crash costs what was n
 import io
 import itertools
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ class ReplayWriter:
         """
         place = f"{self.path}: {replay.name!r}"
         for text in (replay.name, category):
-            if "\0" in text or not text.isprintable():
+            if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text):
                 raise ReplayError(f"{place}: the text {text!r} cannot be stored; use printable characters")
         try:
             about = {"name": replay.name, "category": category, "metadata": metadata}

@@ -121,7 +121,7 @@ class Stages(Strategy):
 
     def reason_to_end(self) -> str:
         """Why the present stage may end now: "threshold", "early" or "trend"; "" if it may not."""
-        config, n = self.config, len(self.recent) + self.running
+        config, n = self.config, self.in_stage + self.running
         if n >= config.min_episodes and self.bound(self.recent, self.running) >= self.threshold:
             return "threshold"
         early = config.early_advancement and n >= EARLY_SHARE * config.min_episodes

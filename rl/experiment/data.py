@@ -18,6 +18,7 @@ from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.judge.evaluation import EvaluationSuite
+from rl.judge.results import ALL
 from rl.policy.architectures import Architecture
 
 Log = Callable[[str], None]  # receives lines for people
@@ -173,7 +174,10 @@ def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
 
 
 def _pairs(levels: LevelSet) -> Pairs:
-    return [(levels[i], levels.category(i)) for i in range(len(levels))]
+    pairs = [(levels[i], levels.category(i)) for i in range(len(levels))]
+    if any(category == ALL for _, category in pairs):
+        raise LevelSetError(f'{levels.path}: no category can be called "{ALL}", as results call all of them; rename it')
+    return pairs
 
 
 def hold_back(train: Pairs) -> tuple[Pairs, Pairs]:

@@ -112,9 +112,9 @@ def run(job: Job, video: VideoConfig) -> None:
     folder = new_folder(job.output_dir / f"evaluate_{datetime.now():%Y%m%d_%H%M%S}")
     with locked(folder):
         write_replays(folder / REPLAYS, episodes, frame_skip)
-        check_replays(folder / REPLAYS, episodes)
         results = {"settings": settings, "suites": methods, "levels": of_levels, "episodes": records}
         write_json(folder / "results.json", results)
+        check_replays(folder / REPLAYS, episodes)
         print(format_table(methods))
         print(failures(of_levels))
         print(

@@ -38,9 +38,10 @@ from rl.train.written import write
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
 TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
+MAX_KEPT_BYTES = 1 << 30  # of finished.json: the inputs of a million episodes
 _REMEDY = "bring it back, or remove it, and what it stands for is done again"
 _EPISODE = {
-    **dict.fromkeys(("level_name", "category", "inputs", "outcome"), str),
+    **dict.fromkeys(("level_name", "level", "category", "inputs", "outcome"), str),
     **dict.fromkeys(("level_index", "frames", "decisions", "gold"), int),
     **dict.fromkeys(("ret", "path_length"), float),
 }
@@ -204,21 +205,27 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
 def _episode(episode: EpisodeRecord) -> dict[str, Any]:
     left_out = ("level", "commands", "memory")  # the one is known, the others are of use while it is judged and filmed
     plain = {field.name: getattr(episode, field.name) for field in fields(episode) if field.name not in left_out}
-    return plain | {"inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode()}
+    return plain | {
+        "level": episode.level.fingerprint,
+        "inputs": base64.b64encode(zlib.compress(episode.inputs.tobytes())).decode(),
+    }
 
 
 def _played_again(plain: Mapping[str, Any], levels: list[Level]) -> EpisodeRecord:
     if odd := [name for name in ("level_index", "decisions", "gold") if not 0 <= plain[name] < 1 << 31]:
         raise ValueError(f"{odd[0]} of an episode cannot be {plain[odd[0]]}")
     inputs = np.frombuffer(inflate(base64.b64decode(plain["inputs"]), MAX_BYTES), np.uint8)
-    return EpisodeRecord(**{**plain, "inputs": inputs}, level=levels[plain["level_index"]])
+    level = levels[plain["level_index"]]
+    if plain["level"] != level.fingerprint:
+        raise ValueError(f"level {plain['level_index']} is another one now: bring the levels back in their order")
+    return EpisodeRecord(**{**plain, "inputs": inputs, "level": level})
 
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty where there is none.  ResumeError for a damaged one."""
     if not path.is_file():
         return {}
-    found = read_json(path, ResumeError, _REMEDY)
+    found = read_json(path, ResumeError, _REMEDY, MAX_KEPT_BYTES)
     if not isinstance(found, dict):
         raise ResumeError(f"{path}: no JSON object; {_REMEDY}")
     return found

@@ -16,7 +16,7 @@ import torch
 
 import hardware
 from nppsim.errors import ConfigError
-from nppsim.files import write_text
+from nppsim.files import new_folder, write_text
 from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
@@ -64,10 +64,10 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
             log(f"{folder}: is finished; nothing was changed")
             log((folder / SUMMARY).read_text(encoding="utf-8").rstrip())
             return folder
-    folder = folder or config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}"
     machine = hardware.detect()
     data = load_data(config, log)
     record = begin_record(config, now, machine, data, log)
+    folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
     uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
     with locked(folder) as check:
         (folder / SUMMARY).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from rl.forensics.doctor import BEFORE, FAILED, UPDATE, CheckFailed, CheckInfo, CheckSkipped, check, require
-from rl.train.alarms import ALL_AUDITED, WINDOW, AlarmError, Alarms, Figures, bands, wrong_direction
+from rl.train.alarms import ALL_AUDITED, ENOUGH_DECISIONS, WINDOW, AlarmError, Alarms, Figures, bands, wrong_direction
 from rl.train.audit import Fault, Kept, decisions_are_the_policys, episodes_add_up, settings_agree
 from rl.train.draws import Bet
 from rl.train.growth import falling, growing
@@ -45,6 +45,7 @@ def alarms_tell_what_is_wrong() -> str:
         held_since=0.0,
         seconds=100.0,
         speed={},
+        rollout_buffer=range(ENOUGH_DECISIONS),
     )
     for name, (look, changed) in BAD.items():
         for figures, wanted in ((GOOD, False), (GOOD | changed, True)):

@@ -143,8 +143,13 @@ class Ledger:
 @check(BEFORE)
 def rewards_add_up(ledger: "Ledger") -> str:
     """The rewards of an episode's decisions sum to its return, and its terms do; no term is counted twice or lost."""
-    gap = np.abs(ledger.terms.sum(axis=2) - ledger.rewards).max()
-    require(gap < 1e-5, f"a decision's terms sum to {gap:.3g} more or less than its reward", _PROGRAM)
+    off = np.abs(ledger.terms.sum(axis=2) - ledger.rewards)
+    gap, rounded = off.max(), 2**-23 * np.abs(ledger.rewards)
+    require(
+        bool((off < 1e-5 + rounded).all()),
+        f"a decision's terms sum to {gap:.3g} more or less than its reward",
+        _PROGRAM,
+    )
     for episode, (i, end) in zip(ledger.episodes, ledger.where, strict=True):
         starts = np.flatnonzero(ledger.ends[:end, i])
         first = starts[-1] + 1 if len(starts) else 0

@@ -76,7 +76,7 @@ class _Both:
         self.found.forbidden += int((masked != np.where(allowed, logits, -np.inf).argmax(axis=1)).sum())
         wanted, worth = (tensor.numpy() for tensor in self.policy.logits_and_values(self.policy.to_tensors(obs)))
         self.found.largest_logit = _larger(self.found.largest_logit, logits - wanted)
-        self.found.largest_value = _larger(self.found.largest_value, values - worth)
+        self.found.largest_value = _larger(self.found.largest_value, (values - worth) / np.maximum(1.0, np.abs(worth)))
         self.found.same_actions += int((actions == wanted.argmax(axis=1)).sum())
         self.found.decisions += len(actions)
         return actions

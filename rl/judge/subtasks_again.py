@@ -64,8 +64,11 @@ class SubtasksAgain:
             self._log_probs.append(torch.log_softmax(logits, dim=1).cpu().numpy())
             self._chosen += [int(commands[t, 0]) for i in new if (commands := self.episodes[i].commands) is not None]
 
-    def check(self, deterministic: bool, most_sigmas: float) -> None:
-        """ResultsError unless the high level would choose so, by what it finds likely."""
+    def check(self, deterministic: bool, most_sigmas: float, rare: float) -> None:
+        """ResultsError unless the high level would choose so, by what it finds likely.
+
+        most_sigmas, rare: how far the sum of log-probabilities may be from the expected one: standard deviations, and nats.
+        """
         log_probs, chosen = np.concatenate(self._log_probs), np.array(self._chosen)
         if deterministic:
             others = int((log_probs.argmax(axis=1) != chosen).sum())
@@ -74,7 +77,7 @@ class SubtasksAgain:
             probs, taken = np.exp(log_probs), log_probs[np.arange(len(chosen)), chosen]
             expected = (probs * log_probs).sum(axis=1)
             spread = np.sqrt(np.maximum((probs * log_probs**2).sum(axis=1) - expected**2, 1e-12).sum())
-            sound = bool(abs((taken - expected).sum()) <= most_sigmas * spread)
+            sound = bool(abs((taken - expected).sum()) <= most_sigmas * spread + rare)
         if not sound:
             raise ResultsError(
                 f"the {len(chosen)} subtasks of judged episodes are not those that the policy's high level would choose: "

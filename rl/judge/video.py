@@ -63,9 +63,11 @@ def record_evaluation(
     groups: dict[str, list[EpisodeRecord]] = {}
     for episode in episodes:
         groups.setdefault(episode.category, []).append(episode)
-    films = []
+    films, taken = [], set()
     for category, group in groups.items():
-        name = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
+        plain = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
+        name = next(name for name in (plain, *(f"{plain}_{i}" for i in range(2, len(groups) + 2))) if name not in taken)
+        taken.add(name)
         _remove_films(out_dir, name)
         films += [_film(e, out_dir, name, i, fps, ghost) for i, e in enumerate(_chosen(group, max_per_category))]
     check_films(films, episodes, out_dir, fps)

@@ -31,6 +31,7 @@ from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # of a policy on its own; imitation has its own optimiser, PPO its own schedule
+MOST_STEPS = 1 << 24  # that Adam can count, as it does so in float32
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
 

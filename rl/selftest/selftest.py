@@ -103,6 +103,17 @@ _CONFIGURATIONS: tuple[tuple[str, ...], ...] = (
         *("--architectures", "vision_free+gru", "--memory-burn-in", "8", "--returns-from", "current"),
         *("--curriculum", "stages", "--curriculum-stage-gamma", "simplest=0.99", "--no-pretraining"),
     ),
+    ("--curriculum", "stages", "--use-hierarchical-ppo", "--hierarchical-from-stage", "simpler"),
+    (
+        *("--curriculum", "stages", "--curriculum-stage-learning-rate", "simplest=0.0001"),
+        *("--curriculum-stage-ent-coef", "simplest=0.05", "--curriculum-regression-threshold", "0.2"),
+    ),
+    ("--curriculum", "learning_progress", "--curriculum-preset", "first", "--lr-end-share", "0"),
+    ("--num-envs", "1", "--rollout-length", "64", "--minibatch-size", "64", "--total-timesteps", "1024"),
+    (
+        *("--remote-evaluation", "--eval-freq", "512", "--gae-lambda", "0.2", "--clip-range", "6"),
+        *("--ent-coef-start", "0.1", "--reward-win", "300"),
+    ),
 )
 _SENSIBLE = (
     "--num-envs",

@@ -41,6 +41,7 @@ AUDIT_EVERY = 5
 CLOCK_SHARE, CLOCK_S = 0.01, 0.2  # by which two clocks may differ
 SURE = 4.0  # standard errors; the direction of an update is wrong beyond that
 IN_A_ROW = 3  # updates that it takes to be sure of a direction
+ENOUGH_DECISIONS = 256  # in a rollout; of fewer the critic can learn by heart, and be far off in the next
 ENOUGH_EPISODES = 32  # per update; fewer are much alike
 MOST_MEMORY_MIB = 256.0  # that a run may take on in WINDOW updates, each of them adding some
 
@@ -336,6 +337,10 @@ def direction(ppo: BatchPPO, kept: Kept, log_probs: torch.Tensor) -> float:
     advantages = buffer.flat("advantages").double()
     gain = (advantages[kept.rows] - advantages.mean()) * change
     error = float(gain.std()) / math.sqrt(len(gain))
+    spread = [-(some.exp() * some).sum(dim=1).double().mean() for some in (kept.log_probs, log_probs)]
+    paid = float(ppo.logger.name_to_value.get("train/ent_coef", 0.0)) * float(spread[1] - spread[0])
+    if float(gain.mean()) / max(float(advantages.std()), 1e-8) + paid >= 0:
+        return max(0.0, float(gain.mean()) / error if error > 0 else 0.0)  # what it lost, it has got for its entropy
     return float(gain.mean()) / error if error > 0 else 0.0
 
 
@@ -359,7 +364,7 @@ def wrong_direction(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
             "values",
             f"in {IN_A_ROW} updates running the critic's squared error grew, {ratio.min():.1f}-fold or more: the sign of the "
             "value loss is wrong, or the learning rate far too high (--initial-lr)",
-            stop=bool((ratio > 3).all()),
+            stop=bool((ratio > 3).all()) and len(ppo.rollout_buffer) >= ENOUGH_DECISIONS,
         )
 
 

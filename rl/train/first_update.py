@@ -6,12 +6,17 @@ from rl.policy.policy import NppPolicy
 from rl.train.ppo import DivergedError
 from rl.train.rollout import TensorRolloutBuffer
 
+ENOUGH_ENVS = 4  # of which one level with something rare does not make the mean
 MAX_INPUT_MEAN = 4.0  # of a normalised component over a rollout, in standard deviations: beyond, statistics do not fit
 
 
 def check_gradients(policy: NppPolicy) -> None:
-    """DivergedError unless the last update has left a finite gradient, not all zero, in every trainable tensor."""
-    silent = [name for name, p in policy.named_parameters() if p.requires_grad and not _learned(p)]
+    """DivergedError unless the last update has left a finite gradient, not all zero, in every tensor that has to learn."""
+    silent = [
+        name
+        for name, p in policy.named_parameters()
+        if p.requires_grad and not policy.may_rest(name) and not _learned(p)
+    ]
     if silent:
         raise DivergedError(f"no gradient reaches {', '.join(silent)}; the network is not connected as it should be")
 
@@ -27,7 +32,7 @@ def check_inputs(policy: NppPolicy, buffer: TensorRolloutBuffer) -> float:
     everything = torch.arange(len(buffer), device=buffer.device)
     inputs = normalize(buffer.observations(everything, normalize.float_keys))[:, normalize.newest]
     mean = inputs.mean(dim=0).abs().max().item()
-    if mean > MAX_INPUT_MEAN:
+    if mean > MAX_INPUT_MEAN and buffer.shape[1] >= ENOUGH_ENVS:
         raise DivergedError(
             f"a normalised input averages {mean:.1f} standard deviations away from its statistics: "
             "the demonstrations do not look like these levels; use demonstrations of such levels, or --no-pretraining"

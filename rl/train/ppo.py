@@ -70,6 +70,7 @@ class BatchPPO(PPO):
     speed: seconds spent so far in each of PARTS; decisions_played, and seconds in rollouts and updates: since training
         began.
     in_force: the configuration with what the curriculum's present stage changes.
+    played_under: the same when the latest rollout ended, and so in the update after it.
     ending: whether training is to end before the next rollout.
     reserved: seconds that what follows the last update will take, as far as a time budget counts it.
     Raises DivergedError when an update meets numbers that are not finite.
@@ -150,7 +151,7 @@ class BatchPPO(PPO):
         self.rng = np.random.default_rng(seed)
         self.sampling = torch.Generator().manual_seed(seed)
         self._team = Team(plan.torch_threads)
-        self.in_force = config
+        self.in_force = self.played_under = config
         self.enter_stage()
 
     def enter_stage(self) -> None:
@@ -299,6 +300,7 @@ class BatchPPO(PPO):
 
     def _estimate(self) -> None:
         """Advantages and returns of the rollout."""
+        self.played_under = self.in_force
         self.rollout_buffer.compute_returns_and_advantages(self._values(self.seen))
 
     def _begin_together(self) -> None:
