@@ -470,7 +470,7 @@ def _(plant: Plants) -> None:
 
 @fault("warnings of alarms are swallowed", "F1", flags=PLAIN)
 def _(plant: Plants) -> None:
-    plant.wrap(Alarms, "_new", lambda original, alarms, faults: [one for one in original(alarms, faults) if one.stop])
+    plant.wrap(Alarms, "new", lambda original, alarms, faults: [one for one in original(alarms, faults) if one.stop])
 
 
 @fault("bets on draws are never won", "F49", flags=PLAIN)
