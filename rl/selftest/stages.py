@@ -376,7 +376,7 @@ def _benchmark(plant: Plant, *flags: str, timed: bool = False) -> None:
 
     def measured(*flags: str) -> tuple[int, str]:
         """Exit status and last line, of as many trials as it takes: what is of time may be a busy machine's."""
-        for _ in range(5 if timed else 1):
+        for _ in range(20 if timed else 1):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 status = script.main([*small, *flags])
