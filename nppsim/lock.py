@@ -35,7 +35,7 @@ def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
     Gives a function that raises FolderError where the folder is no longer the one that was locked: to be asked before
     something is added to what should be there; it is asked at the end of the block, too.
     Raises FolderError where another process has the folder, named by its id, its machine and the time it began.
-    Windows has no such locks: there, none is taken.
+    Windows has no such locks, nor have some file systems, which is said: there, none is taken.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +69,7 @@ def _take(file: int, folder: Path) -> None:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
+            print(f"{folder}: its file system has no locks: let no second process write here", file=sys.stderr)
 
 
 def _check_there(file: int, folder: Path) -> None:

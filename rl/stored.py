@@ -212,11 +212,14 @@ def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
+def other_levels(told: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Names of the sets of levels that are others; digests of single folders, which name their paths, do not count."""
+    return [name for name, digest in told.items() if ": " not in name and found.get(name) != digest]
+
+
 def check_levels(facts: Mapping[str, Any], fingerprints: Mapping[str, str], folder: Path) -> None:
     """ConfigError unless a run's levels are those that it began with.  facts: of ``stored_facts``."""
-    told = facts.get("data", {})  # those of single folders name their paths, which may be others by now
-    other = [name for name in told if ": " not in name and fingerprints.get(name) != told[name]]
-    if other:
+    if other := other_levels(facts.get("data", {}), fingerprints):
         raise ConfigError(
             f"the {' and '.join(other)} levels are not those that the run began with (digests in config.json); bring those "
             "back, or begin a new run",

@@ -27,6 +27,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import Alone, Ranks, RanksError, own_seed
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
+from rl.stored import other_levels
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault
 from rl.train.make import make_ppo
@@ -78,9 +79,7 @@ def follow(config: ExperimentConfig, ranks: Ranks) -> None:
 
 def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) -> None:
     """One training, from its first update or its newest checkpoint to its end."""
-    if any(
-        ": " not in name and data.fingerprints.get(name) != told for name, told in task.data.items()
-    ):  # paths differ
+    if other_levels(task.data, data.fingerprints):
         raise RanksError(
             f"{ranks.name}: its levels are not those of process 0: give all machines the same datasets, or a folder that "
             "they share"

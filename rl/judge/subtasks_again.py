@@ -2,7 +2,7 @@
 
 again = SubtasksAgain(policy, episodes)
 again.look(obs, active, t)          # of each decision, in turn
-again.check(deterministic=False, most_sigmas=6.0)
+again.check(deterministic=False)
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from rl.judge.likelihood import MOST_SIGMAS, sigmas_off
 from rl.judge.results import EpisodeRecord, ResultsError
 from rl.policy.commands import done, facts
 from rl.policy.policy import NppPolicy
@@ -64,20 +65,14 @@ class SubtasksAgain:
             self._log_probs.append(torch.log_softmax(logits, dim=1).cpu().numpy())
             self._chosen += [int(commands[t, 0]) for i in new if (commands := self.episodes[i].commands) is not None]
 
-    def check(self, deterministic: bool, most_sigmas: float, rare: float) -> None:
-        """ResultsError unless the high level would choose so, by what it finds likely.
-
-        most_sigmas, rare: how far the sum of log-probabilities may be from the expected one: standard deviations, and nats.
-        """
+    def check(self, deterministic: bool) -> None:
+        """ResultsError unless the high level would choose so, by what it finds likely."""
         log_probs, chosen = np.concatenate(self._log_probs), np.array(self._chosen)
         if deterministic:
             others = int((log_probs.argmax(axis=1) != chosen).sum())
             sound = others <= max(FEW, (1 - ENOUGH_GREEDY) * len(chosen))
         else:
-            probs, taken = np.exp(log_probs), log_probs[np.arange(len(chosen)), chosen]
-            expected = (probs * log_probs).sum(axis=1)
-            spread = np.sqrt(np.maximum((probs * log_probs**2).sum(axis=1) - expected**2, 1e-12).sum())
-            sound = bool(abs((taken - expected).sum()) <= most_sigmas * spread + rare)
+            sound = sigmas_off(log_probs, chosen) <= MOST_SIGMAS
         if not sound:
             raise ResultsError(
                 f"the {len(chosen)} subtasks of judged episodes are not those that the policy's high level would choose: "

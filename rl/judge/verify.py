@@ -20,6 +20,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
 from nppsim.reward import GAMMA, RewardConfig
+from rl.judge.likelihood import MOST_SIGMAS, sigmas_off
 from rl.judge.results import ALL, EpisodeRecord, ResultsError
 from rl.judge.subtasks_again import SubtasksAgain
 from rl.policy.commander import COMMAND
@@ -27,8 +28,6 @@ from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import MEMORY, blank
 
 EPISODES = 8  # that are looked at, spread over all
-MOST_SIGMAS = 6.0  # that sampled actions may be away from their probabilities
-RARE = 20.0  # nats, beside these: one action that a sure policy takes once in 10^9 decisions
 BEGINNING = 16  # decisions of the first episodes that are made a second time
 FEW, MOST_ROUNDED = 2, 0.002  # of these, that may be others: so many, and this share
 _COUNTED = {"wins": WON, "deaths": DIED, "timeouts": TIMEOUT}
@@ -192,11 +191,7 @@ def _verify_decisions(deterministic: bool, log_probs: np.ndarray, actions: np.nd
         if same < ENOUGH_GREEDY:
             raise ResultsError(f"only {same:.0%} of the judged decisions are this policy's: another one was judged")
         return
-    probs = np.exp(log_probs)
-    taken = log_probs[np.arange(len(actions)), actions]
-    expected = (probs * log_probs).sum(axis=1)
-    spread = np.sqrt(np.maximum((probs * log_probs**2).sum(axis=1) - expected**2, 1e-12).sum())
-    sigmas = max(0.0, abs(float((taken - expected).sum())) - RARE) / spread
+    sigmas = sigmas_off(log_probs, actions)
     if sigmas > MOST_SIGMAS:
         raise ResultsError(
             f"the judged decisions are over {sigmas:.0f} standard deviations from what this policy would decide: another "
@@ -230,7 +225,7 @@ def _asked_again(
         for i in active:
             _check_end(episodes[i], sim, i, t + 1 == len(played[i]))
     if subtasks is not None:
-        subtasks.check(deterministic, MOST_SIGMAS, RARE)
+        subtasks.check(deterministic)
     if remembered is not None:
         _check_memory(episodes, remembered, max(MOST_FORGOTTEN, closeness(policy)))
     return np.concatenate(log_probs), np.array(actions)

@@ -114,7 +114,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def last_row(path: Path) -> dict[str, str]:
-    """Column -> text of a table's last row."""
+    """Column -> text of a table's last row; EventsError if it is not whole."""
     with open(path, "rb") as file:
         header = file.readline()
         size = file.seek(0, os.SEEK_END)
@@ -126,4 +126,6 @@ def last_row(path: Path) -> dict[str, str]:
     names, row = (
         next(csv.reader(io.StringIO(line.decode()))) for line in (header, tail.rstrip(b"\n").rsplit(b"\n", 1)[-1])
     )
-    return dict(zip(names, row, strict=False))
+    if len(names) != len(row):
+        raise EventsError(f"{path}: its last row has {len(row)} of {len(names)} columns: it was cut off or changed")
+    return dict(zip(names, row, strict=True))

@@ -1,5 +1,6 @@
 """Two processes do not write to one folder."""
 
+import errno
 import os
 import shutil
 import signal
@@ -50,6 +51,17 @@ def test_the_lock_ends_with_its_block_after_an_error_too(tmp_path):
         raise ZeroDivisionError
     with locked(tmp_path), locked(tmp_path / "inner"):
         pass
+
+
+def test_a_file_system_without_locks_is_written_to_without_one(tmp_path, monkeypatch, capsys):
+    fcntl = pytest.importorskip("fcntl")
+
+    def none_here(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none_here)
+    with locked(tmp_path / "out"):
+        assert "has no locks: let no second process write here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -29,6 +29,15 @@ def test_whatever_play_leads_to_is_possible():
         assert impossible(sim.state, sim.bank, sim.num_envs) == ""
 
 
+def test_what_begins_in_the_border_may_leave_the_stage():
+    borders = [(kinds.ZAP_DRONE, 176, 48), (kinds.MINI_DRONE, 176, 0), (kinds.THWUMP, 0, 24)]
+    sim = BatchSimulator([corridor(entities=[one]) for one in borders], len(borders), threads=1)
+    sim.reset(np.arange(len(borders)))
+    for _ in range(40):
+        assert impossible(sim.state, sim.bank, sim.num_envs) == ""
+        sim.step(np.zeros(len(borders), int))
+
+
 @pytest.mark.parametrize(
     ("part", "field", "value"),
     [

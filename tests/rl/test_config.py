@@ -519,6 +519,10 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "gamma=x"], "'x' is no number"),
         (["--resume-override", "gamma=2"], "--gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
+        (
+            ["--resume-override", "curriculum=stages", "use-curriculum=off"],
+            "it stays on, since another setting says so; override that one, too",
+        ),
     ],
 )
 def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):

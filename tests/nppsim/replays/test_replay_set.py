@@ -149,6 +149,7 @@ def test_an_interruption_right_after_the_file_is_in_place_writes_nothing_twice(t
     ("one", "more", "message"),
     [
         (replay(name="a\0b"), {}, r"the text 'a\\x00b' cannot be stored"),
+        (replay(), {"category": "two\nlines"}, "cannot be stored; use printable characters"),
         (replay(), {"category": "\udcff"}, "cannot be stored; use printable characters"),
         (replay(), {"level": LEVELS[0]}, "the metadata are no JSON values"),
         (replay(), {"score": float("nan")}, "the metadata are no JSON values"),
@@ -159,6 +160,13 @@ def test_what_cannot_be_stored_is_refused_at_once(tmp_path, one, more, message):
     with pytest.raises(ReplayError, match=message):
         writer.append(one, **more)
     assert len(writer) == 0
+
+
+def test_names_with_unusual_spaces_are_kept(tmp_path):
+    with ReplayWriter(tmp_path / "out.h5") as writer:
+        writer.append(replay(name="Shot\u202f1\u3000\u00a0.replay"), category="\u00a0")
+    with ReplaySet(tmp_path / "out.h5") as found:
+        assert found[0].name.endswith("Shot\u202f1\u3000\u00a0.replay") and found.entry(0).category == "\u00a0"
 
 
 def break_column(name, change):

@@ -69,6 +69,14 @@ def test_a_stage_does_not_end_before_the_minimum_of_episodes():
     assert sampler.stage == "simpler"
 
 
+def test_a_minimum_above_what_is_looked_back_on_can_be_reached():
+    sampler = made(replace(PLAIN, min_episodes=1500))
+    play(sampler, "simplest", wins(1499, 1.0))
+    assert sampler.stage == "simplest"
+    play(sampler, "simplest", [True])
+    assert sampler.stage == "simpler"
+
+
 def test_episodes_that_go_on_count_as_not_won():
     sampler = made()
     play(sampler, "simplest", wins(300, 0.7), running=100)

@@ -20,6 +20,7 @@ from rl.curriculum import make_sampler
 from rl.experiment.data import hold_back, load_data, load_demonstrations
 from rl.experiment.run import run
 from rl.judge.evaluation import EvaluationSuite
+from rl.stored import other_levels
 from rl.train import first_update
 
 from recordings import winning_inputs
@@ -106,6 +107,18 @@ def test_levels_of_several_folders_are_one_list_and_what_is_twice_is_named(folde
     LevelSet.append(folders / "test", halls(13, 1))
     with pytest.raises(LevelSetError, match=r"1 of 4 levels of .*test are also in .*more"):
         load_data(config, quiet)
+
+
+def test_no_category_is_called_as_all_of_them_are(folders):
+    LevelSet.write(folders / "named", halls(40, 1, "all"))
+    with pytest.raises(LevelSetError, match='no category can be called "all"'):
+        load_data(configuration(folders, "--train-dataset", folders / "named"), quiet)
+
+
+def test_levels_may_have_been_moved_and_no_others_stand_for_them():
+    began = {"train": "1", "train: /old/a": "2", "dev": "3"}
+    assert not other_levels(began, {"train": "1", "train: /new/a": "2", "dev": "3"})
+    assert other_levels(began, {"train": "1", "dev": "4"}) == ["dev"]
 
 
 def test_demonstrations_of_several_folders_are_one_dataset(folders):

@@ -1,6 +1,7 @@
 """Films: what is on disk is decoded again and compared with what was asked for."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import av
 import numpy as np
@@ -113,6 +114,12 @@ def test_films_stay_in_the_folder_whatever_the_category_is_called(tmp_path):
     (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out")
     assert film.category == "../.." and film.video.startswith("videos/_")
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and (tmp_path / "out" / film.video).is_file()
+
+
+def test_two_categories_do_not_share_a_folder_of_films(tmp_path):
+    films = record_evaluation([episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path)
+    assert len({Path(film.video).parent for film in films}) == 2
+    assert all((tmp_path / film.video).is_file() for film in films)
 
 
 def test_an_episode_without_inputs_is_filmed(tmp_path):

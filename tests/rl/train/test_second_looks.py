@@ -11,7 +11,8 @@ from rl.command_line import check_in_force, resolve
 from rl.config import EvaluationConfig
 from rl.config_file import Given
 from rl.events import EventsError, EventWriter
-from rl.train.audit import ROWS, processes_differ, some_rows
+from rl.judge.likelihood import sigmas_off
+from rl.train.audit import MOST_SIGMAS, ROWS, deviations, processes_differ, some_rows
 from rl.train.guard import EarlyStopping, Retention, no_improvement, wrongly_judged
 from rl.train.logs import GrowingTable
 from rl.train.rows import Row, check_table, last_row
@@ -65,6 +66,26 @@ def test_the_last_row_of_a_table_is_read_from_its_end(tmp_path):
         table.write({f"train/{name}": number + 0.5 for name in range(10 + (number > 1500))}, {})
     row = last_row(table.path)
     assert len(row) == 11 and set(row.values()) == {"1999.5"}
+
+
+def test_a_last_row_that_is_cut_off_is_refused(tmp_path):
+    (tmp_path / "progress.csv").write_text("a,b,c\n1,2,3\n4,5\n")
+    with pytest.raises(EventsError, match=r"progress.csv: its last row has 2 of 3 columns"):
+        last_row(tmp_path / "progress.csv")
+
+
+def test_rare_actions_are_no_alarm_and_other_actions_are():
+    rng, sure = np.random.default_rng(0), np.array([0.9, *[0.1 / 5 - 1e-7] * 4, 0.1 / 5 + 4e-7])
+    probs = np.tile(sure / sure.sum(), (2000, 1))
+    assert deviations(probs, rng.choice(6, 2000, p=probs[0]))[0] < 4
+    assert deviations(probs, rng.integers(6, size=2000))[0] > MOST_SIGMAS
+    probs = np.tile([1 - 5e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4], (10_000, 1))
+    rare = np.zeros(10_000, int)
+    rare[:7] = 1  # once is to be expected; seven times comes once in 12,000 rollouts, which is not never
+    assert deviations(probs, rare)[0] < MOST_SIGMAS
+    log_probs = np.log(np.tile([1 - 2e-5, 2e-5], (1000, 1)))
+    assert sigmas_off(log_probs, np.eye(1, 1000, 5, dtype=int)[0]) == 0, "one rare choice of a sure policy"
+    assert sigmas_off(log_probs, np.ones(1000, int)) > MOST_SIGMAS
 
 
 def test_two_processes_that_play_the_same_are_one_too_many():
