@@ -12,11 +12,13 @@ import hardware
 from rl.config import EvaluationConfig, ExperimentConfig
 from rl.experiment.data import Data
 from rl.experiment.job import make_jobs
+from rl.experiment.kept import _episode, _played_again
 from rl.experiment.record import ExperimentRecord, RunRecord, config_view, report_view, results_view, summary, write
 from rl.judge.results import load_results
 from rl.judge.video import Film
 
-from results import episodes
+from results import episode, episodes
+from worlds import corridor
 
 
 def run_record(folder, label="vision_free", seed=0, title=None, *, architecture="vision_free", pretrained=False, ppo=3):
@@ -188,3 +190,11 @@ def test_several_conditions_and_seeds_each_have_a_folder_and_a_title():
     assert last.title == "vision_free, with_pretrain, seed 2"
     assert last.label == "vision_free, with_pretrain"
     assert last.pretrained and not made[0].pretrained
+
+
+def test_a_kept_episode_knows_its_level():
+    level, other = corridor(20), corridor(24)
+    one = replace(episode(), level=level)
+    assert _played_again(_episode(one), [level, other]).level is level
+    with pytest.raises(ValueError, match="level 0 is another one now: bring the levels back in their order"):
+        _played_again(_episode(one), [other, level])
