@@ -24,6 +24,7 @@ _COMPILED = re.compile(r"^@(njit|kernel|inlined|merged|allocating)\b", re.MULTIL
 COMPILED_FUNCTION = re.compile(rf"{_COMPILED.pattern}.*\n(?:@.*\n)*def (?P<name>\w+)", re.MULTILINE)
 _KEPT, _KEPT_S = 4, 7 * 24 * 3600  # folders of other versions, and seconds since their last use
 _IN_USE = ".in-use"  # locked by whoever uses a folder
+_NOTE = "kernels-of-"  # and the digest of all sources: names the file that holds the digest of those of the kernels
 _held: list[int] = []
 _REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written"
 
@@ -70,7 +71,11 @@ def kernel_digest() -> str:
 
 
 def _sources() -> dict[Path, str]:
-    return {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py")) if path != Path(__file__)}
+    return {path: text for path, text in _all_sources().items() if path != Path(__file__)}
+
+
+def _all_sources() -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(_PACKAGE.rglob("*.py"))}
 
 
 def _digest(sources: dict[Path, str]) -> str:
@@ -145,13 +150,18 @@ class CacheFolderError(UserError, ImportError):
 
 def use_own_cache() -> Path:
     """Point Numba at the folder of this version of the sources and return it.  CacheFolderError if it cannot be written."""
-    folder = _base() / f"numba-{kernel_digest()}"
+    note = _base() / f"{_NOTE}{_digest(_all_sources())}"
+    known = _noted(note)
+    digest = known or kernel_digest()
+    folder = note.with_name(f"numba-{digest}")
     try:
         new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # what Numba tries, too
         os.utime(folder)  # when it was last used
         _hold(folder)
+        if not known:
+            note.write_text(digest)
         if new:
             remove_old(folder.parent)
     except OSError as error:
@@ -162,6 +172,14 @@ def use_own_cache() -> Path:
     if "numba" in sys.modules:
         sys.modules["numba"].config.CACHE_DIR = str(folder)
     return folder
+
+
+def _noted(note: Path) -> str | None:
+    """The digest in a note, which saves each process a quarter of a second; None if there is no note, or not a whole one."""
+    with suppress(OSError):
+        if re.fullmatch("[0-9a-f]{16}", text := note.read_text(encoding="utf-8", errors="replace")):
+            return text
+    return None
 
 
 def _hold(folder: Path) -> None:
@@ -201,6 +219,9 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     old = [path for path in folders[_KEPT:] if now - path.stat().st_mtime > _KEPT_S and not _in_use(path)]
     for path in old:
         shutil.rmtree(path, ignore_errors=True)  # another process may be at it, too
+    for note in base.glob(f"{_NOTE}*"):
+        if now - note.stat().st_mtime > _KEPT_S:
+            note.unlink(missing_ok=True)
     return old
 
 

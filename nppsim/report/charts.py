@@ -53,8 +53,17 @@ def to_png(axes: "Axes", x_label: str = "", y_label: str = "", grid: bool = True
     axes.margins(x=0.01)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(fontsize=9, frameon=False, labelcolor=INK)
+    return _drawn(axes)
+
+
+def _drawn(axes: "Axes") -> bytes:
+    """What ``savefig(transparent=True)`` gives, in half the time: it would draw all twice, first to find the layout."""
+    canvas: Any = axes.figure.canvas
+    for ground in (canvas.figure.patch, axes.patch):
+        ground.set_alpha(0)
+    canvas.draw()
     buffer = io.BytesIO()
-    axes.figure.canvas.figure.savefig(buffer, transparent=True)
+    needed("PIL.Image", "train").fromarray(np.asarray(canvas.buffer_rgba())).save(buffer, "png", dpi=(UNIT_PIXELS,) * 2)
     return buffer.getvalue()
 
 

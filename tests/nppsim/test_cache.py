@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,6 +98,29 @@ def test_kernels_depend_on_what_they_use_at_any_remove_and_on_nothing_else(tmp_p
         (package / name).write_text(text)
 
 
+def test_what_kernels_depend_on_is_worked_out_once_for_each_state_of_all_sources(tmp_path, monkeypatch):
+    package, worked_out = tmp_path / "nppsim", []
+    package.mkdir()
+    for name, text in SMALL.items():
+        (package / name).write_text(text)
+    digest = _cache.kernel_digest
+    monkeypatch.setattr(_cache, "_PACKAGE", package)
+    monkeypatch.setattr(_cache, "kernel_digest", lambda: worked_out.append(digest()) or worked_out[-1])
+    monkeypatch.setattr(_cache, "_hold", lambda folder: None)  # not in this process
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(config=SimpleNamespace()))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    before = _cache.use_own_cache()
+    assert _cache.use_own_cache() == before and len(worked_out) == 1
+    for name in ("errors.py", "numbers.py"):  # the first is none of the kernels'
+        (package / name).write_text(SMALL[name] + "# changed\n")
+        changed = _cache.use_own_cache()
+        assert changed.name == f"numba-{digest()}" and (changed != before) == (name == "numbers.py")
+    assert len(worked_out) == 3
+    for note in (tmp_path / "kept").glob("kernels-of-*"):
+        note.write_text("torn")
+    assert _cache.use_own_cache() == changed and len(worked_out) == 4
+
+
 def test_every_compiled_function_of_the_package_is_known():
     for path, text in _cache.compiled_sources().items():
         found = len(_cache.COMPILED_FUNCTION.findall(text))
@@ -113,6 +137,9 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         os.utime(tmp_path / f"numba-{name}", (now - days * day,) * 2)
     (tmp_path / "numba-link").symlink_to("numba-linked")
     (tmp_path / "other").mkdir()
+    for name, days in {"new": 1, "old": 30}.items():
+        (tmp_path / f"kernels-of-{name}").touch()
+        os.utime(tmp_path / f"kernels-of-{name}", (now - days * day,) * 2)
     hold = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         + ALONE.replace("print(CACHE_FOLDER.parent)", "")
@@ -134,4 +161,5 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
         holder.communicate("\n")
     assert removed == {"numba-d", "numba-f"}, "four newest: a, e, b, c; held and linked are somebody's"
     assert not (tmp_path / "numba-d").exists()
+    assert [path.name for path in tmp_path.glob("kernels-of-*")] == ["kernels-of-new"]
     assert (tmp_path / "numba-held" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()

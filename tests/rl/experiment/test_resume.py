@@ -38,8 +38,9 @@ def flags(tmp_path_factory):
         "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "demonstrations",
         "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
         "--bc-epochs", "2", "--total-timesteps", "2048", "--num-envs", "16", "--rollout-length", "32",
-        "--minibatch-size", "128", "--eval-freq", "1000", "--num-eval-episodes", "2", "--device", "cpu",
-        "--no-mixed-precision", "--critic-warmup-max-updates", "2", "--use-curriculum", "--start-states",
+        "--minibatch-size", "128", "--eval-freq", "1000", "--eval-episodes-per-category", "6",
+        "--num-eval-episodes", "2", "--device", "cpu", "--no-mixed-precision", "--critic-warmup-max-updates", "2",
+        "--use-curriculum", "--start-states",
     ]  # fmt: skip
 
 
