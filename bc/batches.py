@@ -6,11 +6,11 @@
     for rows in batches.parts(validation):                  # to be judged on
         observations, actions = batches.observe_whole(rows)
 
-Where graphs are observed, GRAPH_SEGMENT decisions stay together: they nearly always share a graph, which is encoded once,
-while a batch of single decisions would encode as many graphs as it has decisions.
+Where graphs are observed, a demonstration is cut into segments of SEGMENT decisions: those of one nearly always share a
+graph, which is encoded once, while a batch of single decisions would encode as many graphs as it has decisions.
 
-Of a policy with a memory, a demonstration is cut into segments of SEGMENT decisions.  Before each epoch it is shown all
-of them in their order, so that each segment begins with what it remembers there; gradients flow within a segment.
+So it is for a policy with a memory.  Before each epoch it is shown all segments in their order, so that each begins with
+what it remembers there; gradients flow within a segment.
 Source: Kapturowski et al. 2019 (stored states).
 """
 
@@ -24,7 +24,6 @@ from bc.dataset import GRAPH, BCDataset
 
 EVALUATION_BATCH = 1024
 SEGMENT = 32  # decisions; two seconds with the usual frame skip
-GRAPH_SEGMENT = 8
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], actions int64[B]
 
@@ -80,14 +79,10 @@ class Batches:
 
 
 class Segments(Batches):
-    """Segments of demonstrations, for a policy that sees graphs.
+    """Segments of demonstrations, for a policy that sees graphs; the last of each may be shorter."""
 
-    segment: decisions of one; the last of a demonstration may be shorter.
-    """
-
-    def __init__(self, dataset: BCDataset, device: str | torch.device, segment: int = GRAPH_SEGMENT):
+    def __init__(self, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
-        self.segment = segment
         lengths = np.bincount(dataset.demonstration)
         first = np.cumsum(lengths) - lengths
         self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # decisions before each
@@ -104,20 +99,20 @@ class Segments(Batches):
 
     def _together(self, size: int) -> int:
         """Segments of a batch."""
-        return max(1, size // self.segment)
+        return max(1, size // SEGMENT)
 
     def _segments(self, rows: np.ndarray) -> list[np.ndarray]:
         return np.split(rows, self.begins(rows)[1:])
 
     def begins(self, rows: np.ndarray) -> np.ndarray:
-        return np.flatnonzero(self._age[rows] % self.segment == 0)
+        return np.flatnonzero(self._age[rows] % SEGMENT == 0)
 
 
 class Sequences(Segments):
     """Segments of demonstrations and what is remembered where they begin, for a policy with a memory."""
 
     def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
-        super().__init__(dataset, device, SEGMENT)
+        super().__init__(dataset, device)
         self.policy = policy
         self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
 

@@ -25,6 +25,10 @@ class Prefixes:
     def __len__(self) -> int:
         return len(self._states)
 
+    def forget(self) -> None:
+        """Drop all states: levels may have other numbers now."""
+        self._states.clear()
+
     @property
     def nbytes(self) -> int:
         """Of the states that are kept."""

@@ -5,6 +5,7 @@ first to end are the short ones.  What counts is not the share of wins but the l
 after each of thousands of episodes is passed by luck.
 """
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -175,8 +176,13 @@ class Stages(Strategy):
             }
         )
 
+    def updates_to_minimum(self) -> int:
+        """Updates until the stage has episodes enough to be judged, if they end as fast as they did so far in it."""
+        missing = max(0, self.config.min_episodes - self.in_stage - self.running)
+        return math.ceil(missing * max(1, self.now - self.began) / max(1, self.in_stage))
+
     def earlier_share(self) -> float:
-        """Of the draws, that come from earlier stages."""
+        """Of the draws, that come from earlier stages, before every category is given its least share."""
         if self.place == 0:
             return 0.0
         if self.config.mixing_share is not None:
@@ -211,7 +217,8 @@ class Stages(Strategy):
             "curriculum/episodes_in_stage": float(self.in_stage),
             "curriculum/advancement_threshold": float(self.threshold),
             "curriculum/can_advance": float(not self.mastered and bool(self.reason_to_end())),
-            "curriculum/earlier_share": float(self.earlier_share()),
+            "curriculum/updates_to_minimum": float(self.updates_to_minimum()),
+            "curriculum/earlier_share": float(self.shares()[: self.place].sum()),
             "curriculum/mastered": float(self.mastered),
             "curriculum/success_rate": self.success,
             "curriculum/success_surely_above": self.bound(self.recent, self.running),

@@ -104,6 +104,7 @@ class StartStates:
         """Play in these environments.  prints: fingerprint of each of their levels.  won: as for ``update``."""
         self._prints, self._place = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
+        self._prefixes.forget()
         if self._stored_tracks is None:
             self.began = np.zeros(sim.num_envs, np.int64)
         else:

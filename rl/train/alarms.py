@@ -421,7 +421,7 @@ def rewards_arrive(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
         if not sum(figures.wins for figures in alarms.history):
             yield Fault(
                 "wins",
-                f"no episode of {WINDOW} updates was won: begin with easier levels (--use-curriculum) or with imitation",
+                f"no episode of {WINDOW} updates was won: begin with easier levels (--curriculum stages) or with imitation",
                 False,
             )
         weights = np.array([getattr(ppo.sim.reward_config, name) for name in reward.TERMS])
@@ -482,7 +482,7 @@ def _flat(won: np.ndarray) -> Iterator[Fault]:
         yield Fault(
             "flat",
             f"success was {p:.1%}, and is {q:.1%} {(BLOCKS - 2) * WINDOW} updates later: it rises no longer; look at entropy "
-            "and KL (docs/diagnosis.md), use a curriculum, or end the run",
+            "and KL (docs/diagnosis.md), or end the run",
             False,
         )
 

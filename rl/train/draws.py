@@ -87,16 +87,16 @@ class Draws:
 
     def fault(self, sampler: CurriculumManager) -> str | None:
         """What is wrong, in words."""
-        for bet, names, chances in (
-            (self.categories, sampler.stages, sampler.shares()),
-            (self.levels, [f"level {i}" for i in range(len(sampler.stage_of))], sampler.probabilities()),
+        for bet, name_of, chances in (
+            (self.categories, sampler.stages.__getitem__, sampler.shares()),
+            (self.levels, "level {}".format, sampler.probabilities()),
         ):
             if bet.won:
                 total = max(1, int(bet.counts.sum()))
                 most = int((bet.counts / total - chances).argmax())
                 return (
-                    f"{bet.counts[most]} of {total} draws are {names[most]}, whose chance is {chances[most]:.1%} now: levels "
-                    "do not come from the curriculum"
+                    f"{bet.counts[most]} of {total} draws are {name_of(most)}, whose chance is {chances[most]:.1%} now: "
+                    "levels do not come from the curriculum"
                 )
         return None
 

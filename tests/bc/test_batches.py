@@ -8,7 +8,7 @@ import pytest
 import torch
 from demonstrated import remembering
 
-from bc.batches import EVALUATION_BATCH, GRAPH_SEGMENT, SEGMENT, Batches, Segments, Sequences, batches_of
+from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, batches_of
 from bc.dataset import GRAPH
 from bc.train import BCConfig, check_result, evaluate, pretrain
 from hardware.team import Team
@@ -103,8 +103,8 @@ def test_where_graphs_are_seen_some_decisions_of_a_level_stay_together():
     for batch in found:
         assert len(batch) <= 128
         pieces = np.split(batch, batches.begins(batch)[1:])
-        assert all(len(piece) <= GRAPH_SEGMENT and len(set(dataset.demonstration[piece])) == 1 for piece in pieces)
-        assert len(pieces) <= 128 // GRAPH_SEGMENT and (np.diff(np.concatenate([*map(np.diff, pieces)])) == 0).all()
+        assert all(len(piece) <= SEGMENT and len(set(dataset.demonstration[piece])) == 1 for piece in pieces)
+        assert len(pieces) <= 128 // SEGMENT and (np.diff(np.concatenate([*map(np.diff, pieces)])) == 0).all()
 
 
 def test_imitation_teaches_to_remember_and_threads_change_nothing():

@@ -67,7 +67,7 @@ def test_thirds_are_of_each_category_by_difficulty():
 
 
 @pytest.mark.parametrize("name", CURRICULA)
-@pytest.mark.parametrize("count", [10, 1000])
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
 def test_draws_are_as_frequent_as_the_strategy_says(name, count):
     sampler = sampler_of(name, ["simple", "simplest"] * (count // 2))
     play(sampler, 0)
@@ -281,8 +281,8 @@ def test_levels_and_wins_must_fit():
 # With a simulator
 
 
-def started(name="uniform", num_envs=4, levels=LEVELS, resumed=False):
-    sim = BatchSimulator(LEVELS, num_envs, observations=("game_state",), threads=1)
+def started(name="uniform", num_envs=4, levels=LEVELS, resumed=False, threads=1):
+    sim = BatchSimulator(LEVELS, num_envs, observations=("game_state",), threads=threads)
     sampler = make_sampler(
         ["simplest", "simpler", "simple"], config_of(name), 0, fingerprints=[level.fingerprint for level in levels]
     )
@@ -313,6 +313,18 @@ def test_what_was_drawn_is_played_and_waiting_draws_are_made_anew_at_an_update()
     assert (sim.next_level == 2).sum() >= 12, "what waits was drawn by the new shares"
     step(sampler, sim, 60)
     assert sampler.metrics()["curriculum/lag_updates"] == 0
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_draws_do_not_depend_on_the_number_of_threads(name):
+    found = []
+    for threads in (1, 3):
+        sampler, sim = started(name, num_envs=9, threads=threads)
+        for _ in range(3):
+            assert step(sampler, sim, 60)
+            sampler.update(sim)
+        found.append((as_json(sampler.state_dict()), sim.next_level.tolist()))
+    assert found[0] == found[1]
 
 
 def test_a_draw_that_is_overwritten_stops_the_run():

@@ -150,7 +150,17 @@ def test_earlier_stages_are_mixed_in_by_success(success, share):
 
 def test_the_mixing_share_can_be_fixed():
     sampler = made(replace(PLAIN, start_stage="simpler", mixing_share=0.2))
-    assert sampler.metrics()["curriculum/earlier_share"] == 0.2
+    assert sampler.metrics()["curriculum/earlier_share"] == pytest.approx(0.88 * 0.2 + FLOOR), "what is drawn"
+
+
+def test_the_least_number_of_episodes_is_projected():
+    sampler = made()
+    assert sampler.metrics()["curriculum/updates_to_minimum"] == 300, "nothing is known yet: one episode per update"
+    for _ in range(2):
+        play(sampler, "simplest", [False] * 60, running=7)
+    assert sampler.metrics()["curriculum/updates_to_minimum"] == 3, "(300 - 127) / 60, rounded up"
+    play(sampler, "simplest", [False] * 200)
+    assert sampler.metrics()["curriculum/updates_to_minimum"] == 0
 
 
 def test_after_the_last_stage_all_are_drawn_the_difficult_ones_more():

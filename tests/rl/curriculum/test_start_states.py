@@ -228,6 +228,17 @@ def test_runs_survive_a_changed_bank():
     assert (ended["outcome"][~true] == WON).all()
 
 
+def test_no_state_of_another_bank_is_begun_from():
+    sampler, sim = made()
+    play(sampler, sim, helped, 300)
+    kept = sampler.starts._prefixes
+    assert len(kept)
+    levels = LEVELS[::-1]
+    _, elsewhere = made(levels)
+    sampler.starts.attach(elsewhere, [level.fingerprint for level in levels], np.zeros(3, int))
+    assert not len(kept)
+
+
 def test_a_stored_run_that_ends_too_early_is_an_error():
     _, sim = made()
     with pytest.raises(StartStateError, match=r"a stored run ends after decision \d+ of 500"):

@@ -248,6 +248,13 @@ def test_the_original_reweighting_has_a_pole_where_success_is_about_one_half():
     assert highest("mended") < 0.2
 
 
+def test_the_original_scores_magnify_the_smallest_differences():
+    for formulas, magnified in (("original", True), ("mended", False)):
+        strategy = made("learning_progress", ["simplest"] * 3, formulas=formulas).strategy
+        weights = strategy._amplified(np.array([0.1, 0.1001, 0.1002]))
+        assert bool(weights.max() > 2 * weights.min()) is magnified
+
+
 def test_original_levels_without_a_score_crowd_out_the_others():
     for formulas, crowded in (("original", True), ("mended", False)):
         sampler = made("learning_progress", ["simplest"] * 100, formulas=formulas, uniform_share=0.0)
