@@ -122,9 +122,9 @@ def _load_plugins(files: list[str]) -> None:
 
 
 def _all() -> list[str]:
-    from rl.policy.architectures import ARCHITECTURES
+    from rl.policy.architectures import ALIASES, ARCHITECTURES
 
-    return list(ARCHITECTURES)
+    return [*ARCHITECTURES, *(name for name in ALIASES.values() if name not in ARCHITECTURES)]
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:

@@ -1,8 +1,8 @@
 """How much memory a training run needs.
 
-Environments live in host memory, not on the GPU: the rollout buffer holds num_envs x rollout_length observations.
-The device (the GPU, or host memory on a CPU) holds the network, its optimiser and the activations of one minibatch.
-The first is arithmetic; the second is measured by a probe update that the caller supplies, or else estimated.
+Environments live in host memory, not on the GPU.  The device (the GPU, or host memory on a CPU) holds the rollout buffer,
+num_envs x rollout_length observations, the network, its optimiser and the activations of one minibatch.  Buffer and
+environments are arithmetic; the network is measured by a probe update that the caller supplies, or else estimated.
 """
 
 import math
@@ -95,7 +95,8 @@ class MemoryNeeds:
         seen, carried = observation_bytes(self.observations), self.carried_bytes
         told = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
-        before = f", + {num_envs} x {stacks} B of frames before it" if stacks else ""
+        parts = self.gpus or 1  # of a rollout, one on each GPU
+        before = f", + {num_envs // parts} x {stacks} B of frames before it" if stacks else ""
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
@@ -103,11 +104,11 @@ class MemoryNeeds:
         copies = 1 if self.gpus else self.processes  # a GPU's memory is counted for each
         return (
             MemoryRow(
-                "host",
+                device,
                 "rollout buffer",
-                num_envs * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
-                f"{num_envs} envs x {rollout_length} decisions x ({seen} B observation{told} + {TRANSITION_BYTES} B)"
-                f"{before}",
+                num_envs // parts * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
+                f"{num_envs // parts} envs x {rollout_length} decisions x ({seen} B observation{told} + "
+                f"{TRANSITION_BYTES} B){before}",
             ),
             MemoryRow(
                 "host",

@@ -322,12 +322,12 @@ class StackingConfig:
     visual: bool = setting(
         False, "show the latest images together, as NAME+visualN has them", flag=_VISUAL, switch=True
     )
-    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=2, high=MOST_FRAMES)
+    visual_size: int = setting(4, "images in a stack", flag="visual-stack-size", needs=_VISUAL, low=1, high=MOST_FRAMES)
     state: bool = setting(
         False, "show the latest state vectors together, as NAME+stateN has them", flag=_STATE, switch=True
     )
     state_size: int = setting(
-        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=2, high=MOST_FRAMES
+        4, "state vectors in a stack", flag="state-stack-size", needs=_STATE, low=1, high=MOST_FRAMES
     )
     padding: str = setting(
         PADDINGS[0],
@@ -340,15 +340,21 @@ class StackingConfig:
         check_settings(self)
         if self.padding not in PADDINGS:
             raise ConfigError(f"give {' or '.join(PADDINGS)}", "padding", self.padding)
-        if self.padding != PADDINGS[0] and not (self.visual or self.state):
+        if self.padding != PADDINGS[0] and max(self.sizes) == 1:
             raise ConfigError(
-                f"pads stacks; give --{_VISUAL} or --{_STATE}, too", "--frame-stack-padding", self.padding
+                f"pads stacks of several frames; give --{_VISUAL} or --{_STATE}, too",
+                "--frame-stack-padding",
+                self.padding,
             )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Images and state vectors in a stack."""
+        return self.visual_size if self.visual else 1, self.state_size if self.state else 1
 
     def named(self, architecture: str) -> str:
         """The name of an architecture with these stacks."""
-        sizes = self.visual_size if self.visual else 1, self.state_size if self.state else 1
-        stacks = Stacking(*sizes, self.padding).name
+        stacks = Stacking(*self.sizes, self.padding).name
         return f"{architecture}+{stacks}" if stacks else architecture
 
 

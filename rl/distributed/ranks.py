@@ -237,6 +237,11 @@ def joined(started: Started | None, backend: str | None, device: str | None) -> 
     on_gpus = device != "cpu" and torch.cuda.is_available()
     if backend == "nccl" and not on_gpus:
         raise ConfigError("is for GPUs, and these processes have none; use gloo", "--distributed-backend", backend)
+    if on_gpus and started.local_size > torch.cuda.device_count():
+        raise ConfigError(
+            f"{started.local_size} processes of this machine need a GPU each, and it has {torch.cuda.device_count()}; start "
+            "as many as it has, or let them compute on the CPU (--device cpu)"
+        )
     yield Ranks(started, backend or ("nccl" if on_gpus else "gloo"), on_gpus)
     dist.destroy_process_group()
 

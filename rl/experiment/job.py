@@ -540,11 +540,18 @@ def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
 
 
 def speed_of(ppo: BatchPPO) -> dict:
-    """Decisions per second of rollouts and updates, and the share of each phase in that time."""
+    """Decisions and seconds of PPO; of rollouts and updates alone decisions per second, cores that computed in the mean, and
+    the share of each phase in that time."""
     seconds = max(ppo.seconds, 1e-9)
     share = {part: ppo.speed[part] / seconds for part in PARTS}
     rest = max(0.0, 1.0 - sum(share.values()))
-    return {"decisions_per_s": ppo.decisions_played / seconds, "share": share | {"rest": rest}}
+    return {
+        "decisions": ppo.num_timesteps,
+        "ppo_time_s": ppo.spent,
+        "decisions_per_s": ppo.decisions_played / seconds,
+        "cores_used": ppo.processor_seconds / seconds,
+        "share": share | {"rest": rest},
+    }
 
 
 def record_of(

@@ -48,7 +48,7 @@ class RunRecord:
     folder: of this run.
     played: method ("random", "bc", "ppo") -> the final evaluation's episodes; none where it was not run.
     cloning, transfer: of the imitation; None without.
-    speed: decisions_per_s, and share: of the time of PPO, by phase.
+    speed: as from ``speed_of``; share: of the time of rollouts and updates, by phase.
     plan: sizes, and where each comes from.
     films: what was recorded.
     events: what happened during training.

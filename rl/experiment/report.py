@@ -18,7 +18,8 @@ its data says "not run":
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more
         transfer          dict, e.g. {"copied": 41, "fresh": [...]}
-        speed             {"decisions_per_s": x, "share": {"environment": s, "inference": s, "update": s, "rest": s}}
+        speed             {"decisions": n, "decisions_per_s": x, ...,
+                           "share": {"environment": s, "inference": s, "update": s, "rest": s}}
         audit             reward audit: text, dict, or list of dicts
         plan              hardware plan: text or dict
         wall_time_s       seconds

@@ -10,7 +10,7 @@ states of a beam die.  Promising are ways that are probable, short, and near the
 "Policy-guided heuristic search with guarantees" (AAAI 2021).
 
 In both, states in one cell (``nppsim.planner.kernels.cell``) count as the same.  What the critic says is not used: as a
-further part of the beam's score it neither finished more levels nor shortened runs (docs/decisions.md).
+further part of the beam's score it neither finished more levels nor shortened runs when it was tried.
 """
 
 import heapq

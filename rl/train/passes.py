@@ -78,8 +78,9 @@ class Passes:
         if not alpha:
             return self.buffer.minibatches(self.size, self.rng)
         chances = priorities(self.samples.advantages, alpha)
-        self.samples = replace(self.samples, weights=importance(chances, self.config.prioritised_beta))
-        return drawn(chances, self.size, self.rng)
+        device = self.buffer.device
+        self.samples = replace(self.samples, weights=importance(chances, self.config.prioritised_beta).to(device))
+        return (rows.to(device) for rows in drawn(chances, self.size, self.rng))
 
     @torch.no_grad()
     def _estimate_again(self, later: Later) -> None:

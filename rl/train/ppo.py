@@ -139,6 +139,7 @@ class BatchPPO(PPO):
         self.norms: list[torch.Tensor] = []  # of the gradients in these, before they were cut off
         self.decisions_played = 0
         self.seconds = 0.0  # spent in rollouts and updates
+        self.processor_seconds = 0.0  # that this process's threads computed in these
         self.ended = np.empty(0, env.sim.episode.dtype)  # records of the episodes that ended in the latest rollout
         self.counts = np.empty(0, bool)  # of these, whether they began where their level does
         self.counted = self.ended  # those of all processes that began where their level does
@@ -249,7 +250,7 @@ class BatchPPO(PPO):
         episodes, counts = [np.empty(0, sim.episode.dtype)], [np.empty(0, bool)]
         cut_off: list[CutOff] = []
         self._extended = NOTHING_EXTENDED
-        begin = time.perf_counter()
+        begin, processor = time.perf_counter(), time.process_time()
         buffer.begin(sim.obs)
         for t in range(n_rollout_steps):
             deciding = time.perf_counter()
@@ -277,6 +278,7 @@ class BatchPPO(PPO):
         self.critic_only = self.critic_only and not self._critic_can_judge()
         seconds = time.perf_counter() - begin
         self.seconds += seconds
+        self.processor_seconds += time.process_time() - processor
         self.decisions_played += len(buffer) * self.ranks.size
         self.ended, self.counts = np.concatenate(episodes), np.concatenate(counts)
         counted = self.ended[self.counts] if self.sampler.starts else self.ended
@@ -397,7 +399,7 @@ class BatchPPO(PPO):
 
     def train(self) -> None:
         """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
-        begin = time.perf_counter()
+        begin, processor = time.perf_counter(), time.process_time()
         self._returns = self.ranks.gathered(self.rollout_buffer.returns)
         rate, settings = self.ranks.same((self._learning_rate(), self._loss_settings()))
         for group in self.policy.optimizer.param_groups:
@@ -446,6 +448,7 @@ class BatchPPO(PPO):
         seconds = time.perf_counter() - begin
         self.speed["update"] += seconds
         self.seconds += seconds
+        self.processor_seconds += time.process_time() - processor
         self.logger.record("sim/update_s", seconds)
 
     def _averaged(self, numbers: Losses[float]) -> Losses[float]:

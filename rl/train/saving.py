@@ -24,6 +24,7 @@ NUMBERS = (
     "hold",
     "held_since",
     "seconds",
+    "processor_seconds",
     "decisions_played",
 )
 THEIR_NUMBERS = ("num_timesteps", "_n_updates")

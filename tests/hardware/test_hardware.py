@@ -179,8 +179,8 @@ def test_a_measured_update_decides_the_minibatch_and_is_named():
     chosen = plan(layout.VISION_FREE, machine=SERVER, probe=lambda samples: 2 * GB + samples * 20_000_000)
     assert chosen.minibatch_size == 2048  # (0.9 x 80 - 2) GB / 20 MB = 3500 samples; the estimate would allow 4096
     assert chosen.settings["minibatch_size"].source == "memory limit"
-    row = next(row for row in chosen.memory if row.where == "device")
-    assert row.how.endswith("measurement")
+    row = next(row for row in chosen.memory if row.name == "network update")
+    assert row.where == "device" and row.how.endswith("measurement")
     assert row.bytes == 2 * GB + 2048 * 20_000_000
 
 
@@ -276,10 +276,20 @@ def test_host_memory_is_environments_times_decisions_times_bytes():
     assert buffer.bytes == 128 * 64 * (observation_bytes(layout.ALL) + TRANSITION_BYTES)
 
 
-def test_on_a_gpu_the_update_does_not_count_as_host_memory():
-    names = {row.name: row.where for row in plan(layout.ALL, machine=SERVER).memory}
-    assert names["network update"] == "device"
-    assert names["rollout buffer"] == "host"
+def test_on_gpus_neither_update_nor_rollout_counts_as_host_memory():
+    two = replace(SERVER, gpus=(A100,) * 2)
+    both = [plan(layout.ALL, Wishes(num_envs=512, rollout_length=64, processes=count), machine=two) for count in (1, 2)]
+    for made in both:
+        where = {row.name: row.where for row in made.memory}
+        assert (where["network update"], where["rollout buffer"], where["environments"]) == ("device", "device", "host")
+    one, half = (next(row.bytes for row in made.memory if row.name == "rollout buffer") for made in both)
+    assert one == 2 * half == 512 * 64 * (observation_bytes(layout.ALL) + TRANSITION_BYTES)
+
+
+def test_a_small_gpu_holds_fewer_environments():
+    small = replace(SERVER, gpus=(replace(A100, memory_bytes=2 * GB),))
+    sizes = [plan(layout.ALL, machine=machine).num_envs for machine in (SERVER, small)]
+    assert sizes[1] < sizes[0]
 
 
 def test_the_estimate_is_larger_with_images():
@@ -468,8 +478,13 @@ def test_the_command_answers_mistakes_with_one_line(capsys, arguments, message):
 def test_without_a_name_every_architecture_has_a_row(capsys):
     status, printed = run(capsys, "--memory-gb", "4", "--gpus", "0", "--total-timesteps", "2e6")
     lines = printed.out.splitlines()
-    rows = {cells[1]: cells for line in lines if line.startswith("| ") and (cells := line.split())[1] in ARCHITECTURES}
-    assert status == 0 and list(rows) == list(ARCHITECTURES)
+    rows = {cells[1]: cells for line in lines if line.startswith("| ") and (cells := line.split())[1] != "architecture"}
+    stacked = [
+        "full_hgt+visual4-state4",
+        "full_hgt+visual4",
+        "vision_free+state4",
+    ]  # what other pipelines had names for
+    assert status == 0 and list(rows) == [*ARCHITECTURES, *stacked]
     assert "2 M decisions" in printed.out and "stored figures, measured on " in printed.out
     assert all(rows[name][-3] != "unknown" for name in ARCHITECTURES), "there is a figure for each"
 

@@ -449,7 +449,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
         ([*REQUIRED, "--single-level", "other/c.map", "--dev-dataset", "other"], "leave out --dev-dataset"),
         (["--experiment-name", "../x", "--architectures", "mlp_baseline"], "cannot name a folder"),
         (["--experiment-name", "x", "--architectures", "mlp_basline"], "did you mean 'mlp_baseline'"),
-        ([*REQUIRED, "--frame-stack-padding", "repeat"], "--frame-stack-padding repeat: pads stacks; give --enable"),
+        (
+            [*REQUIRED, "--frame-stack-padding", "repeat"],
+            "--frame-stack-padding repeat: pads stacks of several frames",
+        ),
         (
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
             "--teacher mlp_baseline: lessons are of single decisions",
@@ -459,7 +462,7 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             ["--experiment-name", "x", "--architectures", "vision_free+gru", "--prioritised-alpha", "0.5"],
             "--prioritised-alpha 0.5: draws single decisions, and networks with a memory",
         ),
-        ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 2 to 12"),
+        ([*REQUIRED, "--enable-state-stacking", "--state-stack-size", "13"], "--state-stack-size 13: .* from 1 to 12"),
         (
             ["--experiment-name", "x", "--architectures", "vision_free", "--enable-visual-frame-stacking"],
             "vision_free.visual4.*visual frames to stack, but vision_free reads",

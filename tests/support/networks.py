@@ -16,6 +16,7 @@ from rl.policy.recurrent import MEMORY
 # Every part that may stand behind a +, alone and with others, behind networks with and without pictures and graph.
 WITH_PARTS = (
     "full_hgt+deep2+subtasks50",
+    "mlp_baseline+gru",
     "mlp_baseline+visual2-state3-repeat",
     "vision_free+deep2",
     "vision_free+gru",

@@ -1,4 +1,4 @@
-"""What each of two processes does in tests/rl/distributed: python together.py SCENARIO FOLDER, as torchrun starts it."""
+"""What each of two processes does in tests/rl/distributed: python together.py SCENARIO FOLDER ..., as torchrun starts it."""
 
 import copy
 import faulthandler
@@ -74,13 +74,26 @@ def train(ranks, folder):
 
 
 def die(ranks, folder):
-    """The second process is killed while the first waits for it, and lives until it has told (the launcher ends it too)."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """The second process is killed while the first waits for it."""
     ranks.average([torch.ones(3)])
     if ranks.rank:
         os.kill(os.getpid(), signal.SIGKILL)
+    left_alone(lambda: ranks.average([torch.ones(3)]), folder)
+
+
+def fail(ranks, folder, who):
+    """A process ends by an error: the second one while the first waits for a mean, or the first while the second attends."""
+    ranks.average([torch.ones(3)])
+    if ranks.rank == int(who):
+        raise ValueError("broken on purpose")
+    left_alone(lambda: ranks.attend(None) if ranks.rank else ranks.average([torch.ones(3)]), folder)
+
+
+def left_alone(wait, folder):
+    """Wait for a process that has ended, and live until that is told (the launcher ends this one too)."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        ranks.average([torch.ones(3)])
+        wait()
     except RanksError as error:
         (folder / "told").write_text(str(error))
         sys.exit(2)
@@ -90,4 +103,4 @@ if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)  # nothing here may hang
     torch.set_num_threads(1)
     with joined(Started.from_environment(), "gloo", "cpu") as together:
-        globals()[sys.argv[1]](together, Path(sys.argv[2]))
+        globals()[sys.argv[1]](together, Path(sys.argv[2]), *sys.argv[3:])

@@ -5,7 +5,9 @@ import pytest
 import together
 import torch
 
+from nppsim.errors import ConfigError
 from rl.distributed.launch import ProcessError, launch
+from rl.distributed.ranks import Started, joined
 
 from learners import make_ppo
 
@@ -69,6 +71,23 @@ def test_curricula_count_the_episodes_of_both(trained):
     for rank in (0, 1):
         _, _, episodes = torch.load(trained / f"update_{rank}.pt", weights_only=False)
         assert episodes.sum() == both["episode_ends"].sum()
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with (
+        pytest.raises(ConfigError, match="2 processes of this machine need a GPU each, and it has 1"),
+        joined(Started(rank=1, size=2, local_rank=1, local_size=2, restarts=0), None, None),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_error_in_one_process_ends_the_others(tmp_path, who, capfd):
+    assert launch(together.__file__, ["fail", str(tmp_path), str(who)], 2) != 0
+    assert (tmp_path / "told").read_text().startswith(f"process {1 - who} of 2: the connection to the others is lost")
+    assert "ValueError: broken on purpose" in capfd.readouterr().err
 
 
 def test_a_killed_process_ends_the_job_and_is_named(tmp_path):

@@ -80,7 +80,9 @@ def test_results_name_every_category_and_baseline(experiment):
         entry = results["architectures"][name]["seeds"]["0"]
         assert set(entry["suites"]["test"]) == {*CATEGORIES, "all"}
         assert set(entry["baselines"]) == {"random", "bc"}
-        assert sum(entry["speed"]["share"].values()) == pytest.approx(1.0, abs=0.02)
+        speed = entry["speed"]
+        assert sum(speed["share"].values()) == pytest.approx(1.0, abs=0.02)
+        assert speed["decisions"] == 4096 and 0 < speed["ppo_time_s"] < entry["wall_time_s"] and speed["cores_used"] > 0
 
 
 def test_the_run_folder_describes_itself(experiment):

@@ -1,5 +1,7 @@
 """Every name that ``--architectures`` takes, from imitation to evaluation, and in bfloat16 as in float32."""
 
+import copy
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
+from rl.train import saving
 
 from learners import AT_ONCE, LEVELS, logged, make_ppo, roll_out
 from networks import EVERY_NAME, dataset_of, number_formats, observed, remembering, simulator_for
@@ -37,7 +40,7 @@ def wrong_formats(found):
 
 
 @pytest.mark.parametrize("name", EVERY_NAME)
-def test_every_name_is_cloned_transferred_fine_tuned_saved_loaded_and_evaluated(name, tmp_path):
+def test_every_name_is_cloned_transferred_fine_tuned_resumed_saved_loaded_and_evaluated(name, tmp_path):
     network = get_architecture(name)
     dataset = dataset_of(name, LEVELS)
     torch.manual_seed(3)
@@ -54,9 +57,15 @@ def test_every_name_is_cloned_transferred_fine_tuned_saved_loaded_and_evaluated(
     ppo.anchor_to(ppo.policy)
     before = {key: values.clone() for key, values in ppo.policy.state_dict().items()}
     with number_formats(ppo.policy) as learning:
-        for _ in range(2):
-            roll_out(ppo)
-            ppo.train()
+        roll_out(ppo)
+        ppo.train()
+    other, _ = make_ppo(architecture=name, precision="bf16", seed=7, **sizes, **AT_ONCE)
+    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
+    for one in (ppo, other):
+        roll_out(one)
+        one.train()
+    for mine, theirs in zip(ppo.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs), "it goes on bit for bit"
     assert logged(ppo, scalars)["train/grad_norm"] > 0
     still = [key for key, values in ppo.policy.state_dict().items() if torch.equal(values, before[key])]
     assert [key for key in still if ".normalize." not in key] == []
