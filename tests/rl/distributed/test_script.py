@@ -22,9 +22,9 @@ LONGEST = 300  # seconds
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A tiny experiment on a few shipped levels."""
-    folder = excerpt(tmp_path_factory.mktemp("data"), "simplest", train=4, dev=2, test=2)
+    folder = excerpt(tmp_path_factory.mktemp("data"), "simplest", train=4, dev=2, test=2, demonstrations=4)
     return [
-        "--experiment-name", "both", "--architectures", "vision_free", "--no-pretraining", "--device", "cpu",
+        "--experiment-name", "both", "--architectures", "vision_free", "--device", "cpu",
         "--train-dataset", folder / "train", "--dev-dataset", folder / "dev", "--test-dataset", folder / "test",
         "--num-envs", "8", "--rollout-length", "32", "--minibatch-size", "64", "--n-epochs", "1",
         "--eval-freq", "0", "--num-eval-episodes", "1", "--no-mixed-precision",
@@ -50,7 +50,21 @@ def ended(process, out):
 
 
 def test_two_processes_do_the_main_job_together(flags, tmp_path):
-    process = begun([], [*flags, "--num-gpus", "0", "--num-processes", "2"], tmp_path, "--total-timesteps", "1024")
+    """Imitation in one of them, then both with a pull to the clone, start states, and a strategy that wants advantages."""
+    demonstrations = flags[flags.index("--train-dataset") + 1].with_name("demonstrations")
+    more = [
+        "--replay-data-dir",
+        demonstrations,
+        "--bc-epochs",
+        "1",
+        "--critic-warmup-max-updates",
+        "1",
+        "--curriculum",
+        "plr",
+        "--start-states",
+    ]
+    more += ["--num-gpus", "0", "--num-processes", "2", "--total-timesteps", "1024"]
+    process = begun([], [*flags, *more], tmp_path)
     printed, folder = ended(process, tmp_path)
     assert printed.count("report: ") == 1
     assert [row["update"] for row in read_trail(folder / "vision_free")] == [0, 1, 2, 3, 4]
@@ -58,7 +72,8 @@ def test_two_processes_do_the_main_job_together(flags, tmp_path):
 
 def test_after_a_kill_torchrun_goes_on_from_the_newest_checkpoint(flags, tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    process = begun(launcher, flags, tmp_path, "--total-timesteps", "4096", "--save-freq", "256", "--skip-final-eval")
+    more = ["--no-pretraining", "--total-timesteps", "4096", "--save-freq", "256", "--skip-final-eval"]
+    process = begun(launcher, flags, tmp_path, *more)
     try:
         until(process, lambda: [*tmp_path.glob("both_*/vision_free/checkpoints/checkpoint_*")])
         os.kill(of_rank(process.pid, 1), signal.SIGKILL)
