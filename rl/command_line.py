@@ -275,9 +275,8 @@ _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
 Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
 (*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
-with another that switches it off (`--lr-end-share` with `--no-schedules`). Three exceptions: how evaluations are played
-may be said where none is held, `--returns-from current` and its clips where a rollout is learned from once, and
-`--distributed-backend` for one process, which may become several.
+with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: how evaluations are played
+may be said where none is held, and `--returns-from current` and its clips where a rollout is learned from once.
 Explicit flags win over hardware profiles and automatic choices. A *decision* is one action, which lasts
 `--frame-skip` frames of 1/60 s.
 """

@@ -2,8 +2,9 @@
 
     resolved(config, config.ppo.settled(plan), plan)["ppo.gamma"]     # {"value": 0.995, "source": "default"}
 
-Sources: "default", "command line", "file PATH", "recipe NAME", "--resume-override", "hardware plan", "profile NAME"; where
-nobody kept them, a value that is not the default's counts as one of the command line.
+Sources: "default", "command line", "Python", "torchrun", "file PATH", "recipe NAME", "--resume-override", "hardware plan",
+"profile NAME", "memory limit", "measurement"; where nobody kept them, a value that is not the default's counts as one of
+the command line.
 """
 
 from collections.abc import Mapping
