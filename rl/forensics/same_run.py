@@ -25,6 +25,7 @@ from rl.policy import checkpoint
 TIMED = {
     *(
         "seconds",
+        "processor_seconds",
         "spent",
         "speed",
         "evaluating",

@@ -1,5 +1,7 @@
 """Networks that read stacks of frames: names, normalising, images, checkpoints."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,8 +79,11 @@ def test_the_flags_give_every_network_stacks_before_its_heads():
     names = ("vision_free", "mlp_baseline+deep2")
     config = ExperimentConfig(experiment_name="x", architectures=names, stacking=stacking)
     assert config.networks == ("vision_free+state3-repeat", "mlp_baseline+state3-repeat+deep2")
-    with pytest.raises(ConfigError, match="whole number from 2 to 12"):
-        StackingConfig(state=True, state_size=1)
+    with pytest.raises(ConfigError, match="whole number from 1 to 12"):
+        StackingConfig(state=True, state_size=0)
+    assert replace(config, stacking=StackingConfig(state=True, state_size=1)).networks == names
+    with pytest.raises(ConfigError, match="pads stacks of several frames"):
+        StackingConfig(state=True, state_size=1, padding="repeat")
 
 
 def test_every_frame_is_normalised_as_one_alone():
