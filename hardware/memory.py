@@ -96,7 +96,8 @@ class MemoryNeeds:
         told = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
         parts = self.gpus or 1  # of a rollout, one on each GPU
-        before = f", + {num_envs // parts} x {stacks} B of frames before it" if stacks else ""
+        stored = -(-num_envs // parts)  # environments in each part
+        before = f", + {stored} x {stacks} B of frames before it" if stacks else ""
         # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
@@ -106,8 +107,8 @@ class MemoryNeeds:
             MemoryRow(
                 device,
                 "rollout buffer",
-                num_envs // parts * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
-                f"{num_envs // parts} envs x {rollout_length} decisions x ({seen} B observation{told} + "
+                stored * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
+                f"{stored} envs x {rollout_length} decisions x ({seen} B observation{told} + "
                 f"{TRANSITION_BYTES} B){before}",
             ),
             MemoryRow(

@@ -220,8 +220,9 @@ def remove_old(base: Path, now: float | None = None) -> list[Path]:
     for path in old:
         shutil.rmtree(path, ignore_errors=True)  # another process may be at it, too
     for note in base.glob(f"{_NOTE}*"):
-        if now - note.stat().st_mtime > _KEPT_S:
-            note.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # likewise
+            if now - note.stat().st_mtime > _KEPT_S:
+                note.unlink()
     return old
 
 

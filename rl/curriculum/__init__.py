@@ -50,15 +50,17 @@ def make_sampler(
     seed: int,
     *,
     difficulty: np.ndarray | None = None,
+    families: Sequence[str] | None = None,
     fingerprints: Sequence[str] | None = None,
 ) -> CurriculumManager:
     """The manager with the strategy that the configuration asks for.
 
     categories: of each level.
     difficulty: float[L], any scale, None: unknown.
-    fingerprints: of each level; None: whatever
-    the simulator has.
+    families: names of what made each level, None: unknown.
+    fingerprints: of each level; None: whatever the simulator has.
     Raises ConfigError.
     """
-    levels, rng = Levels.of(categories, difficulty, config.stage_order), np.random.default_rng(seed)
+    levels = Levels.of(categories, difficulty, config.stage_order, families)
+    rng = np.random.default_rng(seed)
     return CurriculumManager(levels, STRATEGIES[config.chosen](levels, config, rng), config, rng, fingerprints)

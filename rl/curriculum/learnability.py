@@ -1,7 +1,7 @@
 """Strategy "learnability": levels in proportion to p (1 - p), the variance of their outcome.
 
 What is always won or always lost teaches nothing.  At some tens of episodes per level a level's own success is mostly noise,
-so it is shrunk towards that of its cell (category and third of the difficulty axis), and both forget what is long past.
+so it is shrunk towards that of its cell (family and third of its difficulty axis), and both forget what is long past.
 Source: Rutherford et al. 2024 (No Regrets), there with fresh rollouts in place of a posterior.
 """
 
@@ -13,7 +13,7 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 from rl.curriculum_config import CurriculumConfig
 
 UNIFORM_SHARE = 0.2  # of the draws, unless the configuration says otherwise
-CELL_HALF_LIFE = 1000.0  # episodes of a cell, after which an outcome counts half
+CELL_HALF_LIFE = 300.0  # episodes of a cell, after which an outcome counts half
 LEVEL_HALF_LIFE = 20.0  # episodes per level of the cell, likewise for a level's own outcomes
 PRIOR_EPISODES = 20.0  # outcomes of its own that weigh as much as what is known of a level's cell
 

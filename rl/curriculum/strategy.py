@@ -28,7 +28,7 @@ from nppsim.generate import CATEGORIES
 from rl.curriculum.statistics import unpacked
 from rl.curriculum_config import CurriculumConfig
 
-THIRDS = 3  # parts of the difficulty axis of a category
+THIRDS = 3  # parts of the difficulty axis of a family
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,27 @@ class Levels:
     names: categories that occur, easiest first: in an order that was asked for, then those of ``nppsim.generate``, then
         others by name.
     category: int32[L], place of each level's category in ``names``.
-    third: int8[L], 0 to 2: which third of its category's levels it belongs to, by difficulty.
+    family: int32[L], number of the family within its category that made a level, counted through all categories.
+    third: int8[L], 0 to 2: which third of its family's levels it belongs to, by difficulty.
     """
 
     names: tuple[str, ...]
     category: np.ndarray
+    family: np.ndarray
     third: np.ndarray
 
     @staticmethod
-    def of(categories: Sequence[str], difficulty: np.ndarray | None = None, order: Sequence[str] = ()) -> "Levels":
+    def of(
+        categories: Sequence[str],
+        difficulty: np.ndarray | None = None,
+        order: Sequence[str] = (),
+        families: Sequence[str] | None = None,
+    ) -> "Levels":
         """categories: of each level.  difficulty: [L], any scale; None: unknown, so that all thirds are the first.
 
-        order: some categories, easiest first.  ConfigError without levels, and for an order with others.
+        order: some categories, easiest first.
+        families: names of what made each level; None: unknown, so that a category is one family.
+        ConfigError without levels, and for an order with others.
         """
         given = np.asarray(categories, dtype=str)
         if given.ndim != 1 or not len(given):
@@ -61,13 +70,16 @@ class Levels:
         names = tuple(dict.fromkeys((*order, *(name for name in CATEGORIES if name in present), *sorted(present))))
         place = {name: index for index, name in enumerate(names)}
         category = np.array([place[name] for name in given.tolist()], np.int32)
+        makers = np.zeros(len(given), np.int64) if families is None else np.unique(families, return_inverse=True)[1]
+        pairs = np.stack([category, makers], axis=1)
+        family = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
         third = np.zeros(len(given), np.int8)
         if difficulty is not None:
-            for one in range(len(names)):
-                members = np.flatnonzero(category == one)
+            for one in range(int(family.max()) + 1):
+                members = np.flatnonzero(family == one)
                 easiest = members[np.argsort(np.asarray(difficulty)[members], kind="stable")]
                 third[easiest] = np.arange(len(easiest)) * THIRDS // len(easiest)
-        return Levels(names, category, third)
+        return Levels(names, category, family, third)
 
     def __len__(self) -> int:
         return len(self.category)
@@ -79,13 +91,13 @@ class Levels:
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """int64[L]: number of the cell, category and third, that a level belongs to."""
-        return self.category.astype(np.int64) * THIRDS + self.third
+        """int64[L]: number of the cell, family and third, that a level belongs to."""
+        return self.family.astype(np.int64) * THIRDS + self.third
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Number of cells, some of which may be empty."""
-        return len(self.names) * THIRDS
+        return (int(self.family.max()) + 1) * THIRDS
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Data:
     dev: what every choice during a run is made on: evaluations between updates, and whatever heeds them.
     test: what the final evaluation plays, and nothing else.
     bank: the training levels, compiled.
+    families: fingerprint of a training level -> name of the family that made it, "" for a level that none has made.
     folders: "train: FOLDER" and so on -> digest, where a list comes from several folders.
     """
 
@@ -40,11 +41,16 @@ class Data:
     dev: Pairs
     test: Pairs
     bank: LevelBank
+    families: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def train_categories(self) -> list[str]:
         return [category for _, category in self.train]
+
+    @property
+    def train_families(self) -> list[str]:
+        return [self.families.get(level.fingerprint, "") for level, _ in self.train]
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -98,7 +104,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         if len(split) > 1
         for place, one in zip(given[name], split, strict=True)
     }
-    return Data(train, dev, test, bank, folders)
+    families = {one.fingerprint(i): entry.generator for one in sets["train"] for i, entry in enumerate(one.entries)}
+    return Data(train, dev, test, bank, families, folders)
 
 
 def readable(levels: LevelSet, bad: list[str]) -> LevelSet:

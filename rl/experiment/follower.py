@@ -178,6 +178,7 @@ def make_env(
         curriculum or config.curriculum,
         seed,
         difficulty=data.bank.path_length,
+        families=data.train_families,
         fingerprints=[level.fingerprint for level, _ in data.train],
     )
     if ranks.rank:

@@ -196,9 +196,10 @@ def train_one(job: Job) -> RunRecord:
         )
     )
     events = fine_tune(job, ppo, plan)
+    speed = speed_of(ppo)  # before the final evaluation, which is no part of PPO
     played = judge(job, clone, ppo)
     films = make_films(job, played["ppo"])
-    record = record_of(job, begin, plan, found, played, clone, moved, ppo, films, events)
+    record = record_of(job, begin, plan, found, played, clone, moved, ppo, speed, films, events)
     check_record(job, record, clone, ppo)
     save_run(record)
     return record
@@ -563,6 +564,7 @@ def record_of(
     clone: Clone | None,
     moved: TransferReport | None,
     ppo: BatchPPO,
+    speed: dict,
     films: list[Film],
     events: list[dict],
 ) -> RunRecord:
@@ -574,6 +576,7 @@ def record_of(
     played: the final evaluation's episodes by method.
     clone, moved: of the imitation, None without.
     ppo: after training.
+    speed: of that training.
     films: of its evaluation.
     events: what happened during training.
     """
@@ -587,7 +590,7 @@ def record_of(
         played,
         cloning=clone.result if clone else None,
         transfer=moved,
-        speed=speed_of(ppo),
+        speed=speed,
         plan=plan,
         films=films,
         events=events,

@@ -70,15 +70,15 @@ def levels_weigh_what_their_strategy_says(env: BatchVecEnv) -> str:
 
 def plain_learnability(sampler: CurriculumManager, history: History) -> np.ndarray:
     """p (1 - p) of each level, expected under a Beta posterior: 20 episodes' worth of its cell's success, and its own, which
-    count half after 20 episodes per level of the cell, the cell's after 1,000."""
+    count half after 20 episodes per level of the cell, the cell's after 300."""
     cell, count = sampler.levels.cell, len(sampler.levels)
     cell_won, cell_played = np.zeros(sampler.levels.cells), np.zeros(sampler.levels.cells)
     won, played = np.zeros(count), np.zeros(count)
     for levels, wins, _ in history:
         for one in range(sampler.levels.cells):
             members, here = np.flatnonzero(cell == one), cell[levels] == one
-            cell_won[one] = cell_won[one] * 2.0 ** (-here.sum() / 1000) + wins[here].sum()
-            cell_played[one] = cell_played[one] * 2.0 ** (-here.sum() / 1000) + here.sum()
+            cell_won[one] = cell_won[one] * 2.0 ** (-here.sum() / 300) + wins[here].sum()
+            cell_played[one] = cell_played[one] * 2.0 ** (-here.sum() / 300) + here.sum()
             for level in members:
                 kept, mine = 2.0 ** (-here.sum() / 20 / len(members)), levels == level
                 won[level], played[level] = won[level] * kept + wins[mine].sum(), played[level] * kept + mine.sum()

@@ -251,3 +251,14 @@ def test_unknown_categories_are_announced_and_can_be_ordered(tmp_path):
     config = resolved(tmp_path, "--use-curriculum", "--curriculum-stage-order", "bee")
     with pytest.raises(ConfigError, match="no training level has the category; they have ant, simple, zebra"):
         make_sampler(data.train_categories, config.curriculum, 0)
+
+
+def test_families_of_generated_levels_are_known(folders, tmp_path):
+    made = [generate("simplest", seed) for seed in range(1, 7)]
+    LevelSet.write(tmp_path / "made", made)
+    config = replace(configuration(folders), train_dataset=(tmp_path / "made", folders / "train"))
+    data = load_data(config, quiet)
+    families = {level.fingerprint: entry.generator for level, entry in made}
+    assert len(set(families.values())) > 1
+    assert data.train_families == [families.get(level.fingerprint, "") for level, _ in data.train]
+    assert "" in data.train_families, "what was not generated belongs to no family"
