@@ -7,6 +7,7 @@ finished.json                everything that results and report need of a run th
 """
 
 import base64
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -33,6 +34,8 @@ from rl.judge.video import Film
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
+from rl.ppo_config import PPOConfig
+from rl.train.checkpoints import Checkpoints
 from rl.train.written import write
 
 PLAN = "plan.json"
@@ -200,6 +203,19 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise _unreadable(path, error) from error
+
+
+def is_extended(done: RunRecord, ppo: PPOConfig) -> bool:
+    """Whether these settings let a run that is over go on: more decisions or minutes than it had, and not less of either."""
+    before = [done.settings[f"ppo.{name}"]["value"] for name in ("total_timesteps", "time_budget_minutes")]
+    limits = [(math.inf if one is None else one) for one in (*before, ppo.total_timesteps, ppo.time_budget_minutes)]
+    return limits[2:] != limits[:2] and limits[2] >= limits[0] and limits[3] >= limits[1]
+
+
+def reopen(done: RunRecord) -> None:
+    """Let PPO of a run that is over go on from its newest checkpoint."""
+    Checkpoints(done.folder / "checkpoints", keep=1).final.unlink(missing_ok=True)
+    (done.folder / FINISHED_FILE).unlink()  # last, so that until then the run is over
 
 
 def _episode(episode: EpisodeRecord) -> dict[str, Any]:

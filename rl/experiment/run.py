@@ -24,7 +24,7 @@ from rl.config import ExperimentConfig
 from rl.distributed.ranks import ALONE, Alone
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
-from rl.experiment.kept import CLONE, read_run
+from rl.experiment.kept import CLONE, is_extended, read_run, reopen
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.experiment.viewer import viewed
@@ -84,8 +84,12 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
                     record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
                 ):
                     done = read_run(job.folder, [level for level, _ in data.test])
+                    if done is not None and config.resume_override and is_extended(done, config.ppo):
+                        log(f"{job.title}: was finished, and goes on; its test levels will be played once more")
+                        reopen(done)
+                        done = None
                     if done is not None:
-                        log(f"{job.title}: is finished")
+                        log(f"{job.title}: is finished" + (", and stays as it is" if config.resume_override else ""))
                         done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                     record = record.with_run(done or train_one(job))
                     write(record, folder)

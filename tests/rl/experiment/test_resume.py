@@ -227,6 +227,28 @@ def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_pa
     assert not list(folder.rglob("in_evaluation*"))
 
 
+def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path):
+    """As if it had been asked for them at once, where nothing else depends on how many there are."""
+    same = ["--no-schedules", "--eval-freq", "0", "--save-freq", "512", "--no-retention-guard"]
+    run_until(configuration(flags, tmp_path, *same, "--total-timesteps", "512"), "weights:")
+    (folder,) = tmp_path.glob("tiny_*")
+    whole, more = shutil.copytree(folder, tmp_path / "whole"), "total-timesteps=1024"
+    run(resolve(["--resume-from", str(whole), "--resume-override", more]), lambda line: None)
+    run(resolve(["--resume-from", str(folder)]), lambda line: None)
+    for override, told in (
+        ("total-timesteps=511", "vision_free: is finished, and stays as it is"),
+        (more, "vision_free: was finished, and goes on; its test levels will be played once more"),
+        (more, "vision_free: is finished, and stays as it is"),
+    ):
+        lines = []
+        run(resolve(["--resume-from", str(folder), "--resume-override", override]), lines.append)
+        assert told in lines
+    trails = [read_trail(place / "vision_free") for place in (whole, folder)]
+    assert len(trails[0]) == len(trails[1]) == 3 and first_divergence(*trails) is None
+    agents = [checkpoint.load(place / "vision_free" / "agent.safetensors")["policy"] for place in (whole, folder)]
+    assert all(torch.equal(tensor, agents[1][name]) for name, tensor in agents[0].items())
+
+
 def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, tmp_path):
     before = contents(finished / "vision_free")
     override = ["--resume-override", "seeds=0,3", "bc-epochs=1", "total-timesteps=512", "eval-freq=0"]
@@ -234,7 +256,7 @@ def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, 
     with locked(finished), pytest.raises(FolderError, match="process .* is writing to it"):
         run(resolve(["--resume-from", str(finished), *override]), lines.append)
     run(resolve(["--resume-from", str(finished), *override]), lines.append)
-    assert "vision_free, seed 0: is finished" in lines
+    assert "vision_free, seed 0: is finished, and stays as it is" in lines
     now = contents(finished / "vision_free")
     unchanged = [path for path in before if path.name not in ("eval_results.json", "test_levels.csv")]
     assert all(now[path] == before[path] for path in unchanged)
