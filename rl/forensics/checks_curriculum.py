@@ -1,12 +1,18 @@
-"""The curriculum: on made-up outcomes it prefers what is being learned; a stage ends when it is mastered, and not before."""
+"""The curriculum: it knows its levels; on made-up outcomes it prefers what teaches, and stages end when they are mastered."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet, LevelSetError
+from rl.config import ExperimentConfig
 from rl.curriculum import CurriculumManager, make_sampler
 from rl.curriculum.learning_progress import Preset
 from rl.curriculum.start_states import MOST_LOSSES, STEPS, Run, StartStates
+from rl.curriculum.strategy import THIRDS
 from rl.curriculum_config import CurriculumConfig
 from rl.forensics.doctor import BEFORE, CheckSkipped, check, require
 from rl.train.vec_env import BatchVecEnv
@@ -138,6 +144,32 @@ def plain_progress(sampler: CurriculumManager, history: History) -> np.ndarray:
 
 
 PLAIN = {"learnability": plain_learnability, "plr": plain_replay, "learning_progress": plain_progress}
+
+
+@check(BEFORE)
+def cells_are_of_one_family(
+    config: ExperimentConfig, levels: Mapping[str, Sequence[tuple[Level, str]]], env: BatchVecEnv
+) -> str:
+    """Levels whose success the curriculum takes for alike, its cells, are of one category and one family, and parted by the
+    length of their ways."""
+    family: dict[str, str] = {}
+    for one in map(LevelSet.at, config.train_dataset):
+        for i, entry in enumerate(one.entries):
+            with suppress(LevelSetError):  # one that cannot be read, and is left out
+                family.setdefault(one.fingerprint(i), entry.generator)
+    of_family: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    facts = zip(levels["train"], env.sim.bank.path_length.tolist(), env.sampler.levels.cell.tolist(), strict=True)
+    for (level, category), length, cell in facts:
+        of_family.setdefault((category, family.get(level.fingerprint, "")), []).append((length, cell))
+    owner: dict[int, tuple[str, str]] = {}
+    for name, members in of_family.items():
+        cells = [cell for _, cell in sorted(members)]
+        told = f"the curriculum's cells of {name[0]} levels made by {name[1] or 'nobody known'} "
+        require(len(set(cells)) == min(THIRDS, len(cells)), f"{told}are {len(set(cells))}", _PROGRAM)
+        require(cells == sorted(cells), f"{told}do not follow the length of their ways", _PROGRAM)
+        strange = [owner[cell] for cell in set(cells) if owner.setdefault(cell, name) != name]
+        require(not strange, f"{told}hold others, too: {strange}", _PROGRAM)
+    return f"{len(owner)} cells of {len(of_family)} families"
 
 
 @check(BEFORE)

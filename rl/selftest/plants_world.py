@@ -430,6 +430,16 @@ def _(plant: Plants) -> None:
     )
 
 
+@fault("the curriculum does not know what made its levels", "F49", flags=("--curriculum", "learnability"))
+def _(plant: Plants) -> None:
+    plant.around(
+        make_sampler,
+        lambda original, categories, config, seed, **more: original(
+            categories, config, seed, **more | {"families": None}
+        ),
+    )
+
+
 @fault("every episode scans all episodes before it", "F143", "F144", "F149", "F150", "F160")
 def _(plant: Plants) -> None:
     slept = {"count": 0}

@@ -228,6 +228,12 @@ def everybody_plays_their_own_levels(parts, patch):
 
 
 @planted
+def cells_are_of_one_family(parts, patch):
+    levels = parts["env"].sampler.levels
+    patch.setattr(parts["env"].sampler, "levels", dataclasses.replace(levels, family=levels.family * 0))
+
+
+@planted
 def levels_have_a_way(parts, patch):
     bank = copy.copy(parts["bank"])
     bank._paths = bank.paths._replace(length=np.full_like(bank.path_length, MAX_PATH))
