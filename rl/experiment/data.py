@@ -104,7 +104,10 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
         if len(split) > 1
         for place, one in zip(given[name], split, strict=True)
     }
-    families = {one.fingerprint(i): entry.generator for one in sets["train"] for i, entry in enumerate(one.entries)}
+    families: dict[str, str] = {}
+    for one in sets["train"]:
+        for i, entry in enumerate(one.entries):
+            families.setdefault(one.fingerprint(i), entry.generator)
     return Data(train, dev, test, bank, families, folders)
 
 

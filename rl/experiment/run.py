@@ -88,7 +88,7 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
                         log(f"{job.title}: was finished, and goes on; its test levels will be played once more")
                         reopen(done)
                         done = None
-                    if done is not None:
+                    elif done is not None:
                         log(f"{job.title}: is finished" + (", and stays as it is" if config.resume_override else ""))
                         done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                     record = record.with_run(done or train_one(job))
