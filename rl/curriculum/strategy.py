@@ -54,8 +54,10 @@ class Levels:
         order: Sequence[str] = (),
         families: Sequence[str] | None = None,
     ) -> "Levels":
-        """categories: of each level.  difficulty: [L], any scale; None: unknown, so that all thirds are the first.
+        """Levels by what is known of them.
 
+        categories: of each level.
+        difficulty: [L], any scale; None: unknown, so that all thirds are the first.
         order: some categories, easiest first.
         families: names of what made each level; None: unknown, so that a category is one family.
         ConfigError without levels, and for an order with others.
