@@ -6,6 +6,7 @@ must be one that can be written: where it is not, Numba would turn to others, wh
 """
 
 import ast
+import functools
 import hashlib
 import os
 import re
@@ -86,6 +87,7 @@ def _digest(sources: dict[Path, str]) -> str:
     return digest.hexdigest()[:16]
 
 
+@functools.cache
 def _imports(text: str) -> set[Path]:
     """Files of this package that a module may import (some may not exist)."""
     return {

@@ -34,6 +34,13 @@ SECTIONS: dict[str, type] = {
     f.name: f.type for f in fields(ExperimentConfig) if isinstance(f.type, type) and is_dataclass(f.type)
 }
 _NOTHING = ("none", "null", "")
+_COMPARED = "policies of a run are compared with each other over the same episodes of the dev levels"
+FIXED = {  # place of a setting that no run can be gone on with another value of -> why
+    "evaluation.periodic_episodes_per_category": _COMPARED,
+    "evaluation.deterministic": _COMPARED,
+    "evaluation.seed": _COMPARED,
+    "curriculum.window": "its curves so far are over as many episodes",
+}
 
 
 def stored_facts(folder: Path) -> dict[str, Any]:
@@ -101,8 +108,11 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
             raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
         section, known = _find(name.strip().lstrip("-"), text)
         wanted = _parsed(known, value.strip(), text)
+        place, before = dotted(section, known.name), config
         config = with_setting(config, section, known, wanted)
-        config = replace(config, sources=config.sources | {dotted(section, known.name): OVERRIDDEN})
+        if place in FIXED and changes(before, config):
+            raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
+        config = replace(config, sources=config.sources | {place: OVERRIDDEN})
         found = getattr(getattr(config, section) if section else config, known.name)
         if known.name == "architectures" and isinstance(wanted, tuple):
             wanted = tuple(get_architecture(one).name for one in wanted)  # of aliases

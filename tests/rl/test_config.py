@@ -522,6 +522,9 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "gamma=x"], "'x' is no number"),
         (["--resume-override", "gamma=2"], "--gamma 2.0: give a number"),
         (["--resume-override", "pretraining=1"], "give on or off"),
+        (["--resume-override", "curriculum-window=50"], "cannot change within a run: its curves .*; begin a new run"),
+        (["--resume-override", "deterministic-eval=on"], "cannot change within a run: policies .* same episodes"),
+        (["--resume-override", "eval-episodes-per-category=7"], "cannot change within a run"),
         (
             ["--resume-override", "curriculum=stages", "use-curriculum=off"],
             "it stays on, since another setting says so; override that one, too",

@@ -54,7 +54,7 @@ def experiment(data, tmp_path_factory):
         "--replay-data-dir", data / "demonstrations", "--mirror-demonstrations", "--max-demonstrations-per-category", "3",
         "--use-curriculum", "--curriculum-threshold", "0.6", "--curriculum-min-episodes", "5", "--bc-epochs", "2",
         "--total-timesteps", "3000", "--num-envs", "16", "--eval-freq", "2000", "--save-freq", "1500",
-        "--eval-episodes-per-category", "4", "--num-eval-episodes", "6", "--record-eval-videos",
+        "--eval-episodes-per-category", "2", "--num-eval-episodes", "3", "--record-eval-videos",
         "--max-videos-per-category", "1", "--output-dir", out,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
