@@ -15,8 +15,7 @@ from nppsim.plain import PlainError, from_plain
 from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
 from rl import plugins
-from rl.config import ExperimentConfig
-from rl.policy.architectures import get_architecture
+from rl.config import ExperimentConfig, HardwareConfig
 
 CONFIG = "config.json"
 # How a run is gone on with, which is no part of what it computes.
@@ -35,11 +34,21 @@ SECTIONS: dict[str, type] = {
 }
 _NOTHING = ("none", "null", "")
 _COMPARED = "policies of a run are compared with each other over the same episodes of the dev levels"
+_PLANNED = "its sizes and how it computes were planned when it began"
+_DRAWN = "its state is that of the curriculum it began with"
 FIXED = {  # place of a setting that no run can be gone on with another value of -> why
+    "frame_skip": "its policy has learned to decide every so many frames",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
     "evaluation.seed": _COMPARED,
+    "curriculum.use_curriculum": _DRAWN,
+    "curriculum.strategy": _DRAWN,
+    "curriculum.stage_order": _DRAWN,
+    "curriculum.start_states": _DRAWN,
     "curriculum.window": "its curves so far are over as many episodes",
+    **dict.fromkeys(
+        (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
+    ),
 }
 
 
@@ -113,12 +122,6 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
         if place in FIXED and changes(before, config):
             raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
         config = replace(config, sources=config.sources | {place: OVERRIDDEN})
-        found = getattr(getattr(config, section) if section else config, known.name)
-        if known.name == "architectures" and isinstance(wanted, tuple):
-            wanted = tuple(get_architecture(one).name for one in wanted)  # of aliases
-        if found != wanted:
-            advice = f"it stays {_text(found)}, since another setting says so; override that one, too, or report this"
-            raise ConfigError(advice, "--resume-override", text)
     return config
 
 
@@ -141,10 +144,11 @@ def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
         told = "; ".join(
             f"{name} is {_text(theirs[name])} in the run and {_text(ours[name])} here" for name in different
         )
-        accepted = " ".join(f"--resume-override {name}={_text(ours[name])}" for name in different)
+        fixed = {name for name, section, known in known_settings() if dotted(section, known.name) in FIXED}
+        accepted = " ".join(f"{name}={_text(ours[name])}" for name in different)
+        change = "begin a new run" if fixed & set(different) else f"accept the change with --resume-override {accepted}"
         raise ConfigError(
-            f"was begun with other settings: {told}. Leave them out to go on as it began, or accept the change with "
-            f"{accepted}",
+            f"was begun with other settings: {told}. Leave them out to go on as it began, or {change}",
             "--resume-from",
             given.resume_from,
         )

@@ -514,6 +514,7 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
             ["--gamma", "0.9"],
             "--resume-from old: .*: gamma is 0.995 in the run and 0.9 here.*--resume-override gamma=0.9",
         ),
+        (["--frame-skip", "2"], "frame-skip is 4 in the run and 2 here. Leave them out .*, or begin a new run"),
         (["--seeds", "0", "1"], "seeds is 0 in the run and 0,1 here.*--resume-override seeds=0,1"),
         (["--gamma", "0.9", "--no-pretraining"], "pretraining is on in the run and off here; gamma is .* here. Leave"),
         (["--resume-override", "gamma"], "--resume-override gamma: give NAME=VALUE"),
@@ -525,10 +526,11 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "curriculum-window=50"], "cannot change within a run: its curves .*; begin a new run"),
         (["--resume-override", "deterministic-eval=on"], "cannot change within a run: policies .* same episodes"),
         (["--resume-override", "eval-episodes-per-category=7"], "cannot change within a run"),
-        (
-            ["--resume-override", "curriculum=stages", "use-curriculum=off"],
-            "it stays on, since another setting says so; override that one, too",
-        ),
+        (["--resume-override", "curriculum=stages"], "cannot change within a run: its state .*; begin a new run"),
+        (["--resume-override", "curriculum-stage-order=simple,medium"], "cannot change within a run"),
+        (["--resume-override", "start-states=on"], "cannot change within a run"),
+        (["--resume-override", "frame-skip=2"], "cannot change within a run: its policy .*; begin a new run"),
+        (["--resume-override", "num-envs=8"], "cannot change within a run: its sizes .*; begin a new run"),
     ],
 )
 def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nppsim.errors import ConfigError
+from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
 from rl.command_line import resolve
@@ -97,10 +98,12 @@ def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
     """In imitation, in the clone's evaluation and in PPO."""
     run_until(configuration(flags, tmp_path), moment)
     (folder,) = tmp_path.glob("tiny_*")
+    config = folder / "config.json"
+    write_json(config, json.loads(config.read_text()) | {"frame_skip": 2})  # which no flag does
     with pytest.raises(
         CheckpointError, match="(unfinished|clone).safetensors: decides every 4 frames, .* every 2: .* new run"
     ):
-        run(resolve(["--resume-from", str(folder), "--resume-override", "frame-skip=2"]), lambda line: None)
+        run(resolve(["--resume-from", str(folder)]), lambda line: None)
 
 
 def examined(folder):
