@@ -65,7 +65,7 @@ class CurriculumConfig:
     )
     uniform_share: float | None = setting(
         None,
-        "of the draws are spread evenly over all levels, in strategies other than stages; default: the strategy's own",
+        "of the draws are spread evenly over all levels (learnability, plr, learning_progress); default: the strategy's own",
         flag="curriculum-uniform-share",
         needs=_CURRICULUM,
         low=0,
