@@ -317,7 +317,7 @@ class BCDataset:
     categories: their names.
     names, level_fingerprints: str[D].
     category: int16[D], place in ``categories``.
-    validation, retimed: bool[D].
+    validation: bool[D].
     kept_and_left_out: the tables of ``DemonstrationSet``.
     images: drawn when asked for; None where none is wanted.
     bank: of the levels, where images or graphs are looked up in it.
@@ -337,7 +337,6 @@ class BCDataset:
     level_fingerprints: tuple[str, ...]
     category: np.ndarray
     validation: np.ndarray
-    retimed: np.ndarray
     kept_and_left_out: str
     images: StoredImages | None = None
     bank: LevelBank | None = None
@@ -404,7 +403,6 @@ class BCDataset:
             level_fingerprints=tuple(about["level_fingerprints"]),
             category=table["category"],
             validation=table["validation"],
-            retimed=table["retimed"],
             kept_and_left_out=about["report"],
             images=images,
             bank=kept,

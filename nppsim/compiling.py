@@ -29,7 +29,6 @@ class Announcement(event.Listener):
         self._clock = clock
         self._depth = 0  # compilations that have begun and not ended: functions compile those that they call
         self._began = self._said = 0.0
-        self._open_line = False
 
     def on_start(self, event: event.Event) -> None:
         """A function is going to be compiled."""

@@ -133,11 +133,13 @@ def _cpu_quota(folder: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> tuple[int | None, int]:
-    """(limit, use) in bytes of this control group; the limit is None where there is none."""
+    """(limit, lasting use) in bytes of this control group; the limit is None where there is none."""
     limit = kernel_text(folder / "memory.max") or kernel_text(folder / "memory.limit_in_bytes") or "max"
     used = kernel_text(folder / "memory.current") or kernel_text(folder / "memory.usage_in_bytes") or "0"
+    # What was read from files, and is given back when somebody needs the room, is counted as used.
+    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", kernel_text(folder / "memory.stat") or "", re.MULTILINE)
     # Version 1 says "no limit" with a huge number; the caller's minimum with physical memory deals with it.
-    return (None if limit == "max" else int(limit)), int(used)
+    return (None if limit == "max" else int(limit)), int(used) - (int(cached[1]) if cached else 0)
 
 
 def kernel_text(path: str | Path) -> str | None:

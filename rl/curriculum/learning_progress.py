@@ -196,10 +196,6 @@ class LearningProgress(Strategy):
         """float64[L]: learning progress of each level; 0 outside the pool and, mended, for those that never were played."""
         return self._everywhere(self.scores_of(self.pool))
 
-    def success(self) -> np.ndarray:
-        """float64[L], 0 to 1: recent success of each level in the pool, by its fast average; 0 outside."""
-        return self._everywhere(self.success_of(self.pool))
-
     def weights(self) -> np.ndarray:
         """float64[L]: how likely levels of the pool are, one against another; what is drawn is this and a uniform share."""
         return self._everywhere(self.weights_of(self.pool))

@@ -353,6 +353,8 @@ class CurriculumManager:
             result[f"curriculum_stages/{name}_episodes"] = float(self._episodes[number])
             result[f"env_curriculum_stats/per_label_samples/{name}"] = float(latest[number])
             result[f"curriculum_stages/{name}_share"] = float(shares[number])
+            if self.stage:
+                result[f"curriculum_stages/{name}_place"] = float(number)
             if self._episodes[number]:
                 result[f"curriculum_stages/{name}_success_rate"] = float(success[number])
                 result[f"env_task_reward/{name}"] = float(returns[number])

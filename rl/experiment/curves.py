@@ -57,6 +57,7 @@ CHARTS = (
     Chart("Curriculum stage", (STAGE,), steps=True),
     Chart("Speed", ("time/fps",), "decisions/s", smooth=5, since_start=True),
 )
+_PLACE = "_place"  # likewise, of a stage's place among them, where they come one after the other
 _STYLES = ("-", "--", ":")
 _STAGE_NAME: dict[str, Any] = {"rotation": 90, "va": "top", "ha": "right", "fontsize": 7, "color": INK}
 
@@ -72,14 +73,16 @@ def stages(scalars: Mapping[str, Scalars]) -> list[Stage]:
 
 
 def stage_names(scalars: Mapping[str, Scalars]) -> list[str]:
-    """Names of the stages in order: the categories of the training levels, those of nobody's making last."""
+    """Names of the stages in order, as the run tells it; in older runs the categories, those of nobody's making last."""
     before, after = _OF_STAGE
     found = {
         tag.removeprefix(before).removesuffix(after)
         for tag in scalars
         if tag.startswith(before) and tag.endswith(after)
     }
-    return [name for name in CATEGORIES if name in found] + sorted(found - set(CATEGORIES))
+    usual = [name for name in CATEGORIES if name in found] + sorted(found - set(CATEGORIES))
+    places = {name: scalars[tag].values[-1] for name in usual if (tag := f"{before}{name}{_PLACE}") in scalars}
+    return sorted(usual, key=lambda name: places.get(name, 0.0))
 
 
 def curve_chart(

@@ -13,8 +13,9 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import torch
 
-import hardware
+from hardware import DEVICES
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
@@ -59,7 +60,7 @@ class Job:
     seed: int = same_setting(EvaluationConfig, "seed", flag="seed", aliases=("seeds",))
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     output_dir: Path = same_setting(ExperimentConfig, "output_dir")
-    device: str = setting("cpu", "where the network computes", flag="device", choices=hardware.DEVICES)
+    device: str = setting("cpu", "where the network computes", flag="device", choices=DEVICES)
     workers: int | None = same_setting(Workers, "workers")
     cluster: str | None = same_setting(Workers, "cluster")
     plugins: tuple[str, ...] = same_setting(ExperimentConfig, "plugins")
@@ -121,7 +122,14 @@ def run(job: Job, video: VideoConfig) -> None:
             f"results: {folder / 'results.json'}; every run: {folder / REPLAYS} (nppsim film {folder / REPLAYS}#0 OUT.mp4)"
         )
         if video.record_eval_videos:
-            films = record_evaluation(episodes, folder, video.max_videos_per_category, video.video_fps, video.ghost)
+            films = record_evaluation(
+                episodes,
+                folder,
+                frame_skip=frame_skip,
+                max_per_category=video.max_videos_per_category,
+                fps=video.video_fps,
+                ghost=video.ghost,
+            )
             print(f"films: {len(films)} in {folder / 'videos'}")
 
 
@@ -133,8 +141,11 @@ def policy_of(path: Path, device: str) -> tuple[NppPolicy | OnnxPolicy, int]:
         network = OnnxPolicy.load(path)
         return network, network.facts.frame_skip
     policy, facts = load_policy(path)
-    plan = hardware.plan(policy.observations, hardware.Wishes(device=device), stacking=policy.stacking)
-    return policy.to(plan.device), facts["frame_skip"]
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "there is no GPU here that torch can use; leave it out to play on the CPU", "--device", device
+        )
+    return policy.to(device), facts["frame_skip"]
 
 
 def trained_frame_skip(path: Path) -> int:

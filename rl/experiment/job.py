@@ -470,6 +470,7 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
         job.ranks.asked = asked
         try:
             over = monitor.begin(ppo, job.previous_checkpoint)
+            DevHistory(job.folder).cut(ppo.num_timesteps)
             left = job.config.ppo.total_timesteps - ppo.num_timesteps
             job.ranks.go(None if over else left)
             if not over:
@@ -537,7 +538,14 @@ def make_films(job: Job, episodes: list[EpisodeRecord]) -> list[Film]:
     video = job.config.video
     if not video.record_eval_videos:
         return []
-    return record_evaluation(episodes, job.folder, video.max_videos_per_category, video.video_fps, video.ghost)
+    return record_evaluation(
+        episodes,
+        job.folder,
+        frame_skip=job.config.frame_skip,
+        max_per_category=video.max_videos_per_category,
+        fps=video.video_fps,
+        ghost=video.ghost,
+    )
 
 
 def speed_of(ppo: BatchPPO) -> dict:

@@ -28,7 +28,7 @@ from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
 from rl.experiment.record import RunRecord
 from rl.experiment.report import METHODS
-from rl.forensics.runs import FINISHED_FILE
+from rl.forensics.runs import FINISHED_FILE, RUN_FILE
 from rl.judge.results import EpisodeRecord
 from rl.judge.video import Film
 from rl.policy import checkpoint
@@ -43,6 +43,7 @@ CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
 TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
 MAX_KEPT_BYTES = 1 << 30  # of finished.json: the inputs of a million episodes
 _REMEDY = "bring it back, or remove it, and what it stands for is done again"
+_LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
 _EPISODE = {
     **dict.fromkeys(("level_name", "level", "category", "inputs", "outcome"), str),
     **dict.fromkeys(("level_index", "frames", "decisions", "gold"), int),
@@ -205,17 +206,28 @@ def read_run(folder: Path, levels: list[Level]) -> RunRecord | None:
         raise _unreadable(path, error) from error
 
 
-def is_extended(done: RunRecord, ppo: PPOConfig) -> bool:
-    """Whether these settings let a run that is over go on: more decisions or minutes than it had, and not less of either."""
-    before = [done.settings[f"ppo.{name}"]["value"] for name in ("total_timesteps", "time_budget_minutes")]
+def is_extended(folder: Path, ppo: PPOConfig) -> bool:
+    """Whether PPO is over in a run's folder and these settings let it go on: with more decisions or minutes than it had, and
+    not less of either."""
+    if not any(path.is_file() for path in _ends(folder)):
+        return False
+    begun = read_facts(folder / RUN_FILE)
+    if wrong := mismatch(begun, {"settings": {name: {"value": (float, None)} for name in _LENGTH}}):
+        raise ResumeError(f"{folder / RUN_FILE}: {wrong}; {_REMEDY}")
+    before = [begun["settings"][name]["value"] for name in _LENGTH]
     limits = [(math.inf if one is None else one) for one in (*before, ppo.total_timesteps, ppo.time_budget_minutes)]
     return limits[2:] != limits[:2] and limits[2] >= limits[0] and limits[3] >= limits[1]
 
 
-def reopen(done: RunRecord) -> None:
+def reopen(folder: Path) -> None:
     """Let PPO of a run that is over go on from its newest checkpoint."""
-    Checkpoints(done.folder / "checkpoints", keep=1).final.unlink(missing_ok=True)
-    (done.folder / FINISHED_FILE).unlink()  # last, so that until then the run is over
+    for path in _ends(folder):
+        path.unlink(missing_ok=True)
+
+
+def _ends(folder: Path) -> tuple[Path, Path]:
+    """Each says that PPO of a run is over."""
+    return folder / FINISHED_FILE, Checkpoints(folder / "checkpoints", keep=1).final
 
 
 def _episode(episode: EpisodeRecord) -> dict[str, Any]:

@@ -83,12 +83,11 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
                 for job in make_jobs(
                     record.config, data, machine, folder, uploader, log, config.previous_checkpoint, ranks
                 ):
+                    if is_extended(job.folder, config.ppo):
+                        log(f"{job.title}: PPO was over, and goes on; the test levels will be played at its end")
+                        reopen(job.folder)
                     done = read_run(job.folder, [level for level, _ in data.test])
-                    if done is not None and config.resume_override and is_extended(done, config.ppo):
-                        log(f"{job.title}: was finished, and goes on; its test levels will be played once more")
-                        reopen(done)
-                        done = None
-                    elif done is not None:
+                    if done is not None:
                         log(f"{job.title}: is finished" + (", and stays as it is" if config.resume_override else ""))
                         done = replace(done, label=job.label, title=job.title)  # as there may be more seeds now
                     record = record.with_run(done or train_one(job))

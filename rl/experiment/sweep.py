@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,8 @@ class Sweep:
     trials: int = 20
     pruning: bool = True
 
-    def check(self, folder: Path) -> ExperimentConfig:
-        """The configuration of a trial; ConfigError for flags and settings that make none, at either end of each range."""
+    def check(self, folder: Path) -> None:
+        """ConfigError for flags and settings that make no trial, at either end of each range."""
         for flag in self.common:
             if flag.split("=")[0] in RESERVED:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
@@ -77,10 +78,10 @@ class Sweep:
                 raise ConfigError("films the test levels, which a sweep never plays; leave it out", flag)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ConfigError("give at least one, and none of them twice", "--seeds", self.seeds)
-        config = self._resolved({one.name: one.values[0] for one in self.space}, folder)
+        config = self.resolved({one.name: one.values[0] for one in self.space}, folder)
         for one in self.space:
             for value in one.values[1:]:
-                self._resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
+                self.resolved({other.name: other.values[0] for other in self.space} | {one.name: value}, folder)
         if len(config.architectures) != 1 or len(config.conditions) != 1:
             raise ConfigError(
                 f"a trial would train {len(config.architectures)} architectures and {len(config.conditions)} conditions; a "
@@ -90,9 +91,9 @@ class Sweep:
             raise ConfigError(
                 "trials are judged by evaluations during training; give a number above 0", "--eval-freq", 0
             )
-        return config
 
-    def _resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
+    def resolved(self, values: Mapping[str, Any], folder: Path) -> ExperimentConfig:
+        """The configuration of a trial with these values, by name; ConfigError where they make none."""
         file = folder / "trials" / "check.toml"
         write_text(file, toml_text(self.space, values))
         try:
@@ -123,7 +124,7 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
 
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
-    config = sweep.check(folder)
+    sweep.check(folder)
     with locked(folder):
         _settle(sweep, folder)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -132,7 +133,7 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
         failures = 0
         while len(over(study)) < sweep.trials:
             trial = study.ask()
-            if _Trial(sweep, config, trial, folder, log).run(script, study):
+            if _Trial(sweep, trial, folder, log).run(script, study):
                 failures = 0
             else:
                 failures += 1
@@ -198,8 +199,8 @@ def over(study: "optuna.Study") -> "list[optuna.trial.FrozenTrial]":
 class _Trial:
     """One trial: a process of its own, watched while it trains."""
 
-    def __init__(self, sweep: Sweep, config: ExperimentConfig, trial: "optuna.Trial", folder: Path, log: Log):
-        self.sweep, self.config, self.trial, self.folder, self.log = sweep, config, trial, folder, log
+    def __init__(self, sweep: Sweep, trial: "optuna.Trial", folder: Path, log: Log):
+        self.sweep, self.trial, self.folder, self.log = sweep, trial, folder, log
         self.values = drawn(sweep.space, trial)
         self.name = f"trial_{trial.user_attrs.get('continues', trial.number):04d}"
         self.reported: set[int] = set()
@@ -252,25 +253,29 @@ class _Trial:
             found = list(by_seed.values())
         return [history for place in found if (history := read_history(place))]
 
+    @cached_property
+    def config(self) -> ExperimentConfig:
+        """Of the run, which has begun: values that make none end its process at once."""
+        return self.sweep.resolved(self.values, self.folder)
+
     def success(self) -> list[float]:
         """What the policy of each seed that has begun achieves on the dev levels, as the run would deliver it."""
-        guarded = self.config.evaluation.retention_guard
-        return [float(history.delivered(guarded).mean()) for history in self.histories()]
+        return [self._delivered(history) for history in self.histories()]
+
+    def _delivered(self, history: History) -> float:
+        return float(history.delivered(self.config.evaluation.retention_guard).mean())
 
     def evaluations(self) -> Iterator[tuple[int, float]]:
         """(step, success) for the pruner: of each evaluation, together with the seeds before; steps are evaluations that
         are due, so that trials of other sizes have the same ones."""
-        evaluation, ppo = self.config.evaluation, self.config.ppo
-        guarded, (period, _) = (
-            evaluation.retention_guard,
-            evaluation.periods(ppo.total_timesteps, ppo.time_budget_minutes),
-        )
         before: list[float] = []
         for number, history in enumerate(self.histories()):
+            ppo = self.config.ppo
+            period, _ = self.config.evaluation.periods(ppo.total_timesteps, ppo.time_budget_minutes)
             for i, now in enumerate(history.success.mean(axis=1).tolist()):
                 step = int(history.decisions[i]) // period if period else i
                 yield number * STEPS + step, (sum(before) + now) / (len(before) + 1)
-            before.append(float(history.delivered(guarded).mean()))
+            before.append(self._delivered(history))
 
     def _watch(self, command: list[str], log_file: Path) -> tuple[int, bool]:
         """(exit status, whether it was told to end): runs the command, and ends it where it does worse than others did."""

@@ -21,11 +21,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from nppsim.errors import UserError
 from nppsim.files import append_text, write_text
-from nppsim.reading import MAX_JSON_BYTES, mismatch, parse_json, read_bytes
+from nppsim.reading import mismatch, parse_json, read_bytes
 from rl.train.ppo import BatchPPO
 from rl.train.rollout import TensorRolloutBuffer
 
 TRAIL_FILE = "digests.jsonl"
+MAX_TRAIL_BYTES = 1 << 30  # 64 MiB are 10,000 updates with long rollouts
 # In the order in which one follows from the other.  Those of a rollout have a digest for each of its decisions, too.
 ROLLOUT_PARTS = ("observations", "log_probs", "values", "actions", "rewards", "episode_ends")
 UPDATE_PARTS = ("advantages", "returns", "curriculum", "environments", "parameters", "optimiser", "random")
@@ -204,7 +205,7 @@ def read_trail(folder: Path) -> list[Row]:
     if not path.is_file():
         return []
     remedy = "it was changed by hand, or is another file: delete it, and compare without it"
-    lines = read_bytes(path, TrailError, MAX_JSON_BYTES, remedy).split(b"\n")
+    lines = read_bytes(path, TrailError, MAX_TRAIL_BYTES, remedy).split(b"\n")
     rows = []
     for number, line in enumerate(lines[:-1], 1):  # what follows the last line break was cut off, or is nothing
         place = f"{path}, line {number}"

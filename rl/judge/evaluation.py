@@ -108,11 +108,6 @@ class EvaluationSuite:
         )
 
     @property
-    def categories(self) -> tuple[str, ...]:
-        """Categories that are played."""
-        return tuple(dict.fromkeys(self._category))
-
-    @property
     def schedule(self) -> list[tuple[str, str]]:
         """(fingerprint of the level, category it counts for) of each episode of one run."""
         return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]

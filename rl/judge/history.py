@@ -74,7 +74,15 @@ class DevHistory:
             "episodes": wins.episodes.tolist(),
         }
         kept = [row for row in _lines(self.path)[1:] if row["decisions"] < decisions] if self.path.is_file() else []
-        rows = [*kept, {"decisions": decisions, "wins": wins.wins[0].tolist()}]
+        self._write(head, [*kept, {"decisions": decisions, "wins": wins.wins[0].tolist()}])
+
+    def cut(self, decisions: int) -> None:
+        """Leave out what came after so many decisions, where training goes on from."""
+        if self.path.is_file():
+            head, *rows = _lines(self.path)
+            self._write(head, [row for row in rows if row["decisions"] <= decisions])
+
+    def _write(self, head: dict, rows: list[dict]) -> None:
         write_text(self.path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)))
 
 

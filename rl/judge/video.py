@@ -1,6 +1,6 @@
 """Films and route pictures of the episodes of an evaluation.  Needs the extra ``video``.
 
-    record_evaluation(episodes, run_folder, max_per_category=5, fps=30)
+    record_evaluation(episodes, run_folder, frame_skip=4, max_per_category=5, fps=30)
 
 An evaluation's folder then holds ``videos/<category>/<category>_NNN_success.mp4`` (or ``_failure``), the run as a replay
 beside it (``.replay``), and a picture of the same name in ``route_visualizations/<category>/``.
@@ -48,12 +48,15 @@ class Film:
 def record_evaluation(
     episodes: Sequence[EpisodeRecord],
     out_dir: str | os.PathLike,
+    *,
+    frame_skip: int,
     max_per_category: int = 5,
     fps: int = 30,
     ghost: bool = False,
 ) -> list[Film]:
     """Films and route pictures of a few episodes per category, numbered from 000.
 
+    frame_skip: frames per decision, with which they were played.
     ghost: show a run of the planner, too, pale, where it finds one.
     Chosen in the order given, successes and failures in turn, so that both are shown where both happened (the file
     names are no statistics).  Earlier films of these categories in the folder are replaced.  Raises VideoError if an
@@ -69,7 +72,8 @@ def record_evaluation(
         name = next(name for name in (plain, *(f"{plain}_{i}" for i in range(2, len(groups) + 2))) if name not in taken)
         taken.add(name)
         _remove_films(out_dir, name)
-        films += [_film(e, out_dir, name, i, fps, ghost) for i, e in enumerate(_chosen(group, max_per_category))]
+        for i, e in enumerate(_chosen(group, max_per_category)):
+            films.append(_film(e, out_dir, name, i, _subtasks(e, frame_skip), fps, ghost))
     check_films(films, episodes, out_dir, fps)
     return films
 
@@ -112,7 +116,9 @@ def _remove_films(out_dir: Path, name: str) -> None:
                 old.unlink()
 
 
-def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: int, ghost: bool) -> Film:
+def _film(
+    episode: EpisodeRecord, out_dir: Path, name: str, number: int, notes: list[str], fps: int, ghost: bool
+) -> Film:
     """Film and route picture of one episode; name: of its category, in paths."""
     stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
     video, route = f"videos/{name}/{stem}.mp4", f"route_visualizations/{name}/{stem}.png"
@@ -129,7 +135,7 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
         outcome=outcome,
         ghost=planned.inputs if planned else None,
         ghost_name="planner",
-        notes=_subtasks(episode),
+        notes=notes,
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
     if episode.frames:  # no replay is empty
@@ -137,13 +143,12 @@ def _film(episode: EpisodeRecord, out_dir: Path, name: str, number: int, fps: in
     return Film(episode.category, title, outcome, episode.frames, video, route)
 
 
-def _subtasks(episode: EpisodeRecord) -> list[str]:
+def _subtasks(episode: EpisodeRecord, frame_skip: int) -> list[str]:
     """The subtask in force at each frame, in words; [] without any."""
     if episode.commands is None:
         return []
     names = np.array(SUBTASKS)[episode.commands[:, 0]]
-    decision = np.arange(episode.frames) // -(-episode.frames // episode.decisions)
-    return [f"subtask: {name.replace('_', ' ')}" for name in names[decision]]
+    return [f"subtask: {name.replace('_', ' ')}" for name in names[np.arange(episode.frames) // frame_skip]]
 
 
 def _chosen(group: Sequence[EpisodeRecord], limit: int) -> list[EpisodeRecord]:

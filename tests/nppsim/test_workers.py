@@ -25,7 +25,12 @@ def test_this_process_may_use_something():
     [
         (
             "0::/job/task\n",
-            {"job/cpu.max": "150000 100000", "job/memory.max": "3000000000", "job/memory.current": "1000000000"},
+            {
+                "job/cpu.max": "150000 100000",
+                "job/memory.max": "3000000000",
+                "job/memory.current": "1700000000",
+                "job/memory.stat": "anon 1000000000\ninactive_file 700000000\nactive_file 0",
+            },
             1,
             3_000_000_000,
         ),

@@ -166,7 +166,7 @@ def test_averages_are_those_of_the_definition_however_episodes_are_spread_over_u
         won = np.array([w for some in updates for one, w in some if one == level], float)
         assert strategy.played[level] == len(won)
         if len(won):
-            assert strategy.success()[level] == pytest.approx(averages(won, 0.1))
+            assert strategy.success_of(np.array([level]))[0] == pytest.approx(averages(won, 0.1))
             assert strategy.first[level] == pytest.approx(won[:10].mean())
 
 

@@ -202,6 +202,11 @@ def test_stages_are_named_where_they_begin():
         **{f"curriculum_stages/{name}_share": Scalars(steps, np.ones(4)) for name in ("own", "simplest", "complex")},
     }
     assert stages(run) == [(100, "simplest"), (200, "complex"), (400, "own")]
+    places = {
+        f"curriculum_stages/{name}_place": Scalars(steps, np.full(4, i)) for i, name in enumerate(("own", "complex"))
+    }
+    places["curriculum_stages/simplest_place"] = Scalars(steps, np.full(4, 2.0))
+    assert stages(run | places) == [(100, "own"), (200, "complex"), (400, "simplest")], "--curriculum-stage-order"
     assert stages({}) == []
     (chart,) = (one for one in CHARTS if one.steps)
     assert curve_chart(chart, {"run": run}, {"run": stages(run)})

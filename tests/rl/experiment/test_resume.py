@@ -13,6 +13,7 @@ from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
 from rl.command_line import resolve
+from rl.experiment import job
 from rl.experiment.run import run
 from rl.forensics.digests import first_divergence, read_trail
 from rl.forensics.doctor import read_findings
@@ -230,26 +231,40 @@ def test_evaluations_beside_training_find_what_those_in_it_find(finished, tmp_pa
     assert not list(folder.rglob("in_evaluation*"))
 
 
-def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path):
-    """As if it had been asked for them at once, where nothing else depends on how many there are."""
+def test_more_decisions_let_a_finished_run_go_on(flags, tmp_path, monkeypatch):
+    """As if it had been asked for them at once, where nothing else depends on how many there are; also one that was killed in
+    its final evaluation."""
     same = ["--no-schedules", "--eval-freq", "0", "--save-freq", "512", "--no-retention-guard"]
     run_until(configuration(flags, tmp_path, *same, "--total-timesteps", "512"), "weights:")
     (folder,) = tmp_path.glob("tiny_*")
-    whole, more = shutil.copytree(folder, tmp_path / "whole"), "total-timesteps=1024"
+    whole, begun = (shutil.copytree(folder, tmp_path / name) for name in ("whole", "begun"))
+    more = "total-timesteps=1024"
     run(resolve(["--resume-from", str(whole), "--resume-override", more]), lambda line: None)
     run(resolve(["--resume-from", str(folder)]), lambda line: None)
     for override, told in (
         ("total-timesteps=511", "vision_free: is finished, and stays as it is"),
-        (more, "vision_free: was finished, and goes on; its test levels will be played once more"),
+        (more, "vision_free: PPO was over, and goes on; the test levels will be played at its end"),
         (more, "vision_free: is finished, and stays as it is"),
     ):
         lines = []
         run(resolve(["--resume-from", str(folder), "--resume-override", override]), lines.append)
         assert told in lines
-    trails = [read_trail(place / "vision_free") for place in (whole, folder)]
-    assert len(trails[0]) == len(trails[1]) == 3 and first_divergence(*trails) is None
-    agents = [checkpoint.load(place / "vision_free" / "agent.safetensors")["policy"] for place in (whole, folder)]
-    assert all(torch.equal(tensor, agents[1][name]) for name, tensor in agents[0].items())
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "judge", killed)
+        with pytest.raises(Killed):
+            run(resolve(["--resume-from", str(begun)]), lambda line: None)
+    run(resolve(["--resume-from", str(begun), "--resume-override", more]), lambda line: None)
+    trails = [read_trail(place / "vision_free") for place in (whole, folder, begun)]
+    assert all(len(trail) == 3 and first_divergence(trails[0], trail) is None for trail in trails)
+    agents = [
+        checkpoint.load(place / "vision_free" / "agent.safetensors")["policy"] for place in (whole, folder, begun)
+    ]
+    assert all(torch.equal(tensor, other[name]) for other in agents[1:] for name, tensor in agents[0].items())
+
+
+def killed(*arguments):
+    """In place of a part of the program."""
+    raise Killed
 
 
 def test_what_has_not_begun_begins_and_what_is_finished_is_left_alone(finished, tmp_path):

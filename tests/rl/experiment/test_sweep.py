@@ -7,14 +7,17 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
+from nppsim.files import write_text
 from rl.command_line import resolve
 from rl.experiment import sweep as sweeps
 from rl.experiment.space import read_space, toml_text
 from rl.experiment.sweep import Sweep, over, report, run_trials
-from rl.judge.results import ResultsError
+from rl.judge.history import DevHistory
+from rl.judge.results import LevelWins, ResultsError
 from rl.policy import architectures
 
 from programs import load_script
@@ -124,6 +127,19 @@ def test_a_run_that_was_begun_is_gone_on_with(program, tmp_path):
     script.write_text(f"import sys; open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(sys.argv[1:]))")
     run_trials(sweep, folder, script, [].append)
     assert (tmp_path / "seen").read_text() == f"--resume-from {begun}"
+
+
+@pytest.mark.parametrize(("guard", "success"), [("on", 0.9), ("off", 0.4)])
+def test_each_trial_is_judged_as_it_would_deliver(guard, success, tmp_path):
+    sweep = Sweep(read_space(["evaluation.retention_guard=on,off"]), COMMON)
+    place = tmp_path / "runs" / "trial_0000_20260101_000000" / "vision_free"
+    (tmp_path / "trials").mkdir()
+    for decisions, wins in ((1000, 9), (2000, 4)):
+        DevHistory(place).add(decisions, LevelWins(("a",), ("x",), np.array([10]), np.array([[wins]])))
+    write_text(place.parent / "config.json", "{}")
+    name = "evaluation.retention_guard"
+    trial = sweeps._Trial(sweep, pytest.importorskip("optuna").trial.FixedTrial({name: guard}), tmp_path, print)
+    assert trial.success() == [success]
 
 
 def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from nppsim.files import write_json
 from nppsim.measure.intervals import wilson
+from rl.judge.history import DevHistory, read_history
 from rl.judge.results import EpisodeRecord, LevelWins, ResultsError, aggregate, format_cell, format_table, load_results
 
 from results import episode
@@ -160,3 +161,13 @@ def test_broken_results_say_what_is_wrong(tmp_path):
     write_json(path, data)
     with pytest.raises(ResultsError, match="seeds missing in architectures.mlp"):
         load_results(path)
+
+
+def test_evaluations_after_the_moment_that_training_goes_on_from_are_left_out(tmp_path):
+    history = DevHistory(tmp_path)
+    history.cut(0)  # there is none yet
+    for decisions in (0, 1000, 1500):
+        history.add(decisions, LevelWins.count([episode("won")]))
+    history.cut(1000)
+    history.add(1800, LevelWins.count([episode("won")]))
+    assert read_history(tmp_path).decisions.tolist() == [0, 1000, 1800]

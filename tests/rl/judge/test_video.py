@@ -62,10 +62,12 @@ def test_films_name_the_subtask_in_force():
     won = episode("won")
     commands = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
     told = replace(won, decisions=won.decisions + 1, commands=commands)
-    notes = _subtasks(told)
+    notes = _subtasks(told, 4)
     assert len(notes) == won.frames
     assert notes[:5] == ["subtask: exit switch"] * 4 + ["subtask: locked door"]
-    assert _subtasks(won) == []
+    short = replace(told, inputs=told.inputs[:9], frames=9, decisions=3)
+    assert _subtasks(short, 4) == notes[:9]
+    assert _subtasks(won, 4) == []
     plain = list(frames(won.level, won.inputs))
     named = list(frames(won.level, won.inputs, FilmLook(notes=notes)))
     for one, other in zip(plain, named, strict=True):
@@ -96,7 +98,7 @@ def test_a_failure_leaves_no_file(tmp_path):
 def test_an_evaluation_shows_both_outcomes_under_their_names(tmp_path):
     episodes = [episode("won")] * 3 + [episode("timeout"), episode("timeout", "odd/name")]
     for _ in range(2):  # a second evaluation replaces the films of the first
-        films = record_evaluation(episodes, tmp_path, max_per_category=2)
+        films = record_evaluation(episodes, tmp_path, frame_skip=4, max_per_category=2)
     assert [film.video for film in films] == [
         "videos/simplest/simplest_000_success.mp4",
         "videos/simplest/simplest_001_failure.mp4",
@@ -111,13 +113,15 @@ def test_an_evaluation_shows_both_outcomes_under_their_names(tmp_path):
 
 
 def test_films_stay_in_the_folder_whatever_the_category_is_called(tmp_path):
-    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out")
+    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out", frame_skip=4)
     assert film.category == "../.." and film.video.startswith("videos/_")
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and (tmp_path / "out" / film.video).is_file()
 
 
 def test_two_categories_do_not_share_a_folder_of_films(tmp_path):
-    films = record_evaluation([episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path)
+    films = record_evaluation(
+        [episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path, frame_skip=4
+    )
     assert len({Path(film.video).parent for film in films}) == 2
     assert all((tmp_path / film.video).is_file() for film in films)
 
@@ -125,7 +129,7 @@ def test_two_categories_do_not_share_a_folder_of_films(tmp_path):
 def test_an_episode_without_inputs_is_filmed(tmp_path):
     level = corridor()
     empty = EpisodeRecord(0, "none", "c", level, np.zeros(0, np.uint8), "timeout", 0, 0, 0.0, 0, 0.0)
-    (film,) = record_evaluation([empty], tmp_path)
+    (film,) = record_evaluation([empty], tmp_path, frame_skip=4)
     assert len(decoded(tmp_path / film.video)[-1]) == 1 + round(HOLD_S * 30)
 
 
@@ -141,5 +145,5 @@ def test_an_episode_that_does_not_play_back_is_not_filmed(tmp_path):
     lost = episode("timeout")
     wrong = EpisodeRecord(0, "corridor", "c", lost.level, lost.inputs, "won", lost.frames, 3, 0.0, 0, 0.0)
     with pytest.raises(VideoError, match="play back to 'running' after 12 frames, recorded were 'won' and 12"):
-        record_evaluation([wrong], tmp_path)
+        record_evaluation([wrong], tmp_path, frame_skip=4)
     assert not list(tmp_path.rglob("*.mp4"))

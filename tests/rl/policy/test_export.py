@@ -22,6 +22,7 @@ from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import build_policy
 
 from learners import statistics
+from places import ROOT
 from programs import load_script
 from worlds import straight
 
@@ -279,3 +280,9 @@ def test_paths_of_a_machine_are_not_published():
 def test_an_exported_network_plays_on_the_cpu_only(tmp_path):
     with pytest.raises(ConfigError, match="--device cuda: exported networks are played on the CPU"):
         evaluate.policy_of(tmp_path / "a.onnx", "cuda")
+
+
+def test_an_agent_plays_on_a_gpu_only_where_there_is_one(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigError, match="--device cuda: there is no GPU here"):
+        evaluate.policy_of(ROOT / "datasets" / "agents" / "vision_free_foresight.safetensors", "cuda")
