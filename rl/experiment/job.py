@@ -364,19 +364,18 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
-    result = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
+    result, before = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
     job.log(result.table())
     imitation.check_result(policy, dataset, job.config.bc, result, first)
-    clone = Clone(
-        policy, statistics, result, dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS]), dataset.runs()
-    )
+    probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
+    clone = Clone(policy, statistics, result, probe, dataset.runs(), spent_before=before)
     save_clone(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
     (job.folder / UNFINISHED).unlink(missing_ok=True)
     return clone
 
 
-def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> BCResult:
-    """Fit the policy to the demonstrations, from where that was interrupted.
+def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> tuple[BCResult, float]:
+    """Fit the policy to the demonstrations, from where that was interrupted, and tell how many seconds it had taken by then.
 
     The best weights so far are always on disk as ``bc_best.safetensors``, the latest ones and what it takes to go on from
     them as ``unfinished.safetensors``.
@@ -414,7 +413,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
     require_values(
         board, {IMITATION_TAGS + name: {n: scalars[name] for n, scalars in epochs if name in scalars} for name in names}
     )
-    return result
+    return result, state["seconds"] if state else 0.0
 
 
 def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:

@@ -90,6 +90,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
         job.log(f"lessons go on after {lessons.decisions:,} decisions")
     else:
         check_worth(job, pupil, teacher, path)
+    before = lessons.seconds
     cloned = checkpoint.load(job.folder / CLONE)["policy"]
     cut_events(job.folder / BOARD, 0, lessons=lessons.lessons)
     with EventWriter(job.folder / BOARD) as writer, _told(job, lessons) as tell:
@@ -107,7 +108,7 @@ def learn_from_teacher(job: "Job", plan: hardware.Plan, clone: Clone, path: Path
     pupil.set_training_mode(False)
     check_learned(pupil, cloned, first, last)
     check_given(job, lessons)
-    taught = replace(clone, policy=pupil, taught_s=lessons.seconds)
+    taught = replace(clone, policy=pupil, taught_s=lessons.seconds, spent_before=clone.spent_before + before)
     save_clone(job.folder, taught, job.config.frame_skip, {"teacher": asdict(job.config.teacher)}, TAUGHT)
     unfinished.unlink(missing_ok=True)
     job.log(
