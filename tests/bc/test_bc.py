@@ -45,7 +45,6 @@ def toy_dataset(samples=2400, demonstrations=40, separable=True):
         level_fingerprints=tuple(f"{i}" for i in range(demonstrations)),
         category=np.zeros(demonstrations, np.int16),
         validation=np.arange(demonstrations) % 5 == 0,
-        retimed=np.zeros(demonstrations, bool),
         kept_and_left_out="toy",
     )
 

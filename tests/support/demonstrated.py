@@ -21,6 +21,6 @@ def remembering(lengths, seed=0):
         path="toy", key="toy", frame_skip=4, observations={"game_state": state}, actions=actions.astype(np.int8),
         previous_actions=previous.astype(np.int8), demonstration=demonstration, categories=("toy",),
         names=tuple(map(str, range(count))), level_fingerprints=tuple(map(str, range(count))),
-        category=np.zeros(count, np.int16), validation=np.arange(count) % 4 == 1, retimed=np.zeros(count, bool),
+        category=np.zeros(count, np.int16), validation=np.arange(count) % 4 == 1,
         kept_and_left_out="toy",
     )  # fmt: skip
