@@ -9,7 +9,7 @@ from math import ceil
 
 from hardware.compute import Race, choose_way
 from hardware.detect import GB, Machine, detect
-from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, has_images, measure_update, total
+from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, measure_update, total
 from hardware.profiles import PlanError, Profile, find_profile
 from hardware.sizes import (
     DEVICE_SHARE,
@@ -69,11 +69,6 @@ class Plan:
     precision = property(lambda self: self.settings["precision"].value)  # of PRECISIONS
     device = property(lambda self: self.settings["device"].value)  # of DEVICES
     learning_rate = property(lambda self: self.settings["learning_rate"].value)  # None leaves it to PPO's settings
-
-    @property
-    def operation_threads(self) -> int:
-        """Threads that torch splits single operations among, outside PPO: in small networks they are too short for that."""
-        return self.torch_threads if has_images(self.observations) else 1
 
     @property
     def batch_size(self) -> int:

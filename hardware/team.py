@@ -36,11 +36,11 @@ class Team:
             inner = begins[np.searchsorted(begins, edges[1:-1], side="right") - 1]
             edges = [0, *inner.tolist(), rows]
         parts = [slice(*pair) for pair in pairwise(edges) if pair[0] < pair[1]]
-        if self._others is None or len(parts) < 2:
-            return [work(part) for part in parts]
         before = torch.get_num_threads()
-        torch.set_num_threads(1)
+        torch.set_num_threads(1)  # also of one thread: a process begins with as many as it has cores
         try:
+            if self._others is None or len(parts) < 2:
+                return [work(part) for part in parts]
             others = [self._others.submit(work, part) for part in parts[1:]]
             return [work(parts[0]), *(other.result() for other in others)]
         finally:

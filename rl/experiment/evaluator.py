@@ -57,7 +57,6 @@ class DevTask:
     levels: the dev levels.
     architecture: of the policies.
     device: where they compute.
-    threads: of single operations of torch; as in the training, since other numbers round another way.
     simulator_threads: whose number changes nothing.
     """
 
@@ -65,7 +64,6 @@ class DevTask:
     levels: Pairs
     architecture: str
     device: str
-    threads: int
     simulator_threads: int
 
 
@@ -243,7 +241,7 @@ def serve() -> None:
 def prepare(task: DevTask) -> DevLevels:
     """The dev levels, compiled, and this process's threads set."""
     plugins.load(task.config.plugins)
-    torch.set_num_threads(task.threads)
+    torch.set_num_threads(1)  # as in the training, since other numbers round another way
     config, network = task.config, get_architecture(task.architecture)
     episodes = config.evaluation.periodic_episodes_per_category
     suite = make_suite(config, task.levels, network, episodes, threads=task.simulator_threads)

@@ -85,7 +85,7 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
             "they share"
         )
     plan = task.plan
-    torch.set_num_threads(plan.operation_threads)
+    torch.set_num_threads(1)
     env = make_env(config, data, get_architecture(task.architecture), task.settings, plan, task.seed, ranks)
     ppo = make_ppo(
         env,

@@ -253,7 +253,7 @@ def make_plan(job: Job) -> hardware.Plan:
         plan = measured_plan(job, wishes)
         job.log(f"{heading}\n{plan}")
         save_plan(job.folder, plan, wishes)
-    torch.set_num_threads(plan.operation_threads)
+    torch.set_num_threads(1)  # of single operations, which are too short to be split: a team shares out minibatches
     return plan
 
 
@@ -525,9 +525,7 @@ def evaluator_of(job: Job, plan: hardware.Plan, asked: Asked) -> Iterator[Evalua
         yield None
         return
     simulator_threads = plan.evaluator_threads or 1  # the plan knows no evaluator where it was added later
-    task = DevTask(
-        job.config, job.data.dev, job.architecture.name, plan.device, plan.operation_threads, simulator_threads
-    )
+    task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, simulator_threads)
     with evaluator(task, job.folder, job.suites.periodic(job.architecture), asked) as made:
         yield made
 

@@ -104,7 +104,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
     if stacking:
         print(f"warning: {job.architecture}: {ADVICE}")
     plan = hardware.plan(job.dataset.observations, job.wishes, stacking=stacking)
-    torch.set_num_threads(plan.operation_threads)
+    torch.set_num_threads(1)
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
     facts = facts_of(job, dataset)

@@ -48,7 +48,7 @@ def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machi
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:
     """Of PPO alone, rollouts and updates, with these sizes, on the levels that come with the package."""
-    torch.set_num_threads(plan.operation_threads)
+    torch.set_num_threads(1)
     settings = PPOConfig(target_kl=None).settled(plan)  # no update ends early
     levels = LevelSet.open(STARTER_LEVELS)
     known = get_architecture(architecture)

@@ -28,7 +28,9 @@ from rl.policy.precision import compute_dtype
 PIXEL_SCALE = 1.0 / 255.0  # uint8 keys reach the network as 0..1; applied in ByteLinear, nowhere else
 CLAMP = 10.0  # normalised vectors are cut off here; one wild component must not drown the others
 TOKEN = 64  # features of a modality where they attend to each other
-CHANNELS = 32  # features of a patch, and of the convolution over their grid
+CHANNELS = 16  # features of a patch of a picture
+LEAK = 0.1  # slope of these where they are negative: with 0, all 16 of a patch can be dead, and the patch unread
+CONVERTED = 2**19  # bytes that a CPU turns into floats at once: multiplied while they are in its cache
 
 
 class ObservationError(UserError, ValueError):
@@ -145,7 +147,45 @@ class ByteLinear(nn.Linear):
     """
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return F.linear(pixels.to(compute_dtype(pixels.device)), self.weight * PIXEL_SCALE, self.bias)
+        if torch.compiler.is_exporting():
+            return F.linear(pixels.float(), self.weight * PIXEL_SCALE, self.bias)
+        result: torch.Tensor = _BytesByWeights.apply(pixels.flatten(0, -2), self.weight, self.bias)
+        return result.unflatten(0, pixels.shape[:-1])
+
+
+class _BytesByWeights(torch.autograd.Function):
+    """uint8[R, I], float32[O, I] and float32[O] to [R, O], some rows at a time.
+
+    As floats the pixels of a batch are larger than any cache: they are made where they are needed, and once more for the
+    gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, pixels: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+    ) -> torch.Tensor:
+        dtype = compute_dtype(pixels.device)
+        ctx.save_for_backward(pixels)
+        factors, offset = (weight.t() * PIXEL_SCALE).to(dtype), bias.to(dtype)
+        result = pixels.new_empty((len(pixels), len(weight)), dtype=dtype)
+        for rows in _parts(pixels):
+            torch.addmm(offset, pixels[rows].to(dtype), factors, out=result[rows])
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor]:
+        (pixels,) = ctx.saved_tensors
+        weights = pixels.new_zeros((gradient.shape[1], pixels.shape[1]), dtype=torch.float32)
+        for rows in _parts(pixels):
+            weights += gradient[rows].t() @ pixels[rows].to(gradient.dtype)
+        return None, weights * PIXEL_SCALE, gradient.sum(0, dtype=torch.float32)
+
+
+def _parts(pixels: torch.Tensor) -> list[slice]:
+    """Rows to convert at once: on a CPU few, elsewhere all."""
+    count = max(1, CONVERTED // pixels.shape[1]) if pixels.device.type == "cpu" else max(1, len(pixels))
+    return [slice(begin, begin + count) for begin in range(0, len(pixels), count)]
 
 
 def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
@@ -162,12 +202,12 @@ def patches(image: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
 
 
 class ImageCNN(nn.Module):
-    """One layer over patches, a 3x3 convolution over their grid and a linear layer: uint8[N, H, W, 1] (or [N, 1, H, W]) to
-    [N, size]; of a stack, uint8[N, frames, H, W, 1], all frames of a patch together.
+    """One layer over patches, i.e. a convolution whose stride is its kernel, and a linear layer over all of them:
+    uint8[N, H, W, 1] (or [N, 1, H, W]) to [N, size]; of a stack, uint8[N, frames, H, W, 1], all frames of a patch together.
 
     shape: (H, W), pixels.  patch: (h, w), pixels.  frames: of a stack.
 
-    No pixel is lost (pooling would).  Patches do not overlap, so that the first layer, which has most of the work, is one
+    No pixel is lost (pooling would).  Patches do not overlap, so that the first layer, which has most of the work, is a
     product of matrices: a convolution with as much arithmetic takes twice the time, most of it going back.
     """
 
@@ -176,16 +216,13 @@ class ImageCNN(nn.Module):
         self.shape, self.patch, self.frames = shape, patch, frames
         rows, columns = shape[0] // patch[0], shape[1] // patch[1]
         self.embedding = ByteLinear(frames * patch[0] * patch[1], CHANNELS)
-        self.convolution = nn.Conv2d(CHANNELS, CHANNELS, 3)
-        self.linear = nn.Linear(CHANNELS * (rows - 2) * (columns - 2), size)
+        self.linear = nn.Linear(CHANNELS * rows * columns, size)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         cells = patches(image.reshape(-1, *self.shape), self.patch)
         if self.frames > 1:
             cells = cells.unflatten(0, (-1, self.frames)).permute(0, 2, 3, 1, 4).flatten(3)
-        cells = F.relu(self.embedding(cells))
-        cells = F.relu(self.convolution(cells.permute(0, 3, 1, 2)))
-        return F.relu(self.linear(cells.permute(0, 2, 3, 1).flatten(1)))  # channels last, as they lie in memory
+        return F.relu(self.linear(F.leaky_relu(self.embedding(cells), LEAK).flatten(1)))
 
 
 def _picture(key: str) -> tuple[int, int]:

@@ -3,10 +3,13 @@
     plan = hardware.plan(..., race=remembered(probe, machine))
 
 Threads and precision are chosen by timing, and other numbers of threads round another way: two runs of one seed would differ
-because the machine was busy once.  So the first timing counts until ``python -m hardware plan --measure`` makes a new one.
+because the machine was busy once.  So the first timing counts until ``python -m hardware plan --measure`` makes a new one,
+or the code is another.
 """
 
 import datetime
+import functools
+import hashlib
 from pathlib import Path
 
 import torch
@@ -19,6 +22,7 @@ from nppsim.reading import mismatch, read_json
 from rl.train.probe import UpdateProbe
 
 FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
+_TIMED = ("hardware/team.py", "rl/policy/*.py", "rl/train/gradients.py", "rl/train/losses.py", "rl/train/probe.py")
 _REMEDY = "remove it: all is timed again"
 _SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
 
@@ -28,7 +32,7 @@ class TimingsError(UserError, ValueError):
 
 
 def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race:
-    """A race that is run once for each network, machine and size, and then told from memory.
+    """A race that is run once for each network, machine, size and version of the code, and then told from memory.
 
     anew: run it, whatever is known, and remember that.
     Raises TimingsError for a file of timings that is damaged.
@@ -37,7 +41,7 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
     def race(minibatch_size: int, ways: list[Way]) -> Timings:
         told = ", ".join(f"{way.precision} by {way.threads}" for way in ways)
         here = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
-        key = f"{probe.name}, update of {minibatch_size}: {told}; {here}"
+        key = f"{probe.name}, update of {minibatch_size}: {told}; {here}, code {code_digest()}"
         if key not in (known := known_timings(FILE)) or anew:
             made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
             known = known_timings(FILE) | {key: made._asdict()}  # another process may have added some meanwhile
@@ -48,6 +52,15 @@ def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race
         return timings
 
     return race
+
+
+@functools.cache
+def code_digest() -> str:
+    """Digest (8 hex characters) of the sources whose speed is timed."""
+    root, digest = Path(__file__).parents[2], hashlib.sha256()
+    for path in sorted(path for pattern in _TIMED for path in root.glob(pattern)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def known_timings(file: Path) -> dict[str, dict]:

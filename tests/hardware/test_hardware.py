@@ -261,11 +261,6 @@ def test_precision_follows_the_hardware_where_nothing_is_timed():
     assert plan(layout.ALL, machine=replace(SERVER, gpus=(V100,))).precision == "float32"
 
 
-def test_single_operations_of_small_networks_are_not_split():
-    assert plan(layout.ALL, machine=LAPTOP).operation_threads == 2
-    assert plan(layout.VISION_FREE, machine=LAPTOP).operation_threads == 1
-
-
 # --- the memory model ---
 
 

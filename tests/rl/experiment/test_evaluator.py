@@ -22,7 +22,7 @@ DEADLINE_S = 120
 def task(network=NETWORK, **changes):
     flags = ["--experiment-name", "x", "--architectures", network, "--eval-episodes-per-category", "3"]
     levels = list(zip(LEVELS, CATEGORIES, strict=True))
-    return DevTask(resolve(flags), levels, network, "cpu", torch.get_num_threads(), 1, **changes)
+    return DevTask(resolve(flags), levels, network, "cpu", 1, **changes)
 
 
 def policy_of(network, seed=0):

@@ -93,7 +93,7 @@ def test_the_predecessors_names_of_graph_networks_are_all_there():
 def test_output_sizes_of_the_baseline_are_as_designed():
     encoder = build_policy("mlp_baseline").features_extractor
     sizes = {key: branch.linear.out_features for key, branch in encoder.images.items()}
-    assert sizes == {"player_frame": 256, "global_view": 128, "surroundings": 128}
+    assert sizes == {"player_frame": 128, "global_view": 64, "surroundings": 128}
     assert [branch.layers[-2].out_features for branch in encoder.vectors] == [128, 64, 64]
     assert encoder.features_dim == 256
 
@@ -232,6 +232,26 @@ def test_bytes_are_scaled_exactly_once():
     torch.testing.assert_close(linear(pixels), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16"])
+@pytest.mark.parametrize(("rows", "at_once"), [(1, 1), (40, 50), (40, 16 * 7), (40, 2**19)])
+def test_bytes_in_parts_are_multiplied_as_a_whole(rows, at_once, half, monkeypatch):
+    """Values and gradients, however many are converted at once."""
+    monkeypatch.setattr("rl.policy.networks.CONVERTED", at_once)
+    pixels, wanted = torch.randint(0, 256, (rows, 3, 16), dtype=torch.uint8), torch.randn(rows, 3, 7)
+    linear = ByteLinear(16, 7)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        result = linear(pixels)
+    assert result.dtype == (torch.bfloat16 if half else torch.float32)
+    (result.float() * wanted).sum().backward()
+    weight = linear.weight.detach().double().requires_grad_()
+    plain = F.linear(pixels.double() / 255, weight, linear.bias.detach().double())
+    (plain * wanted).sum().backward()
+    close = {"atol": 0.3, "rtol": 0.03} if half else {"atol": 1e-4, "rtol": 1e-4}
+    torch.testing.assert_close(result.double(), plain, **close)
+    torch.testing.assert_close(linear.weight.grad.double(), weight.grad, **close)
+    torch.testing.assert_close(linear.bias.grad, wanted.sum((0, 1)), **close)
+
+
 def test_white_images_reach_the_first_layers_as_ones(policy, monkeypatch):
     """A probe through the whole policy: with white images, each first layer sums its weights."""
     seen = {}
@@ -259,16 +279,16 @@ def test_patches_are_what_slices_cut_out(size):
 
 
 @pytest.mark.parametrize(("key", "grid"), [("player_frame", (7, 7)), ("global_view", (11, 5))])
-def test_an_image_encoder_is_two_plain_convolutions_and_a_linear_layer(key, grid):
+def test_an_image_encoder_is_a_plain_convolution_and_a_linear_layer(key, grid):
     """The patches' layer is a convolution whose stride is its size."""
     encoder = build_policy("mlp_baseline").features_extractor.images[key]
     image = torch.from_numpy(random_observations((key,), 4)[key])
     channels, (h, w) = len(encoder.embedding.weight), encoder.patch
     first = encoder.embedding.weight.view(channels, 1, h, w)
     pixels = image.float().reshape(4, 1, *encoder.shape) / 255
-    cells = F.conv2d(pixels, first, encoder.embedding.bias, stride=(h, w)).relu()
+    cells = F.conv2d(pixels, first, encoder.embedding.bias, stride=(h, w))
     assert cells.shape == (4, channels, *grid)
-    cells = encoder.convolution(cells).relu()
+    cells = torch.where(cells > 0, cells, 0.1 * cells)
     expected = encoder.linear(cells.permute(0, 2, 3, 1).flatten(1)).relu()
     torch.testing.assert_close(encoder(image), expected, atol=1e-4, rtol=1e-4)
 

@@ -35,6 +35,25 @@ def test_every_way_is_timed_and_the_fastest_update_of_each_counts(monkeypatch):
     assert updated == [("float32", 1, 8), ("bf16", 2, 8)] * 3, "the fourth round would have begun after 18 s"
 
 
+def test_a_way_with_one_thread_is_timed_with_one_thread(monkeypatch):
+    """Whatever torch begins with: with two, one thread seemed as fast as two, and training took one."""
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    probe = UpdateProbe("vision_free", "cpu", "float32")
+    step = probe.policy.logits_and_values
+
+    def watched(observations):
+        seen.append((len(observations["surroundings"]), torch.get_num_threads()))
+        return step(observations)
+
+    monkeypatch.setattr(probe.policy, "logits_and_values", watched)
+    try:
+        probe.race(16, [Way("float32", 1), Way("float32", 2)])
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {(16, 1), (8, 1)}
+
+
 def test_probing_leaves_random_numbers_and_threads_as_they_were():
     torch.manual_seed(3)
     expected = torch.rand(1)

@@ -38,6 +38,13 @@ def test_the_first_timing_counts_until_a_new_one_is_asked_for():
     assert anew.wall == [2.0, 4.0] and remembered(probe, MACHINE)(4096, WAYS) == anew
 
 
+def test_other_code_is_timed_anew(monkeypatch):
+    probe = Probe()
+    first = remembered(probe, MACHINE)(4096, WAYS)
+    monkeypatch.setattr(module, "code_digest", lambda: "other")
+    assert remembered(probe, MACHINE)(4096, WAYS) != first
+
+
 def test_another_network_size_machine_or_choice_is_timed_by_itself():
     probe = Probe()
     race = remembered(probe, MACHINE)
