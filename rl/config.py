@@ -28,13 +28,13 @@ from rl.policy.architectures import MOST_DECISIONS, WITH_MEMORY, WITH_SUBTASKS, 
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
+from rl.seeds import LARGEST_SEED
 from rl.teacher_config import TeacherConfig
 
 BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
 CHECKPOINT_BYTES = 25 << 20  # of one checkpoint to go on from; generous
 FILM_BYTES = 2 << 20  # of one film and its picture; generous
-LARGEST_SEED = 2**31 - 1
 
 DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
@@ -83,7 +83,7 @@ class EvaluationConfig:
         aliases=("deterministic",),
         switch=True,
     )
-    seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0)
+    seed: int = setting(20_251, "of the evaluations' sampled actions", flag="eval-seed", low=0, high=LARGEST_SEED)
     remote: bool = setting(
         False,
         "play them in a process of its own while training goes on; what they tell is heeded when the next one is due "

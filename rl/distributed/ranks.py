@@ -252,8 +252,3 @@ def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
     for tensor in tensors.values():
         total = zlib.crc32(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data, total)
     return total
-
-
-def own_seed(seed: int, rank: int) -> int:
-    """The seed of one process: that of the run for the first, and others that no other run has for the others."""
-    return seed if rank == 0 else int(np.random.SeedSequence((seed, rank)).generate_state(1)[0] >> 1)

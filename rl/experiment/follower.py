@@ -24,9 +24,10 @@ from nppsim.signals import postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
-from rl.distributed.ranks import Alone, Ranks, RanksError, own_seed
+from rl.distributed.ranks import Alone, Ranks, RanksError
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
+from rl.seeds import own_seed
 from rl.stored import other_levels
 from rl.train.alarms import AlarmError, Alarms
 from rl.train.audit import Fault

@@ -19,6 +19,7 @@ from rl.judge.results import EpisodeRecord, ResultsError
 from rl.judge.verify import check_levels, check_random, verify
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
+from rl.seeds import own_seed
 from rl.shipped import Shipped
 
 UNIT = 128  # episodes, about: fewer play slower, as the last ones of each unit are alone; more occupy fewer processes
@@ -89,7 +90,7 @@ def _play_unit(how: Play, progress: Progress | None, unit: tuple[int, Levels]) -
         levels,
         episodes_per_category=None,
         episodes_per_level=how.episodes_per_level,
-        seed=how.seed + (number << 32),  # other random numbers than those of other units and of other seeds
+        seed=own_seed(how.seed, number),
         frame_skip=how.frame_skip,
         observations=how.observations,
         stacking=how.stacking,

@@ -28,6 +28,7 @@ from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import MEMORY, blank
 
 EPISODES = 8  # that are looked at, spread over all
+ALIKE = 24  # first decisions that two episodes of random play have never in common: one pair of 5 * 10^18
 BEGINNING = 16  # decisions of the first episodes that are made a second time
 FEW, MOST_ROUNDED = 2, 0.002  # of these, that may be others: so many, and this share
 _COUNTED = {"wins": WON, "deaths": DIED, "timeouts": TIMEOUT}
@@ -87,8 +88,16 @@ def verify(
 
 
 def check_random(episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
-    """ResultsError unless every action was about as frequent in episodes of random play."""
-    actions = np.concatenate([_actions_of(episode, frame_skip) for episode in episodes])
+    """ResultsError unless every action was about as frequent in episodes of random play, and each of them another one."""
+    played = [_actions_of(episode, frame_skip) for episode in episodes]
+    begun: dict[bytes, EpisodeRecord] = {}
+    for episode, begins in zip(episodes, (actions[:ALIKE] for actions in played), strict=True):
+        if len(begins) == ALIKE and (other := begun.setdefault(begins.tobytes(), episode)) is not episode:
+            raise ResultsError(
+                f"random play on {episode.level_name} begins with the same {ALIKE} actions as on {other.level_name}: both "
+                "were drawn from the same random numbers, and count as one; please report this"
+            )
+    actions = np.concatenate(played)
     counts = np.bincount(actions, minlength=NUM_ACTIONS)
     share = 1 / NUM_ACTIONS
     off = np.abs(counts - share * len(actions)) / np.sqrt(share * (1 - share) * len(actions))

@@ -563,6 +563,12 @@ def _(plant: Plants) -> None:
     plant.around(evaluate.policy_of, changed)
 
 
+@fault("units of an evaluation draw the same random numbers", "H22", stage="evaluate")
+def _(plant: Plants) -> None:
+    plant.set(units, "UNIT", 2)
+    plant.set(units, "own_seed", lambda seed, part: seed)
+
+
 @fault("evaluate.py tells random play of doing nothing", "F122", stage="evaluate")
 def _(plant: Plants) -> None:
     plant.wrap(

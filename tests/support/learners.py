@@ -12,8 +12,9 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
-from rl.distributed.ranks import ALONE, own_seed
+from rl.distributed.ranks import ALONE
 from rl.policy.architectures import get_architecture
+from rl.seeds import own_seed
 from rl.train.make import make_ppo as ppo_for
 from rl.train.vec_env import BatchVecEnv
 

@@ -9,7 +9,7 @@ from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
 from rl.distributed.launch import _cause
-from rl.distributed.ranks import ALONE, Started, own_seed
+from rl.distributed.ranks import ALONE, Started
 from rl.experiment.run import SUMMARY, run
 from rl.experiment.start import as_started, unfinished
 from rl.stored import CONFIG
@@ -67,10 +67,3 @@ def test_of_several_failures_the_cause_is_told():
     assert _cause({0: 2, 1: killed}) == (1, killed)
     assert _cause({0: ended, 1: 2}) == (1, 2)
     assert _cause({0: ended, 1: ended}) == (0, ended)
-
-
-def test_processes_and_runs_have_different_seeds():
-    seeds = [own_seed(seed, rank) for seed in range(50) for rank in range(8)]
-    assert len(set(seeds)) == len(seeds)
-    assert own_seed(7, 0) == 7
-    assert 0 <= min(seeds) <= max(seeds) < 2**31

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rl.judge.evaluation import EvaluationSuite
+from rl.judge.evaluation import EvaluationSuite, RandomPolicy
 from rl.judge.results import ResultsError, aggregate
-from rl.judge.verify import check_beginning, check_counts, verify
+from rl.judge.verify import check_beginning, check_counts, check_random, verify
 from rl.policy.policy import build_policy
 
 from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
@@ -34,6 +34,14 @@ def test_what_was_judged_is_believed(suite, deterministic):
     judged = policy(0)
     episodes = suite.run(judged, deterministic=deterministic)
     verify(episodes, judged, planned=len(suite), deterministic=deterministic, **HOW)
+
+
+def test_random_play_that_is_drawn_from_the_same_random_numbers_is_refused(suite):
+    episodes = suite.run(RandomPolicy(), deterministic=False)
+    check_random(episodes, 4)
+    longest = max(episodes, key=lambda episode: len(episode.inputs))
+    with pytest.raises(ResultsError, match="begins with the same 24 actions"):
+        check_random([*episodes, replace(longest)], 4)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
