@@ -106,7 +106,16 @@ ORDER = {
     ],
     "rl": [
         {"__init__"},
-        {"curriculum_config", "events", "plugins", "policy", "ppo_config", "reward_settings", "teacher_config"},
+        {
+            "curriculum_config",
+            "events",
+            "plugins",
+            "policy",
+            "ppo_config",
+            "reward_settings",
+            "seeds",
+            "teacher_config",
+        },
         {"config", "judge", "shipped"},
         {"stored"},
         {"config_file"},

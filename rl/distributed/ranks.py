@@ -242,8 +242,11 @@ def joined(started: Started | None, backend: str | None, device: str | None) -> 
             f"{started.local_size} processes of this machine need a GPU each, and it has {torch.cuda.device_count()}; start "
             "as many as it has, or let them compute on the CPU (--device cpu)"
         )
-    yield Ranks(started, backend or ("nccl" if on_gpus else "gloo"), on_gpus)
-    dist.destroy_process_group()
+    try:
+        yield Ranks(started, backend or ("nccl" if on_gpus else "gloo"), on_gpus)
+    finally:  # after an error, too: a process that ends with threads of gloo's may be aborted instead (SIGABRT)
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
