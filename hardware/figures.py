@@ -10,7 +10,8 @@ from hardware.memory import UpdateMemory, observation_bytes
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Of the speeds: 2026-11-22, one update of each after one that warmed up, on the levels that come with the package; for those
-# measured twice the faster one.
+# measured twice the faster one.  Since then threads and, where there are pictures, encoders have become faster: 1.3 to 2.1
+# times side by side (docs/performance.md).
 MACHINE = "two cores of an AMD EPYC (Zen 5, AVX512-BF16, no AMX) that others used, too"
 
 
