@@ -50,9 +50,8 @@ FIGURES: dict[str, Figures] = {
 # What a part behind the + of a name adds: (fixed bytes, bytes per sample).  Measured like the rest; the same for all of the
 # above, as the layers before their heads are 256 wide.
 ADDED = {"gru": (1_562_624, 4_361), "subtasks": (767_584, 1_641)}
-BYTES_PER_STACKED_BYTE = (
-    3  # likewise, per sample: a pixel as it is gathered, as it is cut up and as its patch; vectors add 2
-)
+# Likewise, per sample: a pixel as it is gathered, as it is cut up and as its patch; vectors add 2.
+BYTES_PER_STACKED_BYTE = 3
 
 
 def on_gpu(update: UpdateMemory) -> UpdateMemory:

@@ -1,8 +1,8 @@
 """How the C library keeps freed memory: for threads that make and drop the same large arrays step after step.
 
 glibc gives each thread a heap of its own, from which it hands whatever is freed back to the kernel.  A team of threads
-(``hardware.team``) so waits for fresh pages, zeroed one by one, at every array of every step: with pictures a third of a
-training's time, and the second thread gains nothing.
+(``hardware.team``) so waits for fresh pages, zeroed one by one, at every array of every step: with pictures a third of an
+update's time, and the second thread gains nothing.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _LARGEST = 2**25  # bytes of an array up to which it is made in the heap; glibc 
 def keep_freed_memory() -> None:
     """One heap for all threads, which keeps what is freed; to be called before there are threads.
 
-    Nothing is done where the C library is not glibc, or was built without these settings.
+    Nothing is done where the C library is not glibc.  A setting that is refused costs speed alone: results are the same.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -91,8 +91,8 @@ def check_random(episodes: Sequence[EpisodeRecord], frame_skip: int) -> None:
     """ResultsError unless every action was about as frequent in episodes of random play, and each of them another one."""
     played = [_actions_of(episode, frame_skip) for episode in episodes]
     begun: dict[bytes, EpisodeRecord] = {}
-    for episode, begins in zip(episodes, (actions[:ALIKE] for actions in played), strict=True):
-        if len(begins) == ALIKE and (other := begun.setdefault(begins.tobytes(), episode)) is not episode:
+    for episode, taken in zip(episodes, played, strict=True):
+        if len(taken) >= ALIKE and (other := begun.setdefault(taken[:ALIKE].tobytes(), episode)) is not episode:
             raise ResultsError(
                 f"random play on {episode.level_name} begins with the same {ALIKE} actions as on {other.level_name}: both "
                 "were drawn from the same random numbers, and count as one; please report this"

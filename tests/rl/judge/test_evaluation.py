@@ -244,6 +244,8 @@ def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, unt
 def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
     assert script.main(["a.safetensors", "--levels", "levels", "--video-fps", "0"]) == 2
     assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
+    assert script.main(["a.safetensors", "--levels", "levels", "--seed", "4294967296"]) == 2
+    assert "--seed 4294967296: give a whole number from 0 to 2,147,483,647" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("package", ["av", "PIL"])
