@@ -120,6 +120,8 @@ class Ranks(Alone):
             store, rank, size = next(dist.rendezvous("env://", timeout=STEP))
             store = dist.PrefixStore(f"restart {started.restarts}", store)
             dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP)
+            # Not the default group: modules of torch that are imported later hold on to it until Python ends (``leave``).
+            self._means = dist.new_group(backend=backend, timeout=STEP)
             self._words = dist.new_group(backend="gloo", timeout=STEP)
             self._orders = dist.new_group(backend="gloo", timeout=ORDER)
         self._check()
@@ -128,6 +130,14 @@ class Ranks(Alone):
     def name(self) -> str:
         """For messages."""
         return f"process {self.rank} of {self.size}"
+
+    def leave(self) -> None:
+        """Belong to nothing any more; the threads of gloo's that have worked end.
+
+        One that lets go of a tensor while Python ends is aborted, and the process with it (SIGABRT).
+        """
+        dist.destroy_process_group()
+        del self._means, self._words, self._orders  # torch has forgotten them; they end with their last reference
 
     def _check(self) -> None:
         """RanksError unless means, and the order of what is gathered, are those of known numbers."""
@@ -155,7 +165,7 @@ class Ranks(Alone):
         told = torch.tensor(numbers, dtype=torch.float32, device=self.device)
         flat = torch.cat([*(tensor.flatten().to(self.device) for tensor in tensors), told])
         with self._others_answer():
-            dist.all_reduce(flat)
+            dist.all_reduce(flat, group=self._means)
         flat /= self.size
         parts = flat.split([*(tensor.numel() for tensor in tensors), len(told)])
         for tensor, part in zip(tensors, parts[:-1], strict=True):
@@ -242,11 +252,11 @@ def joined(started: Started | None, backend: str | None, device: str | None) -> 
             f"{started.local_size} processes of this machine need a GPU each, and it has {torch.cuda.device_count()}; start "
             "as many as it has, or let them compute on the CPU (--device cpu)"
         )
+    ranks = Ranks(started, backend or ("nccl" if on_gpus else "gloo"), on_gpus)
     try:
-        yield Ranks(started, backend or ("nccl" if on_gpus else "gloo"), on_gpus)
-    finally:  # after an error, too: a process that ends with threads of gloo's may be aborted instead (SIGABRT)
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        yield ranks
+    finally:
+        ranks.leave()
 
 
 def checksum(tensors: Mapping[str, torch.Tensor]) -> int:
