@@ -123,7 +123,7 @@ def beam_length(x, y, ux, uy, world, level):
 def _nearest_segment(x, y, entities, world, level):
     """(segment, result, x, y of its closest point) by the rule of ``nearest_segment``; result 0: none near."""
     cell_start, first = world.cell_start[level], world.level[level]["segment_first"]
-    result, near_x, near_y, _side, _best, _others, k = nearest_segment(
+    result, near_x, near_y, _side, _best, _others, _beside, k = nearest_segment(
         x, y, SURFACE_REACH, world.segments, cell_start, first, entities
     )
     return k, result, near_x, near_y

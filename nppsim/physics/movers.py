@@ -426,7 +426,7 @@ def _move_ball(x, y, vx, vy, entities, world, level):
     for push in range(BALL_PUSHES):
         if push > 0:
             found = nearest_surface(x, y, BALL_BODY, segments, cell_start, first, entities)
-        result, near_x, near_y, side, best, others = found
+        result, near_x, near_y, side, best, others, _beside = found
         if result == 0:
             break
         dx, dy = x - near_x, y - near_y

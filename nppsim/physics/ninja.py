@@ -11,6 +11,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.bodies import BODY_MARGIN, add_crush, bodies_near, count_contact, touch_bodies
 from nppsim.physics.segments import (
+    BAND,
     BOX_MARGIN,
     cell_at,
     cell_range,
@@ -106,7 +107,10 @@ def integrate(ninja):
 # that changed nothing would be repeated.
 @kernel
 def collide(ninja, entities, movers, world, level):
-    """Four substeps of contacts with bodies, tiles and closed doors (section 6.4)."""
+    """Four substeps of contacts with bodies, tiles and closed doors (section 6.4).
+
+    Returns whether ``wall_beside`` would surely find no wall where the ninja is then.
+    """
     start_x, start_y = ninja["start_x"], ninja["start_y"]
     x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
@@ -119,9 +123,9 @@ def collide(ninja, entities, movers, world, level):
     is_short = abs(x - start_x) < FREE_STEP and abs(y - start_y) < FREE_STEP
     if not bodies and is_short and world.near[level, cell_at(x, y)] == 0:
         _fly(ninja, x, y)
-        return
+        return True
     # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
-    settled, looked_at = False, 0
+    settled, looked_at, no_wall = False, 0, False
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0
         if has_bodies:
@@ -136,17 +140,18 @@ def collide(ninja, entities, movers, world, level):
         wx, wy = x - start_x, y - start_y
         if settled and abs(wx) < SMALL_STEP and abs(wy) < SMALL_STEP:
             x, y = start_x + 1.0 * wx, start_y + 1.0 * wy
+            if x == before_x and y == before_y:
+                break
             if cell_range(x, y, s.RADIUS) == looked_at:
-                if x == before_x and y == before_y:
-                    break
                 continue
         x, y, found = sweep_to(start_x, start_y, wx, wy, SWEEP_RADIUS, s.RADIUS, segments, cell_start, first, entities)
-        x, y, vx, vy, pushes, settled, looked_at = _push_out(
+        x, y, vx, vy, pushes, settled, looked_at, no_wall = _push_out(
             ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities
         )
         if contacts + pushes == 0 and x == before_x and y == before_y:
             break  # a fixed point
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
+    return no_wall and cell_range(x, y, WALL_REACH) == looked_at
 
 
 @inlined
@@ -163,16 +168,17 @@ def _fly(ninja, x, y):
 def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, first, entities):
     """Push the ninja out of all that it overlaps, nearest surface first; found: what ``nearest_surface`` says of (x, y).
 
-    Returns (x, y, vx, vy, number of pushes, settled, looked_at), see ``collide``.
+    Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall: none within reach, in the cells looked at), see
+    ``collide``.
     """
-    settled, looked_at, pushes = False, 0, 0
+    settled, looked_at, no_wall, pushes = False, 0, False, 0
     for _ in range(MAX_PUSHES):
         if pushes > 0:
             found = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
-        result, point_x, point_y, side, best, others = found
+        result, point_x, point_y, side, best, others, beside = found
         looked_at = cell_range(x, y, s.RADIUS)
         if result == 0:
-            settled = True
+            settled = no_wall = True
             break
         dx, dy = x - point_x, y - point_y
         if abs(dx) <= SAME_X:
@@ -181,6 +187,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
         depth = s.RADIUS - distance * result
         if distance == 0.0 or depth < LEAST_PUSH:
             settled = depth < CLEARLY_LESS and settles(s.RADIUS, -1.0, result, side, best, others)
+            no_wall = _rules_out_wall(0.0, beside)
             break
         nx, ny = dx / distance, dy / distance
         x += nx * depth
@@ -194,8 +201,15 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
         pushes += 1
         settled = cell_range(x, y, s.RADIUS) == looked_at and settles(s.RADIUS, depth, result, side, best, others)
         if settled:
+            no_wall = _rules_out_wall(depth, beside)
             break
-    return x, y, vx, vy, pushes, settled, looked_at
+    return x, y, vx, vy, pushes, settled, looked_at, no_wall
+
+
+@inlined
+def _rules_out_wall(depth, beside):
+    """Whether what a query found rules out that ``wall_beside`` finds a wall there, or after a push of ``depth``."""
+    return depth < BAND - BOX_MARGIN and beside > WALL_REACH + depth + BOX_MARGIN
 
 
 @kernel

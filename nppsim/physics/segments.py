@@ -40,13 +40,18 @@ LEAST_WAY = 0.0001  # px^2: a shorter way meets nothing
 
 # Of shortcuts: far above any rounding.
 BOX_MARGIN = 0.01  # px around bounding boxes
+BAND = 1.0  # px above and below
 SURE = 1e-3  # px or px^2
 
 
 @kernel
 def clamped_cell(value, limit):
-    """Index of the cell of a coordinate in pixels, clamped to 0 .. limit - 1."""
-    return min(max(int(math.floor(value / TILE)), 0), limit - 1)
+    """Index of the cell of a coordinate in pixels, clamped to 0 .. limit - 1.
+
+    The floor of ``value / TILE``, in whole numbers: no double below a multiple of 24 is so near to it that the quotient
+    would be rounded up to it.
+    """
+    return min(max(int(value), 0), TILE * limit - 1) // TILE
 
 
 @inlined
@@ -88,19 +93,20 @@ def closest_point(px, py, x, y, shape):
 
 @inlined
 def nearest_segment(px, py, radius, segments, cell_start, first, entities):
-    """Nearest surface point and its segment: (result, x, y, side, best, others, k).
+    """Nearest surface point and its segment: (result, x, y, side, best, others, beside, k).
 
     result: 1 front-facing, -1 back-facing, 0 nothing there.
     side: as of ``closest_point``.
     best: squared distance, less FRONT_BONUS for a front face.
     others: a lower bound of that of all other segments looked at.
+    beside: px to the side, at least, of all segments looked at that are anywhere within BAND as high as the point.
     k: the segment, -1 if there is none.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
     segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
-    best, others = FAR, FAR
+    best, others, beside = FAR, FAR, FAR
     result, best_x, best_y, best_side, found = 0, 0.0, 0.0, 1.0, -1
     cy1, cy2 = clamped_cell(py - radius, CELLS_Y), clamped_cell(py + radius, CELLS_Y)
     for cx in range(clamped_cell(px - radius, CELLS_X), clamped_cell(px + radius, CELLS_X) + 1):
@@ -108,8 +114,11 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
             if is_open(segments[k, SEG_ENTITY], entities):
                 continue
             ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
-            gap_x = max(max(ax + SHAPES[shape, MIN_X] - px, px - (ax + SHAPES[shape, MAX_X])), 0.0)
-            gap_y = max(max(ay + SHAPES[shape, MIN_Y] - py, py - (ay + SHAPES[shape, MAX_Y])), 0.0)
+            ex, ey = px - ax, py - ay
+            gap_x = max(max(SHAPES[shape, MIN_X] - ex, ex - SHAPES[shape, MAX_X]), 0.0)
+            gap_y = max(max(SHAPES[shape, MIN_Y] - ey, ey - SHAPES[shape, MAX_Y]), 0.0)
+            if gap_y < BAND:
+                beside = min(beside, gap_x)
             gap = gap_x * gap_x + gap_y * gap_y
             if gap - CLEARLY_FARTHER > best:
                 others = min(others, gap - CLEARLY_FARTHER)
@@ -124,14 +133,16 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
                 result = -1 if side < 0.0 else 1
             else:
                 others = min(others, distance)
-    return result, best_x, best_y, best_side, best, others, found
+    return result, best_x, best_y, best_side, best, others, beside, found
 
 
 @kernel
 def nearest_surface(px, py, radius, segments, cell_start, first, entities):
     """What ``nearest_segment`` says, without the segment: most callers need none, and to keep it takes time."""
-    result, x, y, side, best, others, _k = nearest_segment(px, py, radius, segments, cell_start, first, entities)
-    return result, x, y, side, best, others
+    result, x, y, side, best, others, beside, _k = nearest_segment(
+        px, py, radius, segments, cell_start, first, entities
+    )
+    return result, x, y, side, best, others, beside
 
 
 # What ``nearest_surface`` has found makes most other queries of a frame superfluous.

@@ -74,9 +74,12 @@ def tick(ninja, entities, movers, world, input_byte, laps=None):
     ninja["suicide_held"] = suicide
     if ninja["state"] != s.DEAD:
         integrate(ninja)
-        collide(ninja, entities, movers, world, level)
+        no_wall = collide(ninja, entities, movers, world, level)
+        x, y = ninja["x"], ninja["y"]
         wall = interact(ninja, entities, movers, world, level)
-        if wall == 0.0:
+        # What ``interact`` may have changed: a launch pad moves the ninja, doors open and close.
+        no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
+        if wall == 0.0 and not (no_wall and no_doors and ninja["x"] == x and ninja["y"] == y):
             segments, first = world.segments, world.level[level]["segment_first"]
             wall = wall_beside(ninja, segments, world.cell_start[level], first, world.near[level], entities)
         settle_contacts(ninja, wall)
