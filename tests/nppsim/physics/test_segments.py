@@ -179,6 +179,31 @@ def test_the_nearest_surface_is_the_twins_to_the_bit(seed):
             assert entity < 0 or both.doors[entity].line is segment
 
 
+def test_the_cell_of_a_coordinate_is_the_floor_of_its_quotient_to_the_last_bit():
+    edges = 24.0 * np.arange(-3, CELLS_X + 4)
+    near = [edges, np.arange(-50.0, 1200.0, 0.37), np.array([-0.0, 5e-324, -5e-324])]
+    for way in (-np.inf, np.inf):
+        value = edges
+        for _ in range(3):
+            value = np.nextafter(value, way)
+            near.append(value)
+    for value in np.concatenate(near).tolist():
+        for limit in (CELLS_X, CELLS_Y):
+            assert kernels.clamped_cell(value, limit) == min(max(math.floor(value / 24.0), 0), limit - 1), value
+
+
+@given(seed=SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_no_segment_level_with_a_point_is_nearer_beside_it_than_the_query_says(seed):
+    rng = np.random.default_rng(seed)
+    both = Both(random_level(seed, 0.3), rng)
+    for x, y in random_points(rng, 40):
+        beside = both.nearest_surface(x, y)[-1]
+        points = [segment.closest(x, y)[1:] for segment in both.stage.segments_in(x - 10, y - 10, x + 10, y + 10)]
+        level = [abs(point_x - x) for point_x, point_y in points if abs(point_y - y) < 0.9]
+        assert beside <= min(level, default=math.inf) + 1e-9
+
+
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(seed):
