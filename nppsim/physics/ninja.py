@@ -104,7 +104,7 @@ def integrate(ninja):
 #
 # The shortcuts change no bit.  No segment around: only the rounding of the sweep is left.  Settled: the last substep proved
 # that nothing is to be pushed out of where the ninja is, so that the next one need not look.  A fixed point: a substep
-# that changed nothing would be repeated.
+# that changed nothing would be repeated.  No wall: no segment that was looked at is level with the ninja and within reach.
 @kernel
 def collide(ninja, entities, movers, world, level):
     """Four substeps of contacts with bodies, tiles and closed doors (section 6.4).

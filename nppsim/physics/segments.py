@@ -99,7 +99,7 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
     side: as of ``closest_point``.
     best: squared distance, less FRONT_BONUS for a front face.
     others: a lower bound of that of all other segments looked at.
-    beside: px to the side, at least, of all segments looked at that are anywhere within BAND as high as the point.
+    beside: px along x, at least, to any segment looked at whose bounding box comes within BAND of the point's height.
     k: the segment, -1 if there is none.
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
