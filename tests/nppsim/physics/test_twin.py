@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from nppsim.levels import tiles
 from nppsim.levels.kinds import COMPLETIONS, EXIT
+from nppsim.levels.level import Level
 
+import worlds
 from naive_simulator import CODE, SHAPES, Simulator
 from worlds import KINDS, Walk, mixed_level
 
@@ -60,3 +62,15 @@ def test_every_frame_is_as_in_the_twin(kinds, seed):
         seed, density=float(rng.choice([0.05, 0.1, 0.25])), num_entities=int(rng.choice([10, 40, 80])), kinds=kinds
     )
     compare(level, held_inputs(rng, FRAMES))
+
+
+@pytest.mark.parametrize("switch", [45, 46])
+def test_a_trap_door_that_closes_beside_the_ninja_is_a_wall_in_the_same_frame(switch):
+    """Though there was none when the contacts of that frame were looked for."""
+    level = Level.build(worlds.tiles(), (20, 46), trap_doors=[((switch, 46), (44, 46), 0)])
+    inputs = np.full(90, 2, np.uint8)
+    compare(level, inputs)
+    walk = Walk(level)
+    frames = [(bool(entities["closed"].any()), bool(ninja["walled"])) for ninja, entities in map(walk.frame, inputs)]
+    assert frames[0] == (False, False)
+    assert next(walled for closed, walled in frames if closed)
