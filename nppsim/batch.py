@@ -17,10 +17,12 @@ from nppsim import reward as rewards
 from nppsim.actions import FRAME_SKIP, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.decision import (
+    ASLEEP,
     EPISODE_DTYPE,
     NUM_BLOCKS,
     PROFILE_EVERY,
     PROGRESS_DTYPE,
+    RESTING,
     Output,
     State,
     Static,
@@ -194,7 +196,7 @@ class BatchSimulator:
         if not self._started and (levels < 0).any():
             raise ValueError("the first reset must start every environment; levels contains -1")
         self._started = True
-        self._run(np.full(self.num_envs, -1), levels)
+        self._run(np.full(self.num_envs, RESTING), levels)
         if self._stacks:
             self._stacks.show()
             self._stacks.begin(np.flatnonzero(levels >= 0))
@@ -202,33 +204,44 @@ class BatchSimulator:
             self.shadow.after_reset(levels)
         return self.obs
 
-    def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
-        """Advance by one decision.  actions: int[N], 0..5.  Returns the observations; see the class for the rest."""
+    def step(self, actions: np.ndarray, asleep: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Advance by one decision.  Returns the observations; see the class for the rest.
+
+        actions: int[N], 0..5.
+        asleep: bool[N], environments that are left as they are, observations included, at no cost.
+        """
         if not self._started:
             raise RuntimeError("call reset() before step()")
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
-        return self._step(actions, next_level, every_end=False)
+        return self._step(actions, next_level, every_end=False, asleep=asleep)
 
     def _step(
-        self, actions: np.ndarray, next_level: np.ndarray, every_end: bool, resting: np.ndarray | None = None
+        self,
+        actions: np.ndarray,
+        next_level: np.ndarray,
+        every_end: bool,
+        resting: np.ndarray | None = None,
+        asleep: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """One decision of each environment; no restart where ``next_level`` is -1.
 
         every_end: see ``advance``.
         resting: bool[N], environments that make no decision, and restart.
+        asleep: instead, environments that do neither.
         """
         actions = np.ascontiguousarray(actions, np.int64)
         if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
             raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
-        if resting is not None:
-            actions = np.where(resting, -1, actions)
-            self.rewards[resting], self.terminated[resting], self.truncated[resting] = 0.0, False, False
+        idle = resting if asleep is None else asleep
+        if idle is not None:
+            actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
+            self.rewards[idle], self.terminated[idle], self.truncated[idle] = 0.0, False, False
         if self.shadow:
             self.shadow.before(actions)
         if self._stacks:
-            self._stacks.move(slice(None) if resting is None else ~resting)
+            self._stacks.move(slice(None) if idle is None else ~idle)
         self._run(actions, next_level, every_end)
         ended = self.terminated | self.truncated
         self.finished = np.flatnonzero(ended)
@@ -240,10 +253,8 @@ class BatchSimulator:
             self.shadow.after(ended & (next_level >= 0) if every_end else self.truncated)
         return self.obs
 
-    def _run(
-        self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False, envs: np.ndarray | None = None
-    ) -> None:
-        """Run the kernel over all environments, in parts that the threads take one after another; or over a few, alone.
+    def _run(self, actions: np.ndarray, next_level: np.ndarray, every_end: bool = False) -> None:
+        """Run the kernel over all environments, in parts that the threads take one after another.
 
         Plain threads and kernels without the interpreter's lock, rather than Numba's parallel loops: OpenMP's waiting
         threads spin, and a second busy process on the machine then costs a factor of six.
@@ -253,10 +264,6 @@ class BatchSimulator:
             self._turn, actions, next_level, every_end, self.frame_skip, self.gamma, self.state, self.bank.world,
             self._fields, self._static, self._out, self._views,
         )  # fmt: skip
-        if envs is not None:
-            for env in envs.tolist():
-                advance(env, env + 1, *arguments)
-            return
         if self._pool is None or not getattr(advance, "overloads", ()):
             advance(0, self.num_envs, *arguments)
             return
@@ -311,7 +318,9 @@ class BatchSimulator:
         stay = np.full(self.num_envs, -1, np.int32)
         if envs is None:
             return self.reset(stay)
-        self._run(np.full(self.num_envs, -1), stay, envs=envs)
+        actions = np.full(self.num_envs, ASLEEP)
+        actions[envs] = RESTING
+        self._run(actions, stay)
         if self._stacks:
             self._stacks.show(envs)
         if self.shadow:

@@ -26,6 +26,7 @@ from nppsim.physics.tick import start, tick
 # as the shorter phases.
 PROFILE_EVERY = 64
 BLOCK_SIZES = (1, 4, 8, 16)  # cells per side of the blocks whose first visit ``exploration`` rewards
+RESTING, ASLEEP = -1, -2  # in place of an action, see ``advance``
 NUM_BLOCKS = sum(-(-CELLS_X // size) * -(-CELLS_Y // size) for size in BLOCK_SIZES)
 
 # How far the present episode of an environment has come.
@@ -389,12 +390,14 @@ def advance(
 ):
     """A decision, restart and observations of environments ``begin`` to ``end``.
 
-    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.
+    actions[i] below 0: no decision, and a restart in any case; else one at the end of an episode.  ASLEEP: nothing at all.
     next_level[i] below 0: no restart.
     every_end: keep the last observations of deaths and wins too, not only of time-outs.
     """
     for i in range(begin, end):
         laps = out.laps[i, : _phases_timed(i, turn, out)]
+        if actions[i] == ASLEEP:
+            continue
         restart, final = next_level[i] >= 0, False
         if actions[i] >= 0:
             _decide(i, ACTION_INPUT[actions[i]], frame_skip, gamma, state, world, fields, static, out, laps)

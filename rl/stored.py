@@ -36,16 +36,19 @@ _NOTHING = ("none", "null", "")
 _COMPARED = "policies of a run are compared with each other over the same episodes of the dev levels"
 _PLANNED = "its sizes and how it computes were planned when it began"
 _DRAWN = "its state is that of the curriculum it began with"
+_CURRICULUM = (
+    *("use_curriculum", "strategy", "stage_order", "start_states"),
+    *("start_stage", "threshold", "stage_thresholds"),  # stages keep the present one and its threshold
+    *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow"),  # averages and pool are of these
+)
 FIXED = {  # place of a setting that no run can be gone on with another value of -> why
     "frame_skip": "its policy has learned to decide every so many frames",
     "evaluation.periodic_episodes_per_category": _COMPARED,
     "evaluation.deterministic": _COMPARED,
     "evaluation.seed": _COMPARED,
-    "curriculum.use_curriculum": _DRAWN,
-    "curriculum.strategy": _DRAWN,
-    "curriculum.stage_order": _DRAWN,
-    "curriculum.start_states": _DRAWN,
+    **dict.fromkeys((f"curriculum.{name}" for name in _CURRICULUM), _DRAWN),
     "curriculum.window": "its curves so far are over as many episodes",
+    "ppo.desync_episodes": "its first episodes have begun",
     **dict.fromkeys(
         (f"hardware.{one.name}" for one in fields(HardwareConfig) if one.name != "distributed_backend"), _PLANNED
     ),
@@ -111,6 +114,7 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
 
     Several values are parted by commas; on and off are truth values, none is no value, or an empty list.
     """
+    stored = config
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals:
@@ -122,7 +126,24 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
         if place in FIXED and changes(before, config):
             raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
         config = replace(config, sources=config.sources | {place: OVERRIDDEN})
+    if stored.pretraining and _is_guarded(config) and not _is_guarded(stored):
+        raise ConfigError(
+            "the retention guard cannot begin within a run: what the clone could do was not measured; add "
+            "evaluation.retention_guard=off",
+            "--resume-override",
+            " ".join(overrides),
+        )
+    if config.ppo.desired_kl and config.ppo.learning_rate != stored.ppo.learning_rate:
+        raise ConfigError(
+            "has no effect within a run whose rate is steered (--desired-kl): leave it out, or add desired-kl=none",
+            "--resume-override",
+            "initial-lr",
+        )
     return config
+
+
+def _is_guarded(config: ExperimentConfig) -> bool:
+    return config.evaluation.retention_guard and config.evaluation.in_training
 
 
 def with_setting(config: ExperimentConfig, section: str, known: Setting, value: object) -> ExperimentConfig:

@@ -143,7 +143,7 @@ class Stages(Strategy):
     def _is_lost(self) -> bool:
         """Whether to go back: success is below the regression threshold, for sure."""
         limit = self.config.regression_threshold
-        enough = self.place > 0 and len(self.recent) >= self.config.min_episodes
+        enough = self.place > 0 and self.in_stage >= self.config.min_episodes
         return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
 
     def _begin(self) -> None:

@@ -147,7 +147,7 @@ class StartStates:
                 run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):
                 self._keep(env, name, int(tracks.length[env]), wins=True)
-            elif further[place] and not won:
+            elif not won and further[place] and tracks.best[env] > self._unit * self._bar[ended["level"][place]]:
                 self._keep(env, name, int(tracks.best_at[env]), wins=False)
 
     def _move(self, name: str, run: Run, won: bool) -> None:

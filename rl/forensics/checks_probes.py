@@ -69,7 +69,7 @@ class Probe(BatchSimulator):
         self.sign, self.place = self._rng.choice([-1, 1], NUM_ENVS), np.zeros(NUM_ENVS, int)
         return self._show()
 
-    def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
+    def step(self, actions: np.ndarray, asleep: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """A decision; episodes begin anew where they end."""
         self.rewards[:] = self.reward(self.sign, self.place, actions)
         self.episode["ret"] = np.where(self.place == 0, 0, self.episode["ret"]) + self.rewards
@@ -142,9 +142,9 @@ def actions_are_learned() -> str:
     """Where the right first action depends on what is shown, and pays one decision later, the policy learns it."""
 
     class Late(Probe):
-        def step(self, actions: np.ndarray) -> dict[str, np.ndarray]:
+        def step(self, actions: np.ndarray, asleep: np.ndarray | None = None) -> dict[str, np.ndarray]:
             self.chosen = np.where(self.place == 0, actions, getattr(self, "chosen", actions))
-            return super().step(actions)
+            return super().step(actions, asleep)
 
     right = {-1: 2, 1: 5}
 

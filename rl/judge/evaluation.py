@@ -145,8 +145,8 @@ class EvaluationSuite:
                 pressed[env].append(actions[env])
                 if player.commands is not None:
                     commands[env].append(player.commands[env].copy())
-            obs = sim.step(actions)
-            ended = [env for env in sim.finished if playing[env] < total]
+            obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
+            ended = sim.finished
             for env in ended:
                 memory = None if player.states is None else player.states[env].copy()
                 records[playing[env]] = self._record(
@@ -154,14 +154,14 @@ class EvaluationSuite:
                 )
                 pressed[env], commands[env] = [], []
                 playing[env] += sim.num_envs
-            player.begin(np.array(ended, np.int64))
+            player.begin(ended)
             if player.states is not None and player.states[ended].any():
                 raise ResultsError(
                     "the policy remembers an episode that has ended, and would be judged with that in the next one; please "
                     "report this"
                 )
             sim.next_level[:] = self._bank_row(playing + sim.num_envs)
-            if progress is not None and ended:
+            if progress is not None and ended.size:
                 progress(len(ended))
         return [records[number] for number in range(total)]
 

@@ -229,8 +229,8 @@ def _asked_again(
         if policy is not None:
             log_probs.append(_log_probs(policy, remembered, obs, episodes, active, t))
             actions += [int(played[i][t]) for i in active]
-        step = np.array([int(decisions[t]) if t < len(decisions) else 0 for decisions in played])
-        obs = sim.step(step)
+        over = np.array([t >= len(decisions) for decisions in played])
+        obs = sim.step(np.array([0 if t >= len(decisions) else int(decisions[t]) for decisions in played]), asleep=over)
         for i in active:
             _check_end(episodes[i], sim, i, t + 1 == len(played[i]))
     if subtasks is not None:

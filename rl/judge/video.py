@@ -10,7 +10,9 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ from nppsim.pictures.render import FilmLook
 from nppsim.planner import plan
 from nppsim.replays.replay import Replay
 from nppsim.simulate import Run
+from nppsim.workers import usable_cores
 from rl.judge.results import EpisodeRecord
 from rl.policy.commander import SUBTASKS
 
@@ -66,14 +69,16 @@ def record_evaluation(
     groups: dict[str, list[EpisodeRecord]] = {}
     for episode in episodes:
         groups.setdefault(episode.category, []).append(episode)
-    films, taken = [], set()
+    wanted: list[tuple[EpisodeRecord, str, int]] = []  # name: of the category, in paths
+    taken: set[str] = set()
     for category, group in groups.items():
         plain = re.sub(r"^\.+|[^\w.-]+", "_", category)  # a name for a folder, and never "..": it stays in out_dir
         name = next(name for name in (plain, *(f"{plain}_{i}" for i in range(2, len(groups) + 2))) if name not in taken)
         taken.add(name)
         _remove_films(out_dir, name)
-        for i, e in enumerate(_chosen(group, max_per_category)):
-            films.append(_film(e, out_dir, name, i, _subtasks(e, frame_skip), fps, ghost))
+        wanted += [(e, name, i) for i, e in enumerate(_chosen(group, max_per_category))]
+    with ThreadPoolExecutor(usable_cores()) as pool:  # encoding, a good third of the work, needs no interpreter
+        films = list(pool.map(partial(_film, out_dir, frame_skip, fps, ghost), *zip(*wanted, strict=True)))
     check_films(films, episodes, out_dir, fps)
     return films
 
@@ -117,7 +122,7 @@ def _remove_films(out_dir: Path, name: str) -> None:
 
 
 def _film(
-    episode: EpisodeRecord, out_dir: Path, name: str, number: int, notes: list[str], fps: int, ghost: bool
+    out_dir: Path, frame_skip: int, fps: int, ghost: bool, episode: EpisodeRecord, name: str, number: int
 ) -> Film:
     """Film and route picture of one episode; name: of its category, in paths."""
     stem = f"{name}_{number:03d}_{'success' if episode.won else 'failure'}"
@@ -135,7 +140,7 @@ def _film(
         outcome=outcome,
         ghost=planned.inputs if planned else None,
         ghost_name="planner",
-        notes=notes,
+        notes=_subtasks(episode, frame_skip),
     )
     record(out_dir / video, episode.level, episode.inputs, look, run=run)
     if episode.frames:  # no replay is empty

@@ -22,7 +22,8 @@ from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_unlisted import CURRICULUM, OFTEN
 from rl.train import saving
 from rl.train.alarms import Alarms
-from rl.train.guard import EarlyStopping, Retention
+from rl.train.candidate import Candidate
+from rl.train.guard import Retention
 from rl.train.monitor import TrainingMonitor
 from rl.train.passes import Passes
 from rl.train.ppo import BatchPPO
@@ -239,8 +240,7 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     def changed(original, monitor, *given):
         went_back = original(monitor, *given)
-        policy = monitor.model.policy
-        monitor._best = {"policy": policy.state_dict(), "optimizer": policy.optimizer.state_dict()}
+        monitor._best = Candidate.of(monitor.model).weights
         return went_back
 
     plant.wrap(TrainingMonitor, "_retain", changed)
@@ -271,7 +271,10 @@ def _forgotten(plant: Plants, owner: type, name: str) -> None:
 
 @fault("early stopping forgets the best when a run goes on", "F41", stage="resume")
 def _(plant: Plants) -> None:
-    plant.set(EarlyStopping, "load", lambda early, state: setattr(early, "evaluations", 7))
+    def changed(original, monitor, state):
+        original(monitor, state | {"overall": [7.0]})
+
+    plant.wrap(TrainingMonitor, "load", changed)
 
 
 @fault("the best policy is forgotten when a run goes on", "F41", "F42", stage="resume")

@@ -217,10 +217,14 @@ class _Guided:
     def play(self, rows: np.ndarray, actions: np.ndarray, effort: Effort) -> int | None:
         """Play an action from each of these states, in the first environments; returns that of the fastest win."""
         players, count = self.players, len(rows)
-        idle = players.num_envs - count  # environments play on from the first state, unseen
-        players.restore(slice(None), rows[np.pad(np.arange(count), (0, idle))])
+        players.restore(slice(0, count), rows)
         before = players.state.ninja["frame"][:count].copy()
-        players._step(np.pad(actions, (0, idle)), np.full(players.num_envs, -1, np.int32), every_end=False)
+        players._step(
+            np.resize(actions, players.num_envs),
+            np.full(players.num_envs, -1, np.int32),
+            every_end=False,
+            asleep=np.arange(players.num_envs) >= count,
+        )
         frames = players.state.ninja["frame"][:count]
         effort.spend(int((frames - before).sum()))
         won = players.terminated[:count] & (players.episode["outcome"][:count] == WON)
@@ -253,7 +257,7 @@ class _Guided:
         """float64[states, 6], nats: how surprising the agent finds each action in these states."""
         self.viewers.restore(slice(0, len(rows)), rows)
         self.search.asked += len(rows)
-        return self.search.agent.surprise(self.viewers.observe(), len(rows))
+        return self.search.agent.surprise(self.viewers.observe(np.arange(len(rows))), len(rows))
 
     def keep(self, nodes: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Make nodes of the states that these actions lead to."""

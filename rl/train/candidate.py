@@ -54,23 +54,23 @@ class Candidate:
     """policy: with its optimiser.
 
     decisions, updates: that it has learned from.
-    learned: whether its actor has learned; without, it acts like the clone.
+    actor_updates: those of them in which its actor learned; without any, it acts like the clone.
     """
 
     policy: NppPolicy
     decisions: int
     updates: int
-    learned: bool
+    actor_updates: int
 
     @classmethod
     def of(cls, ppo: BatchPPO) -> "Candidate":
         """The present policy."""
-        return cls(ppo.policy, ppo.num_timesteps, ppo.updates, ppo.actor_updates > 0)
+        return cls(ppo.policy, ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
     def kept(cls, ppo: BatchPPO) -> "Candidate":
         """A copy of the present policy, which training leaves alone."""
-        return cls(copy.deepcopy(ppo.policy), ppo.num_timesteps, ppo.updates, ppo.actor_updates > 0)
+        return cls(copy.deepcopy(ppo.policy), ppo.num_timesteps, ppo.updates, ppo.actor_updates)
 
     @classmethod
     def restored(cls, ppo: BatchPPO, state: Mapping[str, Any]) -> "Candidate":
@@ -78,13 +78,22 @@ class Candidate:
         policy = copy.deepcopy(ppo.policy)
         policy.load_state_dict(state["policy"])
         policy.optimizer.load_state_dict(state["optimizer"])
-        return cls(policy, state["decisions"], state["updates"], state["learned"])
+        return cls(policy, state["decisions"], state["updates"], state["actor_updates"])
+
+    @property
+    def learned(self) -> bool:
+        """Whether its actor has."""
+        return self.actor_updates > 0
 
     @property
     def weights(self) -> dict[str, Any]:
-        """Weights and optimiser, as they are now; not copied."""
-        return {"policy": self.policy.state_dict(), "optimizer": self.policy.optimizer.state_dict()}
+        """What ``BatchPPO.restore`` goes back to, as it is now; not copied."""
+        return {
+            "policy": self.policy.state_dict(),
+            "optimizer": self.policy.optimizer.state_dict(),
+            "actor_updates": self.actor_updates,
+        }
 
     def state(self) -> dict[str, Any]:
         """Everything, for a checkpoint."""
-        return self.weights | {"decisions": self.decisions, "updates": self.updates, "learned": self.learned}
+        return self.weights | {"decisions": self.decisions, "updates": self.updates}

@@ -134,12 +134,3 @@ class EarlyStopping:
             and self.evaluations >= self.config.early_stopping_min_evaluations
             and self.without_improvement >= self.config.early_stopping_patience
         )
-
-    def state(self) -> dict:
-        """Everything, for a checkpoint."""
-        return {"best": self.best, "evaluations": self.evaluations, "without_improvement": self.without_improvement}
-
-    def load(self, state: dict) -> None:
-        """Continue where ``state`` was taken."""
-        self.best, self.evaluations = state["best"], state["evaluations"]
-        self.without_improvement = state["without_improvement"]

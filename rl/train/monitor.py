@@ -95,7 +95,7 @@ class TrainingMonitor(BaseCallback):
         self.retention = Retention()
         self.alarms = Alarms(self)
         self._guarded = config.evaluation.retention_guard and config.evaluation.in_training
-        self._best: dict | None = None  # weights and optimiser that did best on the dev levels
+        self._best: dict | None = None  # ``Candidate.weights`` of what did best on the dev levels
         self._most = -1.0  # the largest share of dev levels that a policy of this run has finished
         self._last: tuple[int, np.ndarray] | None = None  # updates of the policy that was judged last, and its success
         self._in_flight: Candidate | None = None  # who is being played elsewhere
@@ -333,14 +333,13 @@ class TrainingMonitor(BaseCallback):
 
     def _note(self, found: Evaluation, of: Candidate, seconds: float, waited: float) -> None:
         """Tell what a policy achieves.  seconds: that it was played; waited: that training stood still meanwhile."""
-        ppo, late = self.model, of.updates != self.model.updates
+        ppo = self.model
         values = {f"eval/{category}_success": share for category, share in found.rows.items()} | {
             "eval/seconds": seconds
         }
-        if late:
-            self.scalars.events.write(values, {}, of.decisions)
+        self.scalars.events.write(values, {}, of.decisions)  # where it belongs; the table has it in its next row
         for tag, value in values.items():
-            ppo.logger.record(tag, value, exclude="tensorboard" if late else None)
+            ppo.logger.record(tag, value, exclude="tensorboard")
         self.events.append({"at": of.decisions, "evaluation": found.rows})
         shares = ", ".join(f"{category} {share:.0%}" for category, share in found.rows.items())
         self.log(f"evaluation at {of.decisions:,}: {shares}")
@@ -373,6 +372,8 @@ class TrainingMonitor(BaseCallback):
     def _conclude(self, found: Evaluation, of: Candidate) -> bool:
         """Keep it, go back, or end training; True if training went back to the best policy."""
         went_back = self._guarded and self._retain(found.levels, of)
+        if not of.learned:
+            return went_back  # it acts like the clone, and says nothing of whether training improves
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
         if stop != no_improvement(self._overall, self.config.evaluation):
@@ -430,7 +431,7 @@ class TrainingMonitor(BaseCallback):
     def _restore_best(self) -> None:
         assert self._best is not None
         ppo = self.model
-        ppo.restore(self._best["policy"], self._best["optimizer"])
+        ppo.restore(self._best["policy"], self._best["optimizer"], self._best["actor_updates"])
         if other := list(differences(Candidate.of(ppo).weights, self._best)):
             self._stop_for("retention", f"{len(other)} parts of the best policy were not restored, e.g. {other[0]}")
 
@@ -485,7 +486,6 @@ class TrainingMonitor(BaseCallback):
         logger = self.model.logger
         return {
             "retention": self.retention.state(),
-            "early": self.early.state(),
             "alarms": self.alarms.state_dict(),
             "best": self._best,
             "most": self._most,
@@ -505,7 +505,6 @@ class TrainingMonitor(BaseCallback):
     def load(self, state: dict) -> None:
         """Continue where ``state`` was taken."""
         self.retention.load(state["retention"])
-        self.early.load(state["early"])
         self.alarms.load_state_dict(state["alarms"])
         self._best, self._most, self._last = state["best"], state["most"], state["last"]
         self._overall = list(state["overall"])

@@ -174,11 +174,15 @@ class BatchPPO(PPO):
     def load_own_state(self, training: Mapping[str, Any]) -> None:
         """Continue where ``own_state`` was taken; training: all that the checkpoint has of training."""
 
-    def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any]) -> None:
-        """Go back to earlier weights, in all processes; everything else stays as it is."""
-        self.ranks.others(BatchPPO.restore, policy_state, optimizer_state)
+    def restore(self, policy_state: Mapping[str, Any], optimizer_state: Mapping[str, Any], actor_updates: int) -> None:
+        """Go back to earlier weights, in all processes; everything else stays as it is.
+
+        actor_updates: that the actor has had; if few or none, its learning rate rises again, as Adam knows little of it.
+        """
+        self.ranks.others(BatchPPO.restore, policy_state, optimizer_state, actor_updates)
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(dict(optimizer_state))
+        self.actor_updates = actor_updates
 
     def hold_closer(self) -> None:
         """From now on, pull twice as hard as before, towards the present policy, and let go as slowly as at the start."""

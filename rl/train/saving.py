@@ -95,7 +95,7 @@ def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> No
         )
     common = {name: value for name, value in training.items() if name != "others"}
     ppo.ranks.others(_load_other, policy_state, common, others)
-    ppo.restore(policy_state, training["optimizer"])
+    ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
     for name in NUMBERS + THEIR_NUMBERS:
         setattr(ppo, name, training[name])
     ppo.spent_before = training["spent"]

@@ -115,6 +115,13 @@ class BatchVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         if self._actions is None:
             raise RuntimeError("step_wait() without step_async(); call step()")
+        if self.sampler.wants_advantages:
+            raise ConfigError(
+                "learns from the advantages that this project's PPO works out, which nobody tells it here: all levels would "
+                "stay equally likely; choose another one",
+                "curriculum",
+                self.sampler.config.strategy,
+            )
         actions, self._actions = self._actions, None
         sim = self.sim
         self.sampler.watch(sim, actions)

@@ -529,6 +529,9 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "curriculum=stages"], "cannot change within a run: its state .*; begin a new run"),
         (["--resume-override", "curriculum-stage-order=simple,medium"], "cannot change within a run"),
         (["--resume-override", "start-states=on"], "cannot change within a run"),
+        (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: its state"),
+        (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: its state"),
+        (["--resume-override", "desync-episodes=on"], "cannot change within a run: its first episodes"),
         (["--resume-override", "frame-skip=2"], "cannot change within a run: its policy .*; begin a new run"),
         (["--resume-override", "num-envs=8"], "cannot change within a run: its sizes .*; begin a new run"),
     ],
@@ -536,6 +539,27 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
 def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags, message, folder):
     with pytest.raises(ConfigError, match=message):
         resolve(["--resume-from", "old", *flags])
+
+
+def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkeypatch):
+    """By then the present policy would be taken for the clone; without imitation there is none."""
+    path = folder / "old" / "config.json"
+    for begun in (["--eval-freq", "0"], ["--no-retention-guard"]):
+        path.write_text(json.dumps(resolve([*REQUIRED, *begun]).to_dict()))
+        late = ["--resume-from", "old", "--resume-override", "eval-freq=1000", "evaluation.retention_guard=on"]
+        with pytest.raises(ConfigError, match="retention guard cannot begin within a run"):
+            resolve(late)
+        assert resolve([*late[:-1], "evaluation.retention_guard=off"]).evaluation.in_training
+    path.write_text(json.dumps(resolve([*REQUIRED, "--eval-freq", "0", "--no-pretraining"]).to_dict()))
+    assert resolve(late).evaluation.retention_guard
+
+
+def test_a_rate_that_is_steered_is_not_set_within_a_run(folder):
+    (folder / "old" / "config.json").write_text(json.dumps(resolve([*REQUIRED, "--desired-kl", "0.01"]).to_dict()))
+    change = ["--resume-from", "old", "--resume-override", "initial-lr=0.1"]
+    with pytest.raises(ConfigError, match="no effect within a run whose rate is steered"):
+        resolve(change)
+    assert resolve([*change, "desired-kl=none"]).ppo.learning_rate == 0.1
 
 
 @pytest.mark.parametrize(

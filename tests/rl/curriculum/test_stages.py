@@ -7,7 +7,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from rl.curriculum import Levels, Outcomes, make_sampler
-from rl.curriculum.stages import FLOOR, Stages
+from rl.curriculum.stages import FLOOR, RECENT, Stages
 from rl.curriculum_config import CurriculumConfig
 
 CATEGORIES = ["simple"] * 4 + ["simplest"] * 3 + ["my own"] * 2 + ["simpler"] * 5
@@ -197,6 +197,14 @@ def test_a_stage_that_is_lost_goes_back_where_that_is_wished_for():
         play(sampler, "simpler", wins(300, 0.1))
         assert sampler.stage == stage
     assert sampler.events[-1]["event"] == "regress"
+
+
+def test_it_goes_back_also_where_more_episodes_are_needed_than_are_looked_at():
+    sampler = made(replace(PLAIN, start_stage="simpler", regression_threshold=0.3, min_episodes=RECENT + 500))
+    play(sampler, "simpler", wins(RECENT, 0.1))
+    assert sampler.stage == "simpler"
+    play(sampler, "simpler", wins(500, 0.1))
+    assert sampler.stage == "simplest"
 
 
 def test_single_stages_can_have_thresholds_of_their_own():

@@ -7,10 +7,10 @@ import pytest
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
-from nppsim.outcomes import WON
+from nppsim.outcomes import DIED, WON
 from rl.curriculum import make_sampler
 from rl.curriculum.prefixes import Prefixes, StartStateError
-from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS
+from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Run
 from rl.curriculum.statistics import as_json
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 from rl.train.audit import Kept, Start, faults_of_rollout
@@ -148,6 +148,32 @@ def test_the_agents_own_best_attempt_is_gone_on_with():
     (run,) = sampler.starts.runs.values()
     assert run.wins
     assert len(run.actions) > 30
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_of_two_episodes_of_a_level_that_end_together_the_better_one_is_kept(better):
+    """Whichever environment it was in: a win before an attempt, and of attempts the one that came further."""
+    level = LEVELS[0].fingerprint
+    for win in (True, False):
+        sampler, sim = made(runs={}, num_envs=2)
+        starts = sampler.starts
+        starts.runs[level] = Run(np.full(20, RIGHT, np.uint8), wins=False, progress=0.3)
+        starts.update(np.zeros(len(LEVELS), int))
+        tracks = starts.tracks
+        tracks.known[:] = True
+        tracks.length[:], tracks.best_at[:] = 30, 25
+        tracks.best[:] = 0.5 * starts._unit
+        starts.began[better] = 18 if win else 0
+        tracks.best[better] *= 1.0 if win else 1.6
+        sim.finished = np.array([0, 1])
+        ended = np.zeros(2, sim.episode.dtype)
+        ended["outcome"] = DIED
+        if win:
+            ended["outcome"][better] = WON
+        starts.end(sim, ended)
+        run = starts.runs[level]
+        assert run.wins == win
+        assert win or run.progress == pytest.approx(0.8)
 
 
 def test_an_attempt_that_leads_nowhere_is_given_up():

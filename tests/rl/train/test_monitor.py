@@ -163,6 +163,14 @@ def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
     assert {"at": 2 * ROLLOUT, "stopped": "no improvement"} in monitor.events
 
 
+def test_evaluations_while_only_the_critic_learns_do_not_end_training(tmp_path):
+    _, ppo, _, _ = train(
+        tmp_path, updates=4, clone=make_clone(), settings={"critic_warmup_min_updates": 5}, early_stopping=True,
+        early_stopping_patience=1, early_stopping_min_evaluations=1, early_stopping_improvement=0.9,
+    )  # fmt: skip
+    assert (ppo.updates, ppo.actor_updates) == (4, 0)
+
+
 def make_clone():
     torch.manual_seed(3)
     return build_policy("vision_free", statistics())
@@ -225,11 +233,26 @@ def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
     ppo.train()
     kept = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
     ppo.train()
-    ppo.restore(*kept)
+    ppo.restore(*kept, 1)
     assert same_weights(ppo.policy, kept[0])
     moments, restored = kept[1]["state"], ppo.policy.optimizer.state_dict()["state"]
     assert all(torch.equal(restored[i]["exp_avg"], moments[i]["exp_avg"]) for i in moments)
-    assert ppo.updates == 2
+    assert (ppo.updates, ppo.actor_updates) == (2, 1)
+
+
+def test_back_at_the_clone_the_actors_learning_rate_rises_again(tmp_path):
+    """Its optimiser knows nothing of the actor there, and would make a first step as long as the whole rate."""
+    plays = iter([0.5, 0.1, 0.5, 0.5, 0.5])
+    settings = AT_ONCE | {"learning_rate_warmup_updates": 2}
+    monitor, *_ = train(
+        tmp_path, updates=4, evaluate=lambda *_: found(next(plays)), clone=make_clone(), settings=settings
+    )
+    assert [at for at, _ in told(monitor, "rolled_back")] == [ROLLOUT]
+    rates = read_scalars(tmp_path / "vision_free" / "tensorboard")["train/learning_rate"].values
+    full = [make_ppo(total_timesteps=4 * ROLLOUT, **settings)[0].config.learning_rate_at(n / 4) for n in (1, 2, 3, 4)]
+    assert [rate / all_of_it for rate, all_of_it in zip(rates, full, strict=True)] == pytest.approx(
+        [1 / 3, 1 / 3, 2 / 3, 1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,9 +330,12 @@ def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_
     assert told(there, "evaluation") == told(here, "evaluation")
     assert told(there, "delivered") == told(here, "delivered") and there.retention.best_at == 2 * ROLLOUT
     assert same_weights(other.policy, one.policy.state_dict())
-    curves = read_scalars(tmp_path / "there" / "vision_free" / "tensorboard")["eval/all_success"]
-    assert curves.steps.tolist() == [n * ROLLOUT for n in (1, 2, 3, 4)], "of the policies, not of when that was known"
-    assert curves.values == pytest.approx([0.5, 0.6, 0.5, 0.5])
+    for where in ("here", "there"):
+        curves = read_scalars(tmp_path / where / "vision_free" / "tensorboard")["eval/all_success"]
+        assert curves.steps.tolist() == [n * ROLLOUT for n in (1, 2, 3, 4)], (
+            "of the policies, not of when that was known"
+        )
+        assert curves.values == pytest.approx([0.5, 0.6, 0.5, 0.5])
 
 
 def collapsed_at(seen):

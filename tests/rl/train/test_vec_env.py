@@ -179,6 +179,14 @@ def test_writing_into_the_shared_info_is_noticed():
         env.step(np.zeros(4, int))
 
 
+def test_a_curriculum_that_learns_from_advantages_is_refused_where_nobody_tells_them():
+    sim = BatchSimulator(LEVELS, 2, observations=("game_state",), threads=1)
+    env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(strategy="plr"), 0))
+    env.reset()
+    with pytest.raises(ConfigError, match="curriculum .*plr.*: learns from the advantages"):
+        env.step(np.zeros(2, int))
+
+
 def test_misuse_is_named():
     with pytest.raises(RuntimeError, match="step_async"):
         make().step_wait()
