@@ -243,14 +243,14 @@ def record(
     first = np.concatenate([[0], np.cumsum(lengths)])
     columns = sample_columns(config.observations, sim.snapshot(0).size)
     recorded = {name: np.empty((first[-1], *column.shape), column.base) for name, column in columns.items()}
-    actions = np.zeros((len(wave), lengths.max()), np.int64)  # after its end, an environment is driven by no-ops
+    actions = np.zeros((len(wave), lengths.max()), np.int64)
     for i, demonstration in enumerate(wave):
         actions[i, : lengths[i]] = demonstration.actions
     for t in range(int(lengths.max())):
         active = np.flatnonzero(lengths > t)
         for name, values in recorded.items():
             values[first[active] + t] = sim.snapshot(active) if name == STATES else sim.obs[name][active]
-        sim.step(actions[:, t])
+        sim.step(actions[:, t], asleep=lengths <= t)
         ended = {int(i): int(sim.episode["outcome"][i]) for i in sim.finished}
         for i in active.tolist():
             _check_end(wave[i], t + 1, ended.get(i))

@@ -26,7 +26,7 @@ from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
 from nppsim.reading import read_json
-from nppsim.replays.playback import REPLAY_SET, SUFFIXES, find_files
+from nppsim.replays.playback import find_files, is_named_like_replays, is_replay_set
 from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, read_bytes, to_decisions, to_inputs
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
@@ -221,7 +221,7 @@ def find_replays(where: Places) -> tuple[ReplayFile, ...]:
 
 
 def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
-    if not (path.is_dir() or (path.is_file() and path.suffix in SUFFIXES)):
+    if not (path.is_dir() or (path.is_file() and is_named_like_replays(path))):
         raise DemonstrationError(f"{path}: not a folder, nor a *.replay or *.h5 file; give what holds the replays")
     folder = path if path.is_dir() else path.parent
     try:
@@ -370,7 +370,7 @@ def _read(path: Path, folder: Path, indexed: Mapping[Path, str]) -> list[ReplayF
         category = match["category"]
     else:
         category = relative.parent.name or UNCATEGORISED
-    if path.suffix == REPLAY_SET:
+    if is_replay_set(path):
         return _read_set(path, relative.as_posix(), category)
     try:
         data = read_bytes(path)

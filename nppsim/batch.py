@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import numpy as np
 
@@ -32,9 +33,10 @@ from nppsim.decision import (
     masks,
     prepare_static,
 )
+from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.observe import graph, layout, vectors
-from nppsim.observe.foresight import make_room
+from nppsim.observe.foresight import HORIZON, make_room
 from nppsim.observe.stacking import NO_STACKS, Stacking, Stacks
 from nppsim.physics.state import ENTITY_DTYPE, MOVER_DTYPE, NINJA_DTYPE, allocate
 from nppsim.workers import usable_cores
@@ -94,6 +96,13 @@ class BatchSimulator:
         self.keys = layout.observation_keys(observations)
         if useless := stacking.useless(self.keys):
             raise ValueError(f"{' and '.join(useless)} frames to stack, but only {', '.join(self.keys)} are observed")
+        if "foresight" in self.keys and frame_skip > HORIZON:
+            raise ConfigError(
+                f"foresight looks {HORIZON} frames ahead, and cannot tell what a longer decision leads to; give at most "
+                "that, or another architecture",
+                "frame_skip",
+                frame_skip,
+            )
         self.stacking = stacking
         self.reward_config = rewards.reward_config(reward)
         self.threads = threads or usable_cores()
@@ -124,7 +133,8 @@ class BatchSimulator:
             # At least one byte: a view of nothing counts as contiguous too (see ``allocate``).
             (np.dtype("u1"), (NUM_BLOCKS if self.reward_config.exploration else 1,)),
         ]
-        self._rows, views = allocate(self.num_envs, parts)
+        rows, views = allocate(self.num_envs, parts)
+        self._rows = rows[: self.num_envs]
         self.state = State(*views)
         self._fields = make_fields(self.bank, self.num_envs)
 
@@ -231,9 +241,13 @@ class BatchSimulator:
         resting: bool[N], environments that make no decision, and restart.
         asleep: instead, environments that do neither.
         """
-        actions = np.ascontiguousarray(actions, np.int64)
-        if actions.shape != (self.num_envs,) or (actions.view(np.uint64) >= NUM_ACTIONS).any():
-            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
+        given, actions = actions, np.ascontiguousarray(actions, np.int64)
+        if (
+            actions.shape != (self.num_envs,)
+            or np.asarray(given).dtype.kind not in "iu"
+            or (actions.view(np.uint64) >= NUM_ACTIONS).any()
+        ):
+            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {given!r}")
         idle = resting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)
@@ -280,9 +294,14 @@ class BatchSimulator:
             other.result()
 
     def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
-        levels = np.ascontiguousarray(levels, np.int32)
-        if levels.shape != (self.num_envs,) or levels.max(initial=-1) >= len(self.bank) or levels.min(initial=0) < -1:
-            raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
+        given, levels = levels, np.ascontiguousarray(levels, np.int32)
+        if (
+            levels.shape != (self.num_envs,)
+            or np.asarray(given).dtype.kind not in "iu"
+            or levels.max(initial=-1) >= len(self.bank)
+            or levels.min(initial=0) < -1
+        ):
+            raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {given!r}")
         return levels
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
@@ -332,18 +351,25 @@ class BatchSimulator:
 
         By default it is for states, and observes next to nothing: what is stacked, as that is part of a state.
         """
+        wanted = (*observations, *self.stacking.stacked(self.keys))
         return BatchSimulator(
             self.bank,
             num_envs,
             frame_skip=self.frame_skip,
-            observations=(*observations, *self.stacking.stacked(self.keys)),
+            observations=wanted,
             reward=self.reward_config,
             gamma=self.gamma,
             threads=1,
             profile=False,
             shadow=False,
             stacking=self.stacking,
-            static=self._static,
+            static=self._static if {*layout.observation_keys(wanted)} <= {*self.keys} else None,
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a BatchSimulator can be neither pickled nor deep-copied: a copy's observations would not be those of its state; "
+            "use sibling(), or a new one with the same arguments, and snapshot() and restore()"
         )
 
     def action_masks(self) -> np.ndarray:

@@ -28,7 +28,8 @@ class RewardConfig:
 
     win, death, switch: when the exit is reached, at death, when the exit switch is taken (once).
     time: per frame.
-    shaping: size of the potential; of that along the path, which grows from 0 at the start, the value at the exit.
+    shaping: size of the potential; of that along the path, which grows from 0 at the start, the value at the exit
+        of a way of MIN_PATH or more; along a shorter one it grows as fast.
     potential: PATH_SHAPING: share of the path covered, negative behind the start; STRAIGHT_LINE_SHAPING: 1 - straight
         distance to the current objective / stage diagonal, as in October 2025.
     closest: per px by which the smallest straight distance to the current objective shrinks.

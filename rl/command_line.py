@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
-from nppsim.replays.playback import SUFFIXES
+from nppsim.replays.playback import is_named_like_replays
 from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl import plugins
@@ -202,11 +202,11 @@ def check_prepared(config: ExperimentConfig) -> None:
                     folder,
                 )
     for replays in config.replay_data_dir:
-        one_file = replays.suffix in SUFFIXES and replays.is_file()
+        one_file = is_named_like_replays(replays) and replays.is_file()
         what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
         _require(one_file or replays.is_dir(), what, REPLAYS, replays)
         what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
-        _require(one_file or any(file.suffix in SUFFIXES for file in replays.rglob("*")), what, REPLAYS, replays)
+        _require(one_file or any(map(is_named_like_replays, replays.rglob("*"))), what, REPLAYS, replays)
     if config.teacher.file is not None:
         _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
     config.video.check_packages()

@@ -38,6 +38,7 @@ TYPE, X, Y, ORIENTATION, MODE = range(5)  # bytes of a record
 RECORD_SIZE = MODE + 1
 COUNTED = -1  # instead of a count: take the number of such records
 MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
+MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
 REPLAY_SUFFIX = ".replay"  # of a file that has a level in it
 REPLAY_SET_SUFFIX = ".h5"  # of files that would be read as levels of nonsense
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
@@ -157,11 +158,20 @@ class Level:
             )
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
-        if data.startswith(TEXT_BEGINS):
-            from nppsim.levels.text import from_text  # likewise
+            if data.startswith(TEXT_BEGINS):
+                data += file.read(MAX_TEXT + 1 - len(data))
+        return cls.from_content(data, name=str(path))
 
-            return from_text(data.decode("utf-8", "replace"), name=str(path))
-        return cls.from_bytes(data, name=str(path))
+    @classmethod
+    def from_content(cls, data: bytes, name: str = "") -> "Level":
+        """The level of a file's bytes: the map layout, or text, as they begin.  Raises LevelError."""
+        if not data.startswith(TEXT_BEGINS):
+            return cls.from_bytes(data, name)
+        if len(data) > MAX_TEXT:
+            raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text: no level is as long")
+        from nppsim.levels.text import from_text  # which builds on this module
+
+        return from_text(data.decode("utf-8", "replace"), name)
 
     @classmethod
     def build(

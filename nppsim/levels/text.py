@@ -53,7 +53,7 @@ def to_text(level: Level) -> str:
     lines += [
         f"{field}: {value}"
         for field, kind in _COUNTS.items()
-        if (value := getattr(level, field)) != min(int((types == kind).sum()), 255)
+        if (value := getattr(level, field)) != int((types == kind).sum())
     ]
     lines.append("tiles:")
     for row in level.tiles.tolist():

@@ -8,7 +8,7 @@ import numpy as np
 
 from nppsim import paths
 from nppsim._kernel import inlined, kernel
-from nppsim.actions import ACTION_INPUT, JUMP, LEFT, NUM_ACTIONS, RIGHT
+from nppsim.actions import ACTION_INPUT, JUMP, NUM_ACTIONS
 from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, HALF_CELL, HALF_CELLS_X, HALF_CELLS_Y
 from nppsim.levels.tiles import NUM_TILE_SHAPES, solid_mask
@@ -365,15 +365,12 @@ def _draw_door(state, door, left, top, plane):
 def action_mask(ninja, out):
     """bool[6]: actions that can have an effect of their own; the no-op is always allowed.
 
-    Jump actions are pointless while the jump button was held in the last frame, no jump is rising and none is buffered;
-    pure left or right is pointless when standing against a wall on that side.
+    Jump actions are pointless in the air while the jump button was held in the last frame, no jump is rising and none is
+    buffered.
     """
     out[:] = True
     waiting = ninja["jump_buffer"] >= 0
     no_jump = ninja["airborne"] and ninja["jump_held"] and ninja["state"] != JUMPING and not waiting
-    against_wall = ninja["walled"] and not ninja["airborne"]
-    towards_wall = LEFT if ninja["wall_normal"] > 0 else RIGHT
     for action in range(NUM_ACTIONS):
-        held = ACTION_INPUT[action]
-        if (no_jump and held & JUMP) or (against_wall and held == towards_wall):
+        if no_jump and ACTION_INPUT[action] & JUMP:
             out[action] = False

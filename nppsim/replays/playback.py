@@ -55,6 +55,16 @@ def play_back(replay: Replay, file: str = "") -> Playback:
     return Playback(file or replay.name, ending, run.frames, replay.frames, int(run.gold[-1]), tuple(warnings))
 
 
+def is_named_like_replays(file: Path) -> bool:
+    """Whether a file's name ends as those of replay files and replay sets do, in small letters or capitals."""
+    return file.suffix.lower() in SUFFIXES
+
+
+def is_replay_set(file: Path) -> bool:
+    """Whether a file is a replay set, by its name."""
+    return file.suffix.lower() == REPLAY_SET
+
+
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
     """The files among ``paths``, and all replay files and replay sets below the folders, sorted.
 
@@ -64,7 +74,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         found = [path]
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            found = sorted(file for file in path.rglob("*") if is_named_like_replays(file) and file.is_file())
         if not found:
             raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
         files += found
@@ -73,7 +83,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 
 def read_file(file: Path) -> Iterator[Replay]:
     """The replay of a replay file, or all those of a replay set (``*.h5``).  Raises ReplayError."""
-    if file.suffix == REPLAY_SET:
+    if is_replay_set(file):
         with ReplaySet(file) as replays:
             yield from replays
     else:
@@ -84,7 +94,7 @@ def play_files(files: Iterable[Path]) -> Iterator[Playback]:
     """Play replay files, and all replays of replay sets (``*.h5``).  What cannot be read is told, not raised."""
     for file in files:
         try:
-            if file.suffix == REPLAY_SET:
+            if is_replay_set(file):
                 with ReplaySet(file) as replays:
                     for index in range(len(replays)):
                         yield _play(partial(replays.__getitem__, index), f"{file}#{index}")

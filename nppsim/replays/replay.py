@@ -112,7 +112,7 @@ class Replay:
 
         A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
         """
-        if Path(path).suffix.partition("#")[0] == ".h5":
+        if Path(path).suffix.lower().partition("#")[0] == ".h5":
             from nppsim.replays.replay_set import (
                 load_one,  # only here: sets are made of replays, and import this module
             )

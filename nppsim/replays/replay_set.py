@@ -259,7 +259,7 @@ class ReplaySet(Sequence[Replay]):
 
 def load_one(place: str) -> Replay:
     """The replay that ``SET.h5#7`` names, or the only one of ``SET.h5``.  Raises ReplayError."""
-    file, mark, number = place.rpartition("#") if not place.endswith(".h5") else (place, "", "")
+    file, mark, number = place.rpartition("#") if not place.lower().endswith(".h5") else (place, "", "")
     with ReplaySet(file) as replays:
         index = int(number) if number.isdecimal() else 0
         if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):

@@ -18,9 +18,8 @@ from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError
 from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
-from nppsim.levels.text import from_text
 from nppsim.levels.tiles import SOLID
-from nppsim.replays.playback import REPLAY_SET, find_files
+from nppsim.replays.playback import find_files, is_replay_set
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.studio.documents import Document, level_document, run_document
@@ -216,7 +215,7 @@ def _shown(levels: LevelSet, i: int) -> ShownLevel:
 
 def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
     """(place, label, level, frames, success) of the replays in a file.  Raises ReplayError."""
-    if file.suffix != REPLAY_SET:
+    if not is_replay_set(file):
         replay = Replay.load(file)
         return [(str(file), file.stem, replay.level.fingerprint, replay.frames, replay.success)]
     with ReplaySet(file) as replays:
@@ -233,7 +232,7 @@ def _read(data: bytes, name: str) -> Level | Replay:
     if data.startswith(_HDF5):
         raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
     if data.startswith(TEXT_BEGINS):
-        return from_text(data.decode("utf-8", "replace"), name)
+        return Level.from_content(data, name)
     suffix = PurePath(name).suffix.lower()
     try:
         return Replay.from_bytes(data, name)

@@ -18,7 +18,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
-from nppsim.replays.playback import REPLAY_SET, SUFFIXES
+from nppsim.replays.playback import is_named_like_replays, is_replay_set
 from nppsim.replays.replay import Replay, ReplayError, on_grid
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import simulate
@@ -186,10 +186,10 @@ class Demonstrations:
     def _found(self) -> tuple[list[tuple[str, str]], list[str]]:
         """(category, fingerprint of the level) of each replay in the folder, and what cannot be read."""
         found, problems = [], []
-        for file in sorted(path for path in self.folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
+        for file in sorted(path for path in self.folder.rglob("*") if is_named_like_replays(path) and path.is_file()):
             category = file.parent.name if file.parent != self.folder else UNCATEGORISED
             try:
-                if file.suffix == REPLAY_SET:
+                if is_replay_set(file):
                     with ReplaySet(file) as replays:
                         entries = list(map(replays.entry, range(len(replays))))
                     found += [(one.category or category, one.level_fingerprint) for one in entries]

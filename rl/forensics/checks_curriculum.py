@@ -153,7 +153,7 @@ def cells_are_of_one_family(
     """Levels whose success the curriculum takes for alike, its cells, are of one category and one family, and parted by the
     length of their ways."""
     family: dict[str, str] = {}
-    for one in map(LevelSet.at, config.train_dataset):
+    for one in map(LevelSet.at, () if config.single_level else config.train_dataset):
         for i, entry in enumerate(one.entries):
             with suppress(LevelSetError):  # one that cannot be read, and is left out
                 family.setdefault(one.fingerprint(i), entry.generator)

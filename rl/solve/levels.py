@@ -7,7 +7,7 @@ from pathlib import Path
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import INDEX, LevelSet
-from nppsim.replays.playback import SUFFIXES, find_files, read_file
+from nppsim.replays.playback import SUFFIXES, find_files, is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import simulate
 
@@ -57,14 +57,14 @@ def _tasks(path: Path) -> Iterator[Task]:
     elif path.is_dir():
         for file in find_files([path]):
             yield from _of_replays(file, file.relative_to(path).as_posix())
-    elif path.suffix.partition("#")[0] in SUFFIXES or _is_attract(path):
+    elif path.suffix.lower().partition("#")[0] in SUFFIXES or _is_attract(path):
         yield from _of_replays(path, path.name)
     else:
         yield _of_level(path)
 
 
 def _has_replays(folder: Path) -> bool:
-    return any(file.suffix in SUFFIXES for file in folder.rglob("*"))
+    return any(map(is_named_like_replays, folder.rglob("*")))
 
 
 def _is_attract(path: Path) -> bool:

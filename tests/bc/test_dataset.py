@@ -48,9 +48,9 @@ class CountingSimulator:
     def snapshot(self, i):
         return np.zeros(1, np.uint8)
 
-    def step(self, actions):
+    def step(self, actions, asleep):
         decisions = self.obs["game_state"][:, 0]
-        decisions += 1
+        decisions += ~asleep
         self.obs["game_state"][:, 2] = actions  # what an observation taken too late would give away
         self.finished = np.flatnonzero(decisions == self.lengths[self.level])
         self.episode["outcome"][self.finished] = 1

@@ -1,6 +1,8 @@
 """BatchSimulator: nothing depends on threads, batching, snapshots or observations; restarts; episode records."""
 
+import copy
 import hashlib
+import pickle
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from nppsim._phases import PHASES
 from nppsim.actions import ACTION_INPUT
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from nppsim.outcomes import DIED, NAMES, TIMEOUT, WON
@@ -417,6 +420,41 @@ def test_the_scripted_run_goes_through_the_golden_states():
     assert digest.hexdigest() == GOLDEN
 
 
+def test_a_single_environment_has_one_row():
+    sim = BatchSimulator(short_bank(), 1, threads=1, stacking=Stacking(state=3))
+    sim.reset()
+    sim.step(np.array([2]))
+    assert sim.snapshot(slice(None)).shape == (1, sim.snapshot(0).size)
+    np.testing.assert_array_equal(sim.snapshot(-1), sim.snapshot(0))
+    seen = sim.obs["game_state"].copy()
+    stored = sim.snapshot(slice(None))
+    sim.step(np.array([2]))
+    sim.restore(slice(None), stored)
+    np.testing.assert_array_equal(sim.observe()["game_state"], seen)
+
+
+def test_a_sibling_sees_what_its_elder_does_not():
+    bank = short_bank()
+    keys = ("global_view", "graph_state")
+    blind, seeing = (BatchSimulator(bank, 2, observations=seen, threads=1) for seen in (("state",), keys))
+    younger = blind.sibling(2, keys)
+    for sim in (seeing, younger):
+        sim.reset(np.array([4, 7]))
+    for key in keys:
+        np.testing.assert_array_equal(younger.obs[key], seeing.obs[key])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_no_copy_is_made_that_would_see_something_else(copied):
+    with pytest.raises(TypeError, match=r"use sibling\(\).*snapshot\(\) and restore\(\)"):
+        copied(BatchSimulator(short_bank(), 2, threads=1))
+
+
+def test_foresight_needs_decisions_no_longer_than_it_looks():
+    with pytest.raises(ConfigError, match="frame_skip 41: foresight looks 40 frames ahead"):
+        BatchSimulator(short_bank(), 1, frame_skip=41, observations=("foresight",))
+
+
 def test_misuse_is_refused_with_what_was_expected():
     sim = BatchSimulator([room(), WINNABLE], 2)
     with pytest.raises(RuntimeError, match="call reset"):
@@ -430,7 +468,9 @@ def test_misuse_is_refused_with_what_was_expected():
         sim.reset()
     sim.next_level[:] = [0, 1]
     sim.reset()
-    for actions in ([0, 6], [-1, 0], [0]):
+    with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2; got array\(\[0\. , 0\.9\]\)"):
+        sim.reset(np.array([0.0, 0.9]))
+    for actions in ([0, 6], [-1, 0], [0], [0.0, 2.9]):
         with pytest.raises(ValueError, match=r"actions must be int\[2\] in 0\.\.5"):
             sim.step(np.array(actions))
     for level in (-1, 2):

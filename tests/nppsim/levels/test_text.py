@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import nppsim
 from nppsim.levels import kinds
-from nppsim.levels.level import Level, LevelError
+from nppsim.levels.level import MAX_RECORDS, MAX_TEXT, Level, LevelError
 from nppsim.levels.text import TILE_CHARACTERS, from_text, to_text
 from nppsim.levels.tiles import NUM_TILE_SHAPES
 
@@ -55,6 +55,28 @@ def test_any_level_comes_back_from_its_text(seed, title, odd):
     again = from_text(to_text(level))
     assert again == level and again.title == title
     assert again.to_bytes() == level.to_bytes()
+
+
+@pytest.mark.parametrize("kind", [kinds.EXIT, kinds.DEATH_BALL])
+def test_a_count_byte_that_is_full_comes_back(kind):
+    records = np.array([[0, 40, 40, 0, 0]] + 300 * [[kind, 40, 40, 0, 0]])
+    counts = {"exit_count": 255} if kind == kinds.EXIT else {"ball_count": 255}
+    level = Level(np.zeros((23, 42), np.uint8), records, **counts)
+    assert from_text(to_text(level)).to_bytes() == level.to_bytes()
+
+
+def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
+    """Text takes several times the bytes of the binary format."""
+    records = np.full((MAX_RECORDS, 5), (kinds.LOCKED_DOOR, 141, 83, 7, 3))
+    records[0] = (0, 40, 40, 0, 0)
+    level = Level(np.zeros((23, 42), np.uint8), records)
+    file = tmp_path / "large.level"
+    level.save(file)
+    assert len(file.read_bytes()) < MAX_TEXT
+    assert Level.load(file).to_bytes() == level.to_bytes()
+    file.write_bytes(file.read_bytes() + b"#! more\n" * (MAX_TEXT // 8))
+    with pytest.raises(LevelError, match=r"large\.level: more than 1,048,576 bytes of text"):
+        Level.load(file)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bc.demonstrations import find_replays
 from nppsim.__main__ import main
 from nppsim.levels.level import Level
 from nppsim.replays.playback import find_files, play_files
@@ -78,6 +79,18 @@ def test_replay_sets_are_played_one_by_one(tmp_path):
     played = list(play_files(find_files([tmp_path])))
     assert [one.ending for one in played] == ["unreadable", "finished", "died"]
     assert played[2].file.endswith("set.h5#1")
+
+
+def test_names_in_capitals_are_replays_too(tmp_path):
+    WON.save(tmp_path / "B.REPLAY")
+    with ReplayWriter(tmp_path / "set.h5") as writer:
+        writer.append(WON)
+    (tmp_path / "set.h5").rename(tmp_path / "SET.H5")
+    played = list(play_files(find_files([tmp_path])))
+    assert [one.ending for one in played] == ["finished", "finished"]
+    for name in ("B.REPLAY", "SET.H5", "SET.H5#0"):
+        assert Replay.load(tmp_path / name).inputs.tobytes() == WON.inputs.tobytes()
+    assert len(find_replays([tmp_path])) == 2
 
 
 def test_no_replays_is_an_error(tmp_path, capsys):
