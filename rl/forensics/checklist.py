@@ -4,7 +4,7 @@
         print(item.mark, item.criterion, item.figure)
 
 Every figure is read from the run's curves.  What cannot be judged, as its step was not
-reached or there is no curriculum, is neither met nor missed.
+reached or there are no stages, is neither met nor missed.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ def _advanced(curves: Mapping[str, Scalars], why: str) -> Item:
     criterion = f"the curriculum leaves its first stage within {LATE:,} decisions"
     line = curves.get("curriculum/current_stage_idx")
     if line is None:
-        return Item(criterion, None, why or "no curriculum")
+        return Item(criterion, None, why or "no stages")
     later = line.steps[line.values > line.values[0]]
     if later.size:
         return Item(criterion, bool(later[0] <= LATE), f"after {later[0]:,} decisions")
