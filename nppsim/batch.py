@@ -99,7 +99,7 @@ class BatchSimulator:
         if "foresight" in self.keys and frame_skip > HORIZON:
             raise ConfigError(
                 f"foresight looks {HORIZON} frames ahead, and cannot tell what a longer decision leads to; give at most "
-                "that, or another architecture",
+                "that, or leave foresight out",
                 "frame_skip",
                 frame_skip,
             )

@@ -199,7 +199,7 @@ class NppEnv(gymnasium.Env):
     ## Arguments
     levels: LevelBank, LevelSet, levels, or the path of a dataset folder; None: 30 levels that come with nppsim.
     observations: names or keys of the table.
-    frame_skip: frames per decision, at least 1.
+    frame_skip: frames per decision, at least 1, with foresight at most 40.
     reward: preset or RewardConfig.
     gamma: discount per decision.
     render_mode: None; "rgb_array": ``render()`` returns a picture of level, ninja and the way so far (extra ``gym``);

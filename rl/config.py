@@ -21,6 +21,7 @@ from hardware.profiles import AUTO, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, needed, redact
 from nppsim.generate import CATEGORIES
+from nppsim.observe.foresight import HORIZON
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
@@ -576,6 +577,14 @@ class ExperimentConfig:
             raise ConfigError(
                 "--desired-kl steers the learning rate, whatever the stage; leave one of them out",
                 "--curriculum-stage-learning-rate",
+            )
+        foreseeing = [name for name in self.networks if "foresight" in get_architecture(name).observations]
+        if foreseeing and self.frame_skip > HORIZON:
+            raise ConfigError(
+                f"foresight, which {foreseeing[0]} reads, looks {HORIZON} frames ahead; give at most that, or another "
+                "architecture",
+                "frame_skip",
+                self.frame_skip,
             )
         if self.hardware.processes > 1 and any(get_architecture(name).subtasks for name in self.networks):
             raise ConfigError("hierarchical PPO trains in one process; leave out --num-processes and --num-gpus")

@@ -143,7 +143,7 @@ def _go_on(record, world, frame_skip, room, first):
     taken = -1
     for action in range(NUM_ACTIONS):
         after = first + AFTER + action
-        if frame_skip <= HORIZON and room.frames[after] > 0 and _equal(record, room, first, after):
+        if room.frames[after] > 0 and _equal(record, room, first, after):
             taken = action
         room.frames[after] = 0
     held = 0

@@ -471,6 +471,10 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             ["--experiment-name", "x", "--architectures", "vision_free_frame_stacked", "--enable-state-stacking"],
             "vision_free.state4: has stacks of its own",
         ),
+        (
+            ["--experiment-name", "x", "--architectures", "vision_free", "vision_free_foresight", "--frame-skip", "41"],
+            "--frame-skip 41: foresight, which vision_free_foresight reads, looks 40 frames ahead",
+        ),
         ([*REQUIRED, "--s3-bucket", "s3://bucket/x"], "no bucket name"),
         ([*REQUIRED, "--s3-bucket", "bucket", "--s3-prefix", "/"], "--s3-prefix /: is empty"),
     ],
