@@ -294,15 +294,15 @@ class BatchSimulator:
             other.result()
 
     def _checked_levels(self, levels: np.ndarray) -> np.ndarray:
-        given, levels = levels, np.ascontiguousarray(levels, np.int32)
+        levels = np.asarray(levels)  # as they are: 2**32 is 0 in 32 bits
         if (
             levels.shape != (self.num_envs,)
-            or np.asarray(given).dtype.kind not in "iu"
-            or levels.max(initial=-1) >= len(self.bank)
+            or levels.dtype.kind not in "iu"
+            or levels.max(initial=0) >= len(self.bank)
             or levels.min(initial=0) < -1
         ):
-            raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {given!r}")
-        return levels
+            raise ValueError(f"levels must be int[{self.num_envs}] below {len(self.bank)}; got {levels!r}")
+        return np.ascontiguousarray(levels, np.int32)
 
     def snapshot(self, i: int | slice | np.ndarray) -> np.ndarray:
         """uint8[..., B]: everything that the future of environment i, or of each of several, depends on."""
