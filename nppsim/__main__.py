@@ -378,7 +378,7 @@ def _extract(arguments: argparse.Namespace) -> None:
 
 def _load_level(place: str) -> Level:
     """A level file, a replay's level, or that of one of a set."""
-    return Replay.load(place).level if REPLAY_SET_SUFFIX in place else Level.load(place)
+    return Replay.load(place).level if REPLAY_SET_SUFFIX in place.lower() else Level.load(place)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

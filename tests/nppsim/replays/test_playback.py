@@ -91,6 +91,8 @@ def test_names_in_capitals_are_replays_too(tmp_path):
     for name in ("B.REPLAY", "SET.H5", "SET.H5#0"):
         assert Replay.load(tmp_path / name).inputs.tobytes() == WON.inputs.tobytes()
     assert len(find_replays([tmp_path])) == 2
+    assert main(["extract", str(tmp_path / "SET.H5#0"), str(tmp_path / "out.map")]) == 0
+    assert Level.load(tmp_path / "out.map") == WON.level
 
 
 def test_no_replays_is_an_error(tmp_path, capsys):
