@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
 from rl.command_line import resolve
+from rl.curriculum import make_sampler
 from rl.events import Scalars
 from rl.experiment import examination, rehearsal
 from rl.experiment.data import load_data, load_demonstrations
@@ -38,6 +40,7 @@ from rl.forensics.runs import FINISHED_FILE, RUN_FILE
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.train.vec_env import BatchVecEnv
 
 from excerpt import excerpt
 from places import ROOT
@@ -194,6 +197,21 @@ def test_a_sound_run_is_whole(rehearsed):
         "stages_end_when_they_are_mastered",
     }
     assert skipped - too_few_rows == elsewhere
+
+
+def test_a_single_level_needs_no_dataset(config, tmp_path, monkeypatch):
+    """The rest of the configuration names datasets/train, which only a checkout has."""
+    monkeypatch.chdir(tmp_path)
+    level = next(file for file in config.train_dataset[0].rglob("*.map"))
+    flags = ["--experiment-name", "x", "--architectures", "vision_free", "--single-level", str(level)]
+    alone = resolve([*flags, "--output-dir", str(tmp_path / "out")])
+    data = load_data(alone, str)
+    sim = BatchSimulator(data.bank, 2, threads=1)
+    sampler = make_sampler(data.train_categories, alone.curriculum, 0, families=data.train_families)
+    parts = {"config": alone, "levels": {"train": data.train}, "env": BatchVecEnv(sim, sampler)}
+    (cells,) = (one for one in doctor.all_checks() if one.name == "cells_are_of_one_family")
+    finding = cells.examine(BEFORE, parts, {})
+    assert (finding.status, finding.found) == (OK, "1 cells of 1 families")
 
 
 @pytest.fixture(scope="module")
