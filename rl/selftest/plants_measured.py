@@ -509,9 +509,10 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     held: list[Any] = []
 
-    def changed(original, episode, *given):
+    def changed(original, out_dir, frame_skip, fps, ghost, episode, *given):
         held.append(episode)
-        return replace(original(episode, *given), level_name=held[0].level_name, frames=held[0].frames)
+        film = original(out_dir, frame_skip, fps, ghost, episode, *given)
+        return replace(film, level_name=held[0].level_name, frames=held[0].frames)
 
     plant.wrap(video, "_film", changed)
 

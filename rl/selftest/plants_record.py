@@ -275,7 +275,7 @@ def _(plant: Plants) -> None:
 
 @fault("the optimiser's state is not restored", "F41", stage="resume")
 def _(plant: Plants) -> None:
-    def changed(original, ppo, policy_state, optimizer_state):
+    def changed(original, ppo, policy_state, *_):
         ppo.policy.load_state_dict(policy_state)
 
     plant.wrap(BatchPPO, "restore", changed)

@@ -247,10 +247,10 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     held: dict[int, np.ndarray] = {}
 
-    def changed(original, sim, actions):
+    def changed(original, sim, actions, *asleep, **named):
         if sim.num_envs == TRAINED:
             held.setdefault(id(sim), sim.snapshot(3))
-        obs = original(sim, actions)
+        obs = original(sim, actions, *asleep, **named)
         if id(sim) in held and 3 not in sim.finished:
             sim.restore(3, held[id(sim)])
         return obs
@@ -493,5 +493,5 @@ def _(plant: Plants) -> None:
     plant.wrap(
         BatchPPO,
         "restore",
-        lambda original, ppo, policy_state, optimizer_state: ppo.policy.load_state_dict(policy_state),
+        lambda original, ppo, policy_state, *_: ppo.policy.load_state_dict(policy_state),
     )

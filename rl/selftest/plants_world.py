@@ -30,17 +30,21 @@ PERMUTED = np.array([0, 2, 1, 3, 5, 4])  # left and right change places
 
 @fault("left and right change places in the simulator", "F28", "F114")
 def _(plant: Plants) -> None:
-    plant.wrap(BatchSimulator, "step", lambda original, sim, actions: original(sim, PERMUTED[np.asarray(actions)]))
+    plant.wrap(
+        BatchSimulator,
+        "step",
+        lambda original, sim, actions, *asleep, **named: original(sim, PERMUTED[np.asarray(actions)], *asleep, **named),
+    )
 
 
 @fault("actions arrive one decision late", "F28", "H6")
 def _(plant: Plants) -> None:
     held: dict[int, np.ndarray] = {}
 
-    def changed(original, sim, actions):
+    def changed(original, sim, actions, *asleep, **named):
         late = held.get(id(sim), np.zeros_like(actions))
         held[id(sim)] = np.array(actions)
-        return original(sim, late)
+        return original(sim, late, *asleep, **named)
 
     plant.wrap(BatchSimulator, "step", changed)
 
@@ -102,10 +106,10 @@ def _(plant: Plants) -> None:
 
 @fault("two environments share their state", "H15")
 def _(plant: Plants) -> None:
-    def changed(original, sim, actions):
+    def changed(original, sim, actions, *asleep, **named):
         if sim.num_envs > 8:
             sim.restore(1, sim.snapshot(0))
-        return original(sim, actions)
+        return original(sim, actions, *asleep, **named)
 
     plant.wrap(BatchSimulator, "step", changed)
 
@@ -262,9 +266,9 @@ def _(plant: Plants) -> None:
 
 @fault("shaping counts twice", "H9", "F26")
 def _(plant: Plants) -> None:
-    def changed(original, sim, actions):
+    def changed(original, sim, actions, *asleep, **named):
         before = sim.state.terms[: sim.num_envs, 4].copy()
-        obs = original(sim, actions)
+        obs = original(sim, actions, *asleep, **named)
         goes_on = ~(sim.terminated | sim.truncated)
         sim.rewards[goes_on] += (sim.state.terms[: sim.num_envs, 4] - before)[goes_on].astype(np.float32)
         return obs
@@ -296,8 +300,8 @@ def _(plant: Plants) -> None:
 
 @fault("time-outs are reported as ends of the game", "H11")
 def _(plant: Plants) -> None:
-    def changed(original, sim, actions):
-        obs = original(sim, actions)
+    def changed(original, sim, actions, *asleep, **named):
+        obs = original(sim, actions, *asleep, **named)
         sim.terminated |= sim.truncated
         sim.truncated[:] = False
         return obs

@@ -162,9 +162,9 @@ def test_test_levels_are_played_once_by_each_method_after_everything_else(folder
     stepped, evaluated = [], []
     step, play = BatchSimulator.step, EvaluationSuite.run
 
-    def seen_step(sim, actions):
+    def seen_step(sim, actions, asleep=None):
         stepped.append("+".join(sorted({name_of[level] for level in sim.bank.levels})))
-        return step(sim, actions)
+        return step(sim, actions, asleep)
 
     def seen_run(suite, policy, **options):
         evaluated.append(("+".join(sorted({name_of[level] for level in suite.bank.levels})), type(policy).__name__))
