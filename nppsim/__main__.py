@@ -16,7 +16,7 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
-from nppsim.levels.level import REPLAY_SET_SUFFIX, Level
+from nppsim.levels.level import Level, is_replay_set
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.replay import Replay
@@ -378,7 +378,7 @@ def _extract(arguments: argparse.Namespace) -> None:
 
 def _load_level(place: str) -> Level:
     """A level file, a replay's level, or that of one of a set."""
-    return Replay.load(place).level if REPLAY_SET_SUFFIX in place.lower() else Level.load(place)
+    return Replay.load(place).level if is_replay_set(place) else Level.load(place)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

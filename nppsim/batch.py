@@ -225,6 +225,8 @@ class BatchSimulator:
         next_level = self._checked_levels(self.next_level)
         if (next_level < 0).any():
             raise ValueError(f"next_level must be in 0..{len(self.bank) - 1}; got {next_level!r}")
+        if asleep is not None and (asleep.shape != (self.num_envs,) or asleep.dtype != bool):
+            raise ValueError(f"asleep must be bool[{self.num_envs}]; got {asleep!r}")
         return self._step(actions, next_level, every_end=False, asleep=asleep)
 
     def _step(
@@ -241,13 +243,15 @@ class BatchSimulator:
         resting: bool[N], environments that make no decision, and restart.
         asleep: instead, environments that do neither.
         """
-        given, actions = actions, np.ascontiguousarray(actions, np.int64)
+        actions = np.asarray(actions)  # as they are: a float would be cut
         if (
             actions.shape != (self.num_envs,)
-            or np.asarray(given).dtype.kind not in "iu"
-            or (actions.view(np.uint64) >= NUM_ACTIONS).any()
+            or actions.dtype.kind not in "iu"
+            or actions.min() < 0
+            or actions.max() >= NUM_ACTIONS
         ):
-            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {given!r}")
+            raise ValueError(f"actions must be int[{self.num_envs}] in 0..{NUM_ACTIONS - 1}; got {actions!r}")
+        actions = np.ascontiguousarray(actions, np.int64)
         idle = resting if asleep is None else asleep
         if idle is not None:
             actions = np.where(idle, RESTING if asleep is None else ASLEEP, actions)

@@ -126,7 +126,7 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
         if place in FIXED and changes(before, config):
             raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
         config = replace(config, sources=config.sources | {place: OVERRIDDEN})
-    if stored.pretraining and _is_guarded(config) and not _is_guarded(stored):
+    if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
             "the retention guard cannot begin within a run: what the clone could do was not measured; add "
             "evaluation.retention_guard=off",

@@ -9,6 +9,7 @@ Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirro
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -140,19 +141,13 @@ class Level:
 
     @classmethod
     def load(cls, path: str | Path) -> "Level":
-        """Read a level file: the map layout, text (``nppsim.levels.text``), or the level of a ``.replay``.
+        """Read a level file: the map layout, text (``nppsim.levels.text``), or the level of a replay, whatever it is called.
 
         The path becomes the level's name.  Raises LevelError, or OSError if unreadable.
         """
-        suffix = Path(path).suffix.lower()
-        if suffix == REPLAY_SUFFIX:
-            from nppsim.replays.replay import Replay, ReplayError  # which builds on this module
-
-            try:
-                return Replay.load(path).level
-            except ReplayError as error:
-                raise LevelError(str(error)) from error
-        if suffix == REPLAY_SET_SUFFIX:
+        if Path(path).suffix.lower() == REPLAY_SUFFIX:
+            return _of_replay(path)
+        if is_replay_set(path):
             raise LevelError(
                 f"{path} holds many replays, no level; nppsim extract {path}#0 OUT writes the level of one"
             )
@@ -160,6 +155,9 @@ class Level:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
             if data.startswith(TEXT_BEGINS):
                 data += file.read(MAX_TEXT + 1 - len(data))
+        if not is_level(data):
+            with suppress(LevelError):  # of a replay; what is wrong with it as a level is told below
+                return _of_replay(path)
         return cls.from_content(data, name=str(path))
 
     @classmethod
@@ -265,6 +263,20 @@ class Level:
 
     def __repr__(self) -> str:
         return f"Level({self._label!r}, {len(self.records)} records, fingerprint {self.fingerprint[:12]})"
+
+
+def is_replay_set(place: str | Path) -> bool:
+    """Whether a place is, by its name, a replay set or one of its replays (``SET.h5#7``)."""
+    return Path(place).suffix.lower().partition("#")[0] == REPLAY_SET_SUFFIX
+
+
+def _of_replay(path: str | Path) -> Level:
+    from nppsim.replays.replay import Replay, ReplayError  # which builds on this module
+
+    try:
+        return Replay.load(path).level
+    except ReplayError as error:
+        raise LevelError(str(error)) from error
 
 
 def is_level(data: bytes) -> bool:

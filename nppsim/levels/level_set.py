@@ -32,7 +32,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
-from nppsim.levels.level import REPLAY_SET_SUFFIX, Level, LevelError, mirror
+from nppsim.levels.level import Level, LevelError, is_replay_set, mirror
 from nppsim.reading import read_json
 
 INDEX = "index.json"
@@ -245,7 +245,7 @@ def _scan_folder(path: Path) -> list[LevelEntry]:
         ]
     files.sort(key=lambda file: file.parts)
     for file in files:
-        if file.suffix.lower() == REPLAY_SET_SUFFIX:
+        if is_replay_set(file):
             raise LevelSetError(
                 f"{path / file} holds many replays, no level; write the level of one with nppsim extract, or move it away"
             )

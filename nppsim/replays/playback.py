@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from nppsim.levels import kinds
-from nppsim.levels.level import TYPE
+from nppsim.levels.level import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, TYPE, is_replay_set
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
-REPLAY_SET = ".h5"
-SUFFIXES = (".replay", REPLAY_SET)
 # How a replay ends, if not with the ninja's death, which has its name from ``outcomes``.
 FINISHED = "finished"
 RAN_OUT = "ran out"
@@ -57,12 +55,7 @@ def play_back(replay: Replay, file: str = "") -> Playback:
 
 def is_named_like_replays(file: Path) -> bool:
     """Whether a file's name ends as those of replay files and replay sets do, in small letters or capitals."""
-    return file.suffix.lower() in SUFFIXES
-
-
-def is_replay_set(file: Path) -> bool:
-    """Whether a file is a replay set, by its name."""
-    return file.suffix.lower() == REPLAY_SET
+    return file.suffix.lower() in (REPLAY_SUFFIX, REPLAY_SET_SUFFIX)
 
 
 def find_files(paths: Iterable[str | Path]) -> list[Path]:

@@ -25,7 +25,7 @@ from nppsim import reading
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.levels.level import Level, LevelError, is_level, mirror
+from nppsim.levels.level import Level, LevelError, is_level, is_replay_set, mirror
 
 FORMATS = ("compact", "attract")  # what a replay can be written as
 
@@ -112,7 +112,7 @@ class Replay:
 
         A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
         """
-        if Path(path).suffix.lower().partition("#")[0] == ".h5":
+        if is_replay_set(path):
             from nppsim.replays.replay_set import (
                 load_one,  # only here: sets are made of replays, and import this module
             )

@@ -16,10 +16,10 @@ from nppsim.bank import LevelBank
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
-from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError
+from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError, is_replay_set
 from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
-from nppsim.replays.playback import find_files, is_replay_set
+from nppsim.replays.playback import find_files
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.studio.documents import Document, level_document, run_document

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nppsim.errors import ConfigError
-from nppsim.levels.level import Level
+from nppsim.levels.level import Level, is_replay_set
 from nppsim.levels.level_set import INDEX, LevelSet
-from nppsim.replays.playback import SUFFIXES, find_files, is_named_like_replays, read_file
+from nppsim.replays.playback import find_files, is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import simulate
 
@@ -57,7 +57,7 @@ def _tasks(path: Path) -> Iterator[Task]:
     elif path.is_dir():
         for file in find_files([path]):
             yield from _of_replays(file, file.relative_to(path).as_posix())
-    elif path.suffix.lower().partition("#")[0] in SUFFIXES or _is_attract(path):
+    elif is_named_like_replays(path) or is_replay_set(path) or _is_attract(path):
         yield from _of_replays(path, path.name)
     else:
         yield _of_level(path)

@@ -570,7 +570,8 @@ class TrainingMonitor(BaseCallback):
         if now and (other := list(differences(now, {**training, "spent": now["spent"]}))):
             raise checkpoint.CheckpointError(
                 f"{path}: {len(other)} parts of the training were not brought back, e.g. {', '.join(other[:3])}: it would go "
-                "on as another one; please report this"
+                "on as another one; use the version of the project that wrote it, or train again (if it was this one, please "
+                "report this)"
             )
         for what, period in self._periods.items():  # shorter ones than before, if that was asked for
             if period:

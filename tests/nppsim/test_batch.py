@@ -471,7 +471,10 @@ def test_misuse_is_refused_with_what_was_expected():
     for levels in ([0.0, 0.9], [2**32, 0]):
         with pytest.raises(ValueError, match=r"levels must be int\[2\] below 2; got array"):
             sim.reset(np.array(levels))
-    for actions in ([0, 6], [-1, 0], [0], [0.0, 2.9]):
+    for asleep in ([0, 1], [True]):
+        with pytest.raises(ValueError, match=r"asleep must be bool\[2\]; got array"):
+            sim.step(np.zeros(2, int), np.array(asleep))
+    for actions in ([0, 6], [-1, 0], [0], [0.0, 2.9], [0.0, np.nan]):
         with pytest.raises(ValueError, match=r"actions must be int\[2\] in 0\.\.5"):
             sim.step(np.array(actions))
     for level in (-1, 2):

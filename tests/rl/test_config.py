@@ -549,12 +549,12 @@ def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkey
     """By then the present policy would be taken for the clone; without imitation there is none."""
     path = folder / "old" / "config.json"
     for begun in (["--eval-freq", "0"], ["--no-retention-guard"]):
-        path.write_text(json.dumps(resolve([*REQUIRED, *begun]).to_dict()))
+        path.write_text(json.dumps(resolve([*REQUIRED, "--replay-data-dir", "replays", *begun]).to_dict()))
         late = ["--resume-from", "old", "--resume-override", "eval-freq=1000", "evaluation.retention_guard=on"]
         with pytest.raises(ConfigError, match="retention guard cannot begin within a run"):
             resolve(late)
         assert resolve([*late[:-1], "evaluation.retention_guard=off"]).evaluation.in_training
-    path.write_text(json.dumps(resolve([*REQUIRED, "--eval-freq", "0", "--no-pretraining"]).to_dict()))
+    path.write_text(json.dumps(resolve([*REQUIRED, "--eval-freq", "0"]).to_dict()))
     assert resolve(late).evaluation.retention_guard
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from bc.demonstrations import find_replays
 from nppsim.__main__ import main
-from nppsim.levels.level import Level
+from nppsim.levels.level import Level, LevelError
+from nppsim.levels.level_set import LevelSet
 from nppsim.replays.playback import find_files, play_files
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
@@ -93,6 +94,24 @@ def test_names_in_capitals_are_replays_too(tmp_path):
     assert len(find_replays([tmp_path])) == 2
     assert main(["extract", str(tmp_path / "SET.H5#0"), str(tmp_path / "out.map")]) == 0
     assert Level.load(tmp_path / "out.map") == WON.level
+
+
+def test_a_replay_is_known_as_one_whatever_it_is_called(tmp_path, capsys):
+    """As a level, its inputs would become records, and its tiles shift."""
+    replay = Replay(LEVEL, BLOWN_UP.inputs, success=False)
+    folder = tmp_path / "my.h5.d"
+    folder.mkdir()
+    for name, format in (("0", "attract"), ("attract.map", "attract"), ("compact.map", "compact")):
+        replay.save(folder / name, format=format)
+        assert Level.load(folder / name) == LEVEL
+        assert main(["extract", str(folder / name), str(tmp_path / "out.map")]) == 0
+        assert Level.load(tmp_path / "out.map") == LEVEL
+    LEVEL.save(folder / "level.map")
+    assert main(["extract", str(folder / "level.map"), str(tmp_path / "out.map")]) == 0
+    assert all(level == LEVEL for level in LevelSet.at(folder))
+    (folder / "0").write_bytes((folder / "0").read_bytes()[:900])
+    with pytest.raises(LevelError, match="900 bytes; an N\\+\\+ map has at least"):
+        Level.load(folder / "0")
 
 
 def test_no_replays_is_an_error(tmp_path, capsys):

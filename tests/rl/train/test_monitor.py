@@ -124,6 +124,26 @@ def test_a_training_that_is_over_does_not_begin_again(tmp_path):
     assert same_weights(fresh.policy, ppo.policy.state_dict())
 
 
+def test_a_checkpoint_of_another_version_is_named_with_what_to_do(tmp_path):
+    """One that keeps something that this version does not know, or lacks something that it needs."""
+    monitor, ppo, *_ = train(tmp_path)
+    path = monitor.checkpoints.made()[-1]
+    for change, message in (
+        ({"early": {"best": 0.5}}, "1 parts of the training were not brought back, e.g. monitor.early: .* train again"),
+        (
+            {"retention": {}},
+            "lacks 'cloned', so that training cannot go on from it: use the version .*, or train again",
+        ),
+    ):
+        training = checkpoint.load(path)["training"]
+        training["monitor"] |= change
+        checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
+        fresh, _ = make_ppo()
+        again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lambda line: None)
+        with pytest.raises(CheckpointError, match=message):
+            again.begin(fresh)
+
+
 def test_frames_per_decision_cannot_change(tmp_path):
     monitor, *_ = train(tmp_path)
     fresh, _ = make_ppo()
