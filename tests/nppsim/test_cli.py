@@ -173,7 +173,7 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
 )
 def test_failures_are_one_line(files, capsys, arguments, told):
     names = {"level": files / "level.map", "play": files / "play.replay", "odd": files / "odd.map", "folder": files}
-    names["odd"].write_bytes(names["play"].read_bytes())
+    names["odd"].write_bytes(names["level"].read_bytes() + b"\0")  # the beginning of a record
     names["walled"] = files / "walled.map"
     tiles = np.ones((23, 42), np.uint8)
     tiles[5:8, 5:8] = tiles[5:8, 20:23] = 0
