@@ -25,7 +25,7 @@ from nppsim.files import table
 from nppsim.levels.level import Level, is_replay_set
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
-from nppsim.reading import read_json
+from nppsim.reading import files_below, read_json
 from nppsim.replays.playback import find_files, is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, read_bytes, to_decisions, to_inputs
 from nppsim.replays.replay_set import ReplaySet
@@ -229,7 +229,8 @@ def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
     except ReplayError as error:
         raise DemonstrationError(str(error)) from error
     indexed: dict[Path, str] = {}
-    for index in sorted(path.rglob(INDEX_FILE)) if path.is_dir() else [folder / INDEX_FILE]:
+    indexes = files_below(path, DemonstrationError, lambda file: file.name == INDEX_FILE) if path.is_dir() else ()
+    for index in sorted(indexes) or [folder / INDEX_FILE]:
         indexed |= _read_index(index) if index.is_file() else {}
     return tuple(replay for file in files for replay in _read(file, folder, indexed))
 

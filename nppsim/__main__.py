@@ -14,11 +14,12 @@ import nppsim
 from nppsim import errors
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
-from nppsim.levels.level import Level, is_replay_set
+from nppsim.levels.level import REPLAY_SUFFIX, Level, is_replay_set
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
+from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import Replay
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
@@ -368,12 +369,18 @@ def _extract_flags(parser: Parser) -> None:
 
 @_command("extract", "write the level of a replay as a file, or a level as text, and back", _extract_flags)
 def _extract(arguments: argparse.Namespace) -> None:
-    check_output_file(arguments.out, "OUT")
+    _check_level_file(arguments.out, "OUT", inputs=[arguments.source])
     level = _load_level(arguments.source)
     level.save(arguments.out)
     for warning in level.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{arguments.out}: {len(level.records)} records, fingerprint {level.fingerprint[:12]}")
+
+
+def _check_level_file(path: str, flag: str, inputs: Sequence[str] = ()) -> None:
+    if is_named_like_replays(Path(path)):
+        raise ConfigError("would be read as a replay; give another name, such as OUT.map or OUT.level", flag, path)
+    check_output_file(path, flag, inputs=inputs)
 
 
 def _load_level(place: str) -> Level:
@@ -454,7 +461,7 @@ def _generate(arguments: argparse.Namespace) -> None:
     from nppsim.generate import generate
 
     if arguments.count is None:
-        check_output_file(arguments.out, "OUT")
+        _check_level_file(arguments.out, "OUT")
         level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)
         level.save(arguments.out)
     else:
@@ -481,7 +488,7 @@ def _plan(arguments: argparse.Namespace) -> None:
     from nppsim.planner import plan, polish
 
     settings = arguments.parser.build(PlannerSettings, arguments)
-    check_output_file(arguments.out, "OUT.replay")
+    check_output_file(arguments.out, "OUT.replay", REPLAY_SUFFIX)
     level = Level.load(arguments.level)
     same = {"seed": settings.seed, "min_hold": settings.min_hold}
     run = plan(level, settings.frame_skip, budget=settings.budget, noise=settings.noise, **same)
@@ -490,7 +497,11 @@ def _plan(arguments: argparse.Namespace) -> None:
         odd = f"; what is odd about the level: {'; '.join(level.warnings[:3])}" if level.warnings else ""
         raise CommandError(f"{arguments.level}: no run found in {settings.budget} frames; {remedy}{odd}")
     if arguments.polish:
-        run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
+        try:
+            run = polish(level, run, settings.frame_skip, budget=arguments.polish, **same)
+        except KeyboardInterrupt:
+            Replay(level, run.inputs, success=True).save(arguments.out)
+            raise KeyboardInterrupt(f"{arguments.out}: {run.frames} frames, as found, not shortened") from None
     Replay(level, run.inputs, success=True).save(arguments.out)
     print(f"{arguments.out}: {run.frames} frames, found by simulating {run.simulated:,}")
 

@@ -1,11 +1,12 @@
 """Files that appear whole or not at all, and tables as text."""
 
+import errno
 import itertools
 import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,11 +20,14 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; at the end of the block the file takes the place of ``path``.
 
     A reader sees the old file or the new one, after a power cut too; an exception in the block leaves the old one.
-    Missing folders are made.  Two processes may write at once: the last one to finish wins.  An OSError names ``path``.
+    Missing folders are made; what a link leads to is replaced, not the link.  Two processes may write at once: the last
+    one to finish wins.  An OSError names ``path``; a pipe or a device, which cannot be replaced, is one.
     Let no library write to a disk here that cannot be trusted when it is full, as HDF5 and torch: give it memory instead,
     and then ``write_bytes``.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "is a pipe or a device; give the name of a file", os.fspath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with naming(path, temporary):
@@ -118,13 +122,24 @@ def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int 
         raise ConfigError(f"the disk is too full: {room}; make room, or choose another folder", flag, folder)
 
 
-def check_output_file(path: str | os.PathLike, flag: str, suffix: str = "") -> None:
-    """ConfigError, before the work, unless a file of this name can be written; flag: what asked for it."""
+def check_output_file(
+    path: str | os.PathLike, flag: str, suffix: str = "", inputs: Iterable[str | os.PathLike] = ()
+) -> None:
+    """ConfigError, before the work, unless a file of this name can be written.
+
+    flag: what asked for it.
+    suffix: what its name must end in.
+    inputs: files that are read, which it would replace.
+    """
     path = Path(path)
     if suffix and path.suffix.lower() != suffix:
         raise ConfigError(f"give a name that ends in {suffix}", flag, path)
     if path.is_dir():
         raise ConfigError("is a folder; give the name of a file", flag, path)
+    if path.exists() and not path.is_file():
+        raise ConfigError("is a pipe or a device; give the name of a file", flag, path)
+    if path.exists() and any(Path(one).exists() and path.samefile(one) for one in inputs):
+        raise ConfigError("is what is read, and would be replaced; give another name", flag, path)
     if path.exists() and not os.access(path, os.W_OK):
         raise ConfigError("cannot be written (no permission); choose another file", flag, path)
     check_output_folder(path.parent, flag)

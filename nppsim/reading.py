@@ -1,9 +1,12 @@
-"""Files from anywhere, read within bounds: what is too large is refused before it is read, what is no JSON by name."""
+"""Files from anywhere, found, and read within bounds: what is too large is refused before it is read, what is no JSON
+by name."""
 
 import json
 import math
+import os
 import tomllib
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +14,47 @@ from nppsim.errors import UserError
 
 MAX_JSON_BYTES = 64 << 20  # the index of 200,000 levels; parsed, a text takes up to some twenty times its size
 _PART_BYTES = 1 << 20
+
+
+def files_below(
+    folder: str | Path,
+    error: type[UserError],
+    wanted: Callable[[Path], bool] = lambda file: True,
+    enter: Callable[[Path], bool] = lambda folder: True,
+) -> Iterator[Path]:
+    """The files in a folder and its sub-folders, in no order; hidden ones (``.name``) are left alone, links are followed.
+
+    wanted: by its name, whether a file counts.
+    enter: whether to look into a sub-folder.
+    ``error`` for a folder that cannot be read, for a wanted link that leads nowhere, and for a wanted pipe or device.
+    """
+    return _files_below(Path(folder), error, wanted, enter, frozenset())
+
+
+def _files_below(
+    folder: Path,
+    error: type[UserError],
+    wanted: Callable[[Path], bool],
+    enter: Callable[[Path], bool],
+    above: frozenset[tuple[int, int]],
+) -> Iterator[Path]:
+    """above: devices and numbers of the folders around ``folder``, so that no link to one of them leads on for ever."""
+    try:
+        stat = os.stat(folder)
+        names = sorted(os.listdir(folder))
+    except OSError as problem:
+        raise error(f"{problem.filename}: cannot be read ({problem.strerror}); check its permissions") from problem
+    if (this := (stat.st_dev, stat.st_ino)) in above:
+        return
+    for path in (folder / name for name in names if not name.startswith(".")):
+        if path.is_dir():
+            if enter(path):
+                yield from _files_below(path, error, wanted, enter, above | {this})
+        elif wanted(path):
+            if not path.is_file():
+                what = "is a link that leads nowhere" if path.is_symlink() else "is no file, but a pipe or a device"
+                raise error(f"{path}: {what}; mend it, or move it away")
+            yield path
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:

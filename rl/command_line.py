@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 
 from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_folder
+from nppsim.levels.level_set import LevelSetError
+from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
+from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
 from rl import plugins
@@ -196,7 +199,7 @@ def check_prepared(config: ExperimentConfig) -> None:
             for folder in getattr(config, name):
                 _require(folder.exists(), f"does not exist; {_MAKE_LEVELS}", flag, folder)
                 _require(
-                    folder.is_file() or any(f.is_file() for f in folder.rglob("*")),
+                    folder.is_file() or any(files_below(folder, LevelSetError)),
                     f"holds no levels; {_MAKE_LEVELS}",
                     flag,
                     folder,
@@ -206,7 +209,8 @@ def check_prepared(config: ExperimentConfig) -> None:
         what = "is no folder, nor a *.replay or *.h5 file; give what holds the replays"
         _require(one_file or replays.is_dir(), what, REPLAYS, replays)
         what = "holds no *.replay or *.h5 files; give another folder, or leave the flag out to train without imitation"
-        _require(one_file or any(map(is_named_like_replays, replays.rglob("*"))), what, REPLAYS, replays)
+        some = one_file or any(files_below(replays, ReplayError, is_named_like_replays))
+        _require(some, what, REPLAYS, replays)
     if config.teacher.file is not None:
         _require(config.teacher.file.is_file(), "is no file; give an agent", "teacher", config.teacher.file)
     config.video.check_packages()

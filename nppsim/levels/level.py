@@ -7,6 +7,7 @@ a ``LevelError``; what can be read but is odd is masked or kept, and listed in `
 Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirror images).
 """
 
+import codecs
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -153,8 +154,13 @@ class Level:
             )
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
-            if data.startswith(TEXT_BEGINS):
+            if is_text(data):
                 data += file.read(MAX_TEXT + 1 - len(data))
+        if Path(path).suffix.lower() == TEXT_SUFFIX and not is_level(data):
+            raise LevelError(
+                f"{path}: does not begin with '{TEXT_BEGINS.decode()}', as a level in text does; write that as its first "
+                "line and save it as UTF-8, or give a file in the map layout another ending"
+            )
         if not is_level(data):
             with suppress(LevelError):  # of a replay; what is wrong with it as a level is told below
                 return _of_replay(path)
@@ -163,13 +169,13 @@ class Level:
     @classmethod
     def from_content(cls, data: bytes, name: str = "") -> "Level":
         """The level of a file's bytes: the map layout, or text, as they begin.  Raises LevelError."""
-        if not data.startswith(TEXT_BEGINS):
+        if not is_text(data):
             return cls.from_bytes(data, name)
         if len(data) > MAX_TEXT:
             raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text: no level is as long")
         from nppsim.levels.text import from_text  # which builds on this module
 
-        return from_text(data.decode("utf-8", "replace"), name)
+        return from_text(data.decode("utf-8-sig", "replace"), name)
 
     @classmethod
     def build(
@@ -279,9 +285,21 @@ def _of_replay(path: str | Path) -> Level:
         raise LevelError(str(error)) from error
 
 
+def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:
+    """A line for each warning of the levels, ``most`` of them, and one that counts the others."""
+    told = [f"odd: {level.name}: {warning}" for level in levels for warning in level.warnings]
+    rest = [f"odd: and {len(told) - most} more like these"] if len(told) > most else []
+    return told[:most] + rest
+
+
+def is_text(data: bytes) -> bool:
+    """Whether a file of this content is a level as text; a byte order mark may stand before it."""
+    return data.removeprefix(codecs.BOM_UTF8).startswith(TEXT_BEGINS)
+
+
 def is_level(data: bytes) -> bool:
     """Whether a file of this content is a level, in the map layout (which begins with a zero) or as text."""
-    return data.startswith(TEXT_BEGINS) or (data[:4] == bytes(4) and len(data) >= RECORDS_OFFSET + RECORD_SIZE)
+    return is_text(data) or (data[:4] == bytes(4) and len(data) >= RECORDS_OFFSET + RECORD_SIZE)
 
 
 def mirror(level: Level) -> Level:

@@ -20,27 +20,26 @@ it.  Opening reads the index only; a level is read when it is asked for.
 import gc
 import itertools
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
 from nppsim.levels.level import Level, LevelError, is_replay_set, mirror
-from nppsim.reading import read_json
+from nppsim.reading import files_below, read_json
 
 INDEX = "index.json"
 FORMAT = "nppsim level set"
 VERSION = 1
 UNCATEGORISED = "uncategorised"
 SINGLE = "single"  # category of a level file that is given by itself
-_NOT_LEVELS = {".json", ".md", ".txt", ".tmp"}  # companions that may stand in a folder without index
+# Companions that may stand in a folder without index.
+_NOT_LEVELS = {".json", ".md", ".txt", ".tmp", ".html", ".png", ".mp4"}
 
 
 class LevelSetError(UserError, ValueError):
@@ -89,7 +88,7 @@ class LevelSet(Sequence[Level]):
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise LevelSetError(f"{path} {what}; give a folder of level files (scripts/generate_levels.py makes one)")
-        entries = _read_index(path) if (path / INDEX).exists() else _scan_folder(path)
+        entries = _read_index(path) if (path / INDEX).exists() else _levels_in(path)
         if not entries and not may_be_empty:
             inner = sorted(folder.name for folder in path.iterdir() if (folder / INDEX).exists())
             there = f" of its own, but the level sets {', '.join(inner)}; open one of them" if inner else ""
@@ -111,6 +110,8 @@ class LevelSet(Sequence[Level]):
         """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
         entry = self.entries[index]
         file = self.path / entry.file
+        if not str(file).isprintable():  # nor can it be stored beside a run of the level
+            raise LevelSetError(f"{str(file)!r}: the name has characters that cannot be printed; rename the file")
         try:
             level = Level.load(file)
         except LevelError as error:
@@ -230,33 +231,33 @@ def _free_name(category: str, taken: set[str], numbers: dict[str, int]) -> str:
     return file
 
 
-def _scan_folder(path: Path) -> list[LevelEntry]:
-    files = []
-    for folder, subfolders, names in os.walk(path, onerror=_refuse):
-        subfolders[:] = [
-            name
-            for name in subfolders
-            if not (name.startswith(".") or os.path.exists(os.path.join(folder, name, INDEX)))
-        ]
-        files += [
-            (Path(folder) / name).relative_to(path)
-            for name in names
-            if not name.startswith(".") and Path(name).suffix.lower() not in _NOT_LEVELS
-        ]
-    files.sort(key=lambda file: file.parts)
-    for file in files:
-        if is_replay_set(file):
-            raise LevelSetError(
-                f"{path / file} holds many replays, no level; write the level of one with nppsim extract, or move it away"
-            )
+def scan_folder(path: Path) -> list[LevelEntry]:
+    """What a folder without index holds, in order of the names; the content of the files is not looked at.
+
+    Companions, hidden files and sub-folders that are level sets of their own are left out.  Raises LevelSetError.
+    """
+    found = files_below(
+        path,
+        LevelSetError,
+        wanted=lambda file: file.suffix.lower() not in _NOT_LEVELS,
+        enter=lambda folder: not (folder / INDEX).exists(),
+    )
+    files = sorted((file.relative_to(path) for file in found), key=lambda file: file.parts)
     return [
         LevelEntry(file.parent.as_posix() if file.parent.parts else UNCATEGORISED, file=file.as_posix())
         for file in files
     ]
 
 
-def _refuse(error: OSError) -> NoReturn:
-    raise LevelSetError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
+def _levels_in(path: Path) -> list[LevelEntry]:
+    entries = scan_folder(path)
+    for entry in entries:
+        if is_replay_set(entry.file):
+            raise LevelSetError(
+                f"{path / entry.file} holds many replays, no level; write the level of one with nppsim extract, or move "
+                "it away"
+            )
+    return entries
 
 
 def _read_index(path: Path) -> list[LevelEntry]:

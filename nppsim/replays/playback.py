@@ -9,6 +9,7 @@ from pathlib import Path
 from nppsim.levels import kinds
 from nppsim.levels.level import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, TYPE, is_replay_set
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
+from nppsim.reading import files_below
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
@@ -67,7 +68,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         found = [path]
         if path.is_dir():
-            found = sorted(file for file in path.rglob("*") if is_named_like_replays(file) and file.is_file())
+            found = sorted(files_below(path, ReplayError, is_named_like_replays))
         if not found:
             raise ReplayError(f"{path}: no *.replay or *.h5 files in it or its sub-folders; check the path")
         files += found

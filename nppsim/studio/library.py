@@ -16,7 +16,7 @@ from nppsim.bank import LevelBank
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
-from nppsim.levels.level import REPLAY_SUFFIX, TEXT_BEGINS, TYPE, Level, LevelError, is_replay_set
+from nppsim.levels.level import REPLAY_SUFFIX, TYPE, Level, LevelError, is_replay_set, is_text
 from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import find_files
@@ -231,7 +231,7 @@ def _read(data: bytes, name: str) -> Level | Replay:
     """The level or replay that the bytes of a file are; attract files and levels have no common ending of their names."""
     if data.startswith(_HDF5):
         raise StudioError(f"{name} holds many replays; start the studio with --replays and its name")
-    if data.startswith(TEXT_BEGINS):
+    if is_text(data):
         return Level.from_content(data, name)
     suffix = PurePath(name).suffix.lower()
     try:

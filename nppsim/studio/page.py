@@ -84,7 +84,7 @@ def page(levels: Sequence[LevelRuns], title: str = "") -> str:
         keys=_KEYS,
         script=script(),
     )
-    if (size := len(text.encode())) > MAX_PAGE:
+    if (size := len(text.encode("utf-8", "backslashreplace"))) > MAX_PAGE:
         raise StudioError(f"the page would have {size:,} bytes, more than {MAX_PAGE:,}: give fewer or shorter runs")
     return text
 

@@ -18,6 +18,7 @@ from nppsim.bank import LevelBank
 from nppsim.levels.level import Level, is_replay_set
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
+from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import Replay, ReplayError, on_grid
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
@@ -185,8 +186,13 @@ class Demonstrations:
 
     def _found(self) -> tuple[list[tuple[str, str]], list[str]]:
         """(category, fingerprint of the level) of each replay in the folder, and what cannot be read."""
-        found, problems = [], []
-        for file in sorted(path for path in self.folder.rglob("*") if is_named_like_replays(path) and path.is_file()):
+        found, problems, files = [], [], []
+        try:
+            if self.folder.exists():
+                files = sorted(files_below(self.folder, ReplayError, is_named_like_replays))
+        except ReplayError as error:
+            problems.append(str(error))
+        for file in files:
             category = file.parent.name if file.parent != self.folder else UNCATEGORISED
             try:
                 if is_replay_set(file):

@@ -13,7 +13,7 @@ from bc import dataset as demonstrations
 from nppsim import LevelBank, reward
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from nppsim.levels.level import Level, symmetric_fingerprint
+from nppsim.levels.level import Level, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
@@ -69,6 +69,8 @@ def load_data(config: ExperimentConfig, log: Log) -> Data:
     """Read and compile the levels; LevelError or LevelSetError names what cannot be used."""
     if config.single_level is not None:
         level = Level.load(config.single_level)
+        for odd in oddities([level]):
+            log(odd)
         pairs = [(level, "single")]
         return Data(pairs, pairs, pairs, LevelBank([level]))
     skip = config.skip_bad_levels
@@ -166,7 +168,8 @@ def _announce_unknown(categories: set[str], order: Sequence[str], log: Log) -> N
 
 
 def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
-    """The levels of all sets with their categories; one that is there already is left out and named."""
+    """The levels of all sets with their categories; what is odd about them is told, and one that is there already is left
+    out and named."""
     pairs: Pairs = []
     first: dict[str, Path] = {}  # fingerprint -> file
     for levels in sets:
@@ -180,6 +183,8 @@ def joined(sets: Sequence[LevelSet], log: Log) -> Pairs:
                 pairs.append(pair)
         if twice:
             log(f"left out: {len(twice)} levels that are there twice: {', '.join(twice)}")
+    for odd in oddities(level for level, _ in pairs):
+        log(odd)
     return pairs
 
 

@@ -7,7 +7,7 @@ Writes runs, films, ``results.json`` and ``report.html`` into ``--out``, and wit
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from nppsim.cluster import HOW, Workers, check_cluster
 from nppsim.errors import ConfigError
 from nppsim.executor import open_executor
-from nppsim.files import check_output_folder, write_json
+from nppsim.files import check_output_folder, new_folder, write_json
+from nppsim.levels.level import oddities
 from nppsim.lock import locked
 from nppsim.progress import progress_bar
 from nppsim.replays.replay_set import ReplayWriter
@@ -30,7 +31,7 @@ from rl.solve.levels import Task, read_tasks
 from rl.solve.proof import check_files, check_found
 from rl.solve.results import Solved
 from rl.solve.search import Agent
-from rl.solve.solve import Solution, SolveSettings, solve
+from rl.solve.solve import Interrupted, Solution, SolveSettings, solve
 
 SOURCE = "solve"  # of a demonstration, in its metadata
 
@@ -42,7 +43,7 @@ class Job:
     level: Path
     agent: Path = setting(MISSING, "file written by training", flag="agent", metavar="CHECKPOINT")
     against: Path | None = setting(None, "recording of the level to compare with", flag="against", metavar="REPLAY")
-    out: Path = setting(Path("solved"), "folder for runs, films and the page", flag="out", aliases=("output-dir",))
+    out: Path = setting(Path("solved"), "new folder for runs, films and the page", flag="out", aliases=("output-dir",))
     demonstrations: Path | None = setting(
         None, "new folder for the runs as replay sets, CATEGORY.h5, to train on", flag="demonstrations", metavar="DIR"
     )
@@ -59,8 +60,15 @@ class Job:
 
 
 def run(job: Job, settings: SolveSettings) -> int:
-    """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far."""
+    """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far.
+
+    Where ``job.out`` has something in it already, a new folder beside it is taken, ``solved_2`` and so on.
+    """
     agent, tasks = _checked(job)
+    for odd in oddities(task.level for task in tasks):
+        print(odd)
+    if _has_files(job.out):
+        job = replace(job, out=new_folder(job.out))
     solved: list[Solved] = []
     with locked(job.out) as check:
         try:
@@ -74,7 +82,8 @@ def run(job: Job, settings: SolveSettings) -> int:
                         results.save_run(one, job.out)
                         demonstrate(one)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{len(solved)} levels were searched; their runs are in {job.out}") from None
+            where = f"; the runs found are in {job.out}" if any(one.solution.run for one in solved) else ""
+            raise KeyboardInterrupt(f"{len(solved)} of {len(tasks)} levels were searched{where}") from None
         check_found(solved, tasks, job.level)
         check_files(solved, job.out, job.demonstrations)
         print(results.text(solved))
@@ -90,7 +99,9 @@ def _checked(job: Job) -> tuple[Shipped, list[Task]]:
     check_output_folder(job.out, "--out")
     if job.demonstrations is not None:
         check_output_folder(job.demonstrations, "--demonstrations")
-        if job.demonstrations.exists() and any(file.name[0] != "." for file in job.demonstrations.iterdir()):
+        if job.demonstrations.resolve() == job.out.resolve():
+            raise ConfigError("is the folder of --out; give one of its own", "--demonstrations", job.demonstrations)
+        if _has_files(job.demonstrations):
             raise ConfigError("is not empty; give a new folder", "--demonstrations", job.demonstrations)
     plugins.load(job.plugins)
     agent = Shipped.of(Agent.load(job.agent), job.plugins)
@@ -100,6 +111,10 @@ def _checked(job: Job) -> tuple[Shipped, list[Task]]:
     return agent, tasks
 
 
+def _has_files(folder: Path) -> bool:
+    return folder.exists() and any(file.name[0] != "." for file in folder.iterdir())
+
+
 def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
     return solve(task.level, agent.unpack(), settings, threads=1)
 
@@ -107,10 +122,18 @@ def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
 def _solutions(
     job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Solution]]:
-    """Each level with what was found on it: a single one on all cores, several in processes of their own."""
+    """Each level with what was found on it: a single one on all cores, several in processes of their own.
+
+    Of a single one, Ctrl-C leaves what was found until then.
+    """
     if len(tasks) == 1:
         with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
-            yield tasks[0], solve(tasks[0].level, agent.unpack(), settings, bar=bar)
+            try:
+                solution = solve(tasks[0].level, agent.unpack(), settings, bar=bar)
+            except Interrupted as interruption:
+                yield tasks[0], interruption.solution
+                raise
+            yield tasks[0], solution
         return
     solve_one = partial(_solve_one, agent, settings)
     with (

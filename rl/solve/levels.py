@@ -6,12 +6,11 @@ from pathlib import Path
 
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level, is_replay_set
-from nppsim.levels.level_set import INDEX, LevelSet
-from nppsim.replays.playback import find_files, is_named_like_replays, read_file
+from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, scan_folder
+from nppsim.replays.playback import is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import simulate
 
-SINGLE = "single"  # category of a level that belongs to no set
 RECORDED = "recorded"  # category of the level of a replay
 
 
@@ -34,14 +33,24 @@ class Task:
 
 
 def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
-    """The levels of a level file, of a replay or replay set (attract files included), or of a folder of either.
+    """The levels of a level file, of a replay or replay set (attract files included), or of a folder of both.
 
     A level file in a level set has the par of the set's index; a replay's level is to be solved in fewer frames than the
-    replay, if that finishes it.
+    replay, if that finishes it.  The same run in two files, as ``solve`` writes it, is one task.
     against: a recording of the only level there is.
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
-    tasks = list(_tasks(path))
+    tasks: list[Task] = []
+    known: set[str] = set()
+    for task in _tasks(path):
+        if not task.name.isprintable():  # nor can it be stored beside the run
+            raise ConfigError(
+                "the name has characters that cannot be printed; rename the file", "LEVEL", repr(task.name)
+            )
+        run = task.recorded.fingerprint if task.recorded else None
+        if run is None or run not in known:
+            tasks.append(task)
+            known |= {run} if run else set()
     if against is None:
         return tasks
     if len(tasks) > 1:
@@ -50,21 +59,25 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
-    if path.is_dir() and ((path / INDEX).exists() or not _has_replays(path)):
+    if path.is_dir() and ((path / INDEX).exists() or not (found := scan_folder(path))):
         level_set = LevelSet.open(path)
         for level, entry in zip(level_set, level_set.entries, strict=True):
             yield Task(entry.file, entry.category, level, entry.par_frames)
     elif path.is_dir():
-        for file in find_files([path]):
-            yield from _of_replays(file, file.relative_to(path).as_posix())
-    elif is_named_like_replays(path) or is_replay_set(path) or _is_attract(path):
+        for entry in found:
+            file = path / entry.file
+            if _holds_replays(file):
+                yield from _of_replays(file, entry.file)
+            else:
+                yield Task(entry.file, entry.category, Level.load(file))
+    elif _holds_replays(path):
         yield from _of_replays(path, path.name)
     else:
         yield _of_level(path)
 
 
-def _has_replays(folder: Path) -> bool:
-    return any(map(is_named_like_replays, folder.rglob("*")))
+def _holds_replays(path: Path) -> bool:
+    return is_named_like_replays(path) or is_replay_set(path) or _is_attract(path)
 
 
 def _is_attract(path: Path) -> bool:

@@ -5,7 +5,7 @@ solution.run.inputs, solution.found_by
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,14 @@ class Solution:
     foreseen: int
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a run was being shortened; ``solution`` has the shortest one so far."""
+
+    def __init__(self, solution: Solution):
+        super().__init__()
+        self.solution = solution
+
+
 def solve(
     level: Level, agent: Agent, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
 ) -> Solution:
@@ -88,6 +96,7 @@ def solve(
     bar: a progress bar (``nppsim.progress``) to move.
     threads: of the simulator; all usable cores if None.
     Without ``settings.seconds`` the result is a function of level, agent and settings.
+    Raises Interrupted at Ctrl-C once there is a run.
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
@@ -97,9 +106,22 @@ def solve(
         return Solution(None, "", None, finding.simulated, 0, search.asked, search.asked * agent.foreseen)
     title = f"shortening {len(way.inputs)} frames"
     shortening = Effort(settings.polish, until, _stage(bar, title, settings.polish))
-    run = _shortened(search, level, way, settings, shortening)
-    simulated = finding.simulated, shortening.simulated
-    return Solution(run, found_by, len(way.inputs), *simulated, search.asked, search.asked * agent.foreseen)
+
+    def solution(run: PlannedRun) -> Solution:
+        simulated = finding.simulated, shortening.simulated
+        return Solution(run, found_by, len(way.inputs), *simulated, search.asked, search.asked * agent.foreseen)
+
+    shortest = way
+    try:
+        for found in _guided(search, way, shortening.part(GUIDED_FRAMES)):
+            shortest = found
+        run = confirmed(search.bank, shortest, None, shortening.simulated)
+        if shortening.left:
+            run = polish(level, run, agent.frame_skip, budget=shortening.left, seed=settings.seed)
+            shortening.spend(run.simulated - shortening.simulated)
+    except KeyboardInterrupt:
+        raise Interrupted(solution(confirmed(search.bank, shortest, None, shortening.simulated))) from None
+    return solution(run)
 
 
 def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
@@ -126,18 +148,8 @@ def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: E
     return (None, "") if found is None else (Way(found.actions, found.inputs), PLANNER)
 
 
-def _shortened(search: GuidedSearch, level: Level, way: Way, settings: SolveSettings, effort: Effort) -> PlannedRun:
-    """The shortest run that comes of guided beams, and then of the planner's."""
-    way = _guided(search, way, effort.part(GUIDED_FRAMES))
-    run = confirmed(search.bank, way, None, effort.simulated)
-    if effort.left:
-        run = polish(level, run, search.agent.frame_skip, budget=effort.left, seed=settings.seed)
-        effort.spend(run.simulated - effort.simulated)
-    return run
-
-
-def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Way:
-    """The shortest run that guided beams come to, in turn from the spawn and from a random decision of the best run so
+def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Iterator[Way]:
+    """Ever shorter runs that guided beams come to, in turn from the spawn and from a random decision of the best run so
     far."""
     states = None
     for turn in range(effort.left):  # each beam simulates a frame at least
@@ -153,7 +165,7 @@ def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Way:
             before = best.inputs[: cut * search.agent.frame_skip]
             best = Way(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
             states = None
-    return best
+            yield best
 
 
 def _drawn(rng: np.random.Generator) -> Manner:

@@ -166,6 +166,10 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
         (["plan", "{walled}", "out.replay", "--budget", "100"], "100 frames; no way leads over an exit switch to its"),
         (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category impossible: has no generators"),
+        (["plan", "{level}", "{level}"], "level.map: give a name that ends in .replay"),
+        (["extract", "{level}", "{level}"], "level.map: is what is read, and would be replaced; give another name"),
+        (["extract", "{play}", "{play}"], "play.replay: would be read as a replay; give another name"),
+        (["generate", "simple", "out.h5"], "out.h5: would be read as a replay; give another name"),
         (["generate", "simple", "out.map", "--seed", "-1"], "--seed -1: give a whole number of at least 0"),
         (["generate", "simple", "out.map", "--difficulty", "2"], "--difficulty 2.0: give a number from 0 to 1"),
         (["generate", "simple", "{folder}", "--count", "1"], "exists already"),
@@ -182,6 +186,18 @@ def test_failures_are_one_line(files, capsys, arguments, told):
     printed = capsys.readouterr()
     assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
     assert told in printed.err
+
+
+def test_ctrl_c_while_a_run_is_shortened_keeps_the_run(files, monkeypatch, capsys):
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nppsim.planner.polish", interrupted)
+    out = files / "found.replay"
+    assert main(["plan", str(files / "level.map"), str(out), "--polish", "1000"]) == 130
+    assert "not shortened" in capsys.readouterr().err
+    replay = Replay.load(out)
+    assert nppsim.simulate(replay.level, replay.inputs).won
 
 
 @pytest.fixture

@@ -57,6 +57,29 @@ def test_what_cannot_be_written_is_named(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_what_a_link_leads_to_is_replaced_and_no_device_is(tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    for content in (b"old", b"new"):
+        write_bytes(tmp_path / "link", content)
+        assert (tmp_path / "target").read_bytes() == content
+        assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="is a pipe or a device"):
+        write_bytes(tmp_path / "pipe", b"x")
+    with pytest.raises(ConfigError, match="is a pipe or a device; give the name of a file"):
+        check_output_file(tmp_path / "pipe", "--out")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_what_is_read_is_not_written_over(tmp_path):
+    (tmp_path / "given").touch()
+    (tmp_path / "link").symlink_to("given")
+    for out in ("given", "link"):
+        with pytest.raises(ConfigError, match="is what is read, and would be replaced; give another name"):
+            check_output_file(tmp_path / out, "OUT", inputs=[tmp_path / "given"])
+    check_output_file(tmp_path / "given", "OUT", inputs=[tmp_path / "other"])
+
+
 def test_text_is_appended_whole_or_not_at_all(tmp_path, largest_file):
     path = tmp_path / "log.txt"
     append_text(path, "one\n")

@@ -1,13 +1,14 @@
 """Files from anywhere: sizes are bounded, and what is no JSON, or not of the expected shape, is told in one sentence."""
 
 import json
+import os
 import tracemalloc
 import zlib
 
 import pytest
 
 from nppsim.errors import UserError
-from nppsim.reading import inflate, mismatch, read_bytes, read_json
+from nppsim.reading import files_below, inflate, mismatch, read_bytes, read_json
 
 
 class Refused(UserError):
@@ -63,6 +64,42 @@ SHAPE = {"name": str, "sizes": [int], "rate": (None, float), "by": {...: {"on": 
 )
 def test_where_a_value_departs_from_its_shape_is_told(value, wrong):
     assert mismatch(value, SHAPE) == wrong
+
+
+def test_files_are_found_below_a_folder_and_through_links(tmp_path):
+    for name in ("a.map", "deep/er/b.map", "deep/c.txt", ".hidden/d.map", ".e.map", "own/f.map"):
+        (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / name).touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/g.map").touch()
+    (tmp_path / "folder/linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/round").symlink_to(tmp_path / "folder")  # a circle
+    (tmp_path / "folder/linked.map").symlink_to(tmp_path / "elsewhere/g.map")
+
+    def found(**how):
+        files = files_below(tmp_path / "folder", Refused, **how)
+        return sorted(file.relative_to(tmp_path / "folder").as_posix() for file in files)
+
+    maps = ["a.map", "deep/er/b.map", "linked.map", "linked/g.map", "own/f.map"]
+    assert found() == sorted([*maps, "deep/c.txt"])
+    assert found(wanted=lambda file: file.suffix == ".map", enter=lambda folder: folder.name != "own") == maps[:-1]
+
+
+def test_what_is_no_file_is_named_where_files_are_looked_for(tmp_path):
+    def found():
+        return list(files_below(tmp_path, Refused, lambda file: file.suffix == ".map"))
+
+    (tmp_path / "lost.txt").symlink_to("nowhere")
+    assert found() == []
+    (tmp_path / "lost.map").symlink_to("nowhere")
+    with pytest.raises(Refused, match=r"lost\.map: is a link that leads nowhere; mend it, or move it away"):
+        found()
+    (tmp_path / "lost.map").unlink()
+    os.mkfifo(tmp_path / "pipe.map")
+    with pytest.raises(Refused, match=r"pipe\.map: is no file, but a pipe or a device"):
+        found()
+    with pytest.raises(Refused, match="absent: cannot be read"):
+        list(files_below(tmp_path / "absent", Refused))
 
 
 def test_a_zlib_stream_is_unpacked_to_its_limit():

@@ -102,6 +102,18 @@ def test_mistakes_are_named_with_their_line(change, told):
         from_text(TYPED.replace(*change, 1), "mine.level")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_path):
+    file = tmp_path / "typed.level"
+    file.write_text(TYPED, encoding="utf-8-sig")
+    assert Level.load(file) == from_text(TYPED)
+    file.rename(tmp_path / "typed.map")
+    assert Level.load(tmp_path / "typed.map") == from_text(TYPED)
+    for text, encoding in ((TYPED, "utf-16"), ("#! a remark\n" + TYPED, "utf-8"), ("", "utf-8")):
+        file.write_text(text, encoding=encoding)
+        with pytest.raises(LevelError, match="does not begin with 'nppsim level', as a level in text does; write that"):
+            Level.load(file)
+
+
 def test_the_example_of_the_docs_is_a_level():
     page = (ROOT / "docs" / "file_formats.md").read_text()
     example = page.partition("```text\nnppsim level 1")[2].partition("```")[0]

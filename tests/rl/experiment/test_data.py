@@ -17,7 +17,7 @@ from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import check_prepared, resolve
 from rl.config import DEV_LEVELS
 from rl.curriculum import make_sampler
-from rl.experiment.data import hold_back, load_data, load_demonstrations
+from rl.experiment.data import hold_back, joined, load_data, load_demonstrations
 from rl.experiment.run import run
 from rl.judge.evaluation import EvaluationSuite
 from rl.stored import other_levels
@@ -216,6 +216,17 @@ def test_all_bad_levels_are_named_and_can_be_skipped(tmp_path):
         (tmp_path / "train" / name).unlink()
     with pytest.raises(LevelSetError, match=r"1 levels cannot .*shut\.map: no way .*--skip-bad-levels"):
         load_data(resolved(tmp_path), log=print)
+
+
+def test_what_is_odd_about_levels_is_told(tmp_path):
+    for number in range(7):
+        level = corridor(door=30 + number)
+        (tmp_path / f"{number}.map").write_bytes(level.to_bytes() + b"\0" * (number != 6))
+    log = []
+    joined([LevelSet.open(tmp_path)], log.append)
+    assert log[0] == f"odd: {tmp_path}/0.map: byte 1245: the last record has 1 of 5 bytes; it is ignored"
+    assert [line.startswith(f"odd: {tmp_path}/") for line in log] == [True] * 5 + [False]
+    assert log[5] == "odd: and 1 more like these"
 
 
 def test_level_files_and_levels_of_replays_stand_beside_folders(tmp_path):

@@ -9,6 +9,7 @@ import torch
 
 import nppsim
 from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
@@ -263,6 +264,63 @@ def test_what_a_path_stands_for(place):
     assert [file_stem(name, taken) for name in names] == ["simple_1", "simple_1_2", "set_7", "level"]
 
 
+def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place):
+    folder = place / "both"
+    run = Replay(MINED, plan(MINED).inputs)
+    run.save(folder / "sub/run.replay")
+    run.save(folder / "sub/run.attract", format="attract")
+    EASY.save(folder / "easy/level")
+    (folder / "notes.txt").write_text("not a level")
+    found = [(task.name, task.category, task.level, task.recorded_frames) for task in read_tasks(folder)]
+    assert found == [
+        ("easy/level", "easy", EASY, None),
+        ("sub/run.attract", "recorded", MINED, plan(MINED).frames),
+    ]
+    (folder / "two\nlines").write_bytes(EASY.to_bytes())
+    with pytest.raises(ConfigError, match="cannot be printed; rename the file"):
+        read_tasks(folder)
+
+
+def test_what_an_earlier_search_has_found_stays(script, place, capsys):
+    command = [
+        "levels/simplest/000000.map",
+        "--agent",
+        "agent.safetensors",
+        "--polish",
+        "0",
+        "--films",
+        "0",
+        "--out",
+        "out",
+    ]
+    (place / "out").mkdir()
+    for folder in ("out", "out_2"):
+        assert script.main(command) == 0
+        assert f"page: {folder}/report.html" in capsys.readouterr().out
+    assert sorted(file.name for file in place.glob("out*")) == ["out", "out_2"]
+
+
+def test_ctrl_c_while_a_run_is_shortened_keeps_the_shortest(script, place, capsys, monkeypatch):
+    command = ["levels/simplest/000000.map", *QUICK, "--polish", "100000"]
+    beams, beam = [], GuidedSearch.beam
+
+    def interrupted(search, *arguments):
+        if len(beams) == 2:
+            raise KeyboardInterrupt
+        way = beam(search, *arguments)
+        if beams or way is not None:
+            beams.append(way)
+        return way
+
+    monkeypatch.setattr(GuidedSearch, "beam", interrupted)
+    assert script.main(command) == 130
+    assert "1 of 1 levels were searched; the runs found are in out" in capsys.readouterr().err
+    replay = Replay.load(place / "out/replays/simplest_000000.replay")
+    found, shorter = beams
+    assert nppsim.simulate(EASY, replay.inputs).won
+    assert replay.frames == len(shorter.inputs) < len(found.inputs)
+
+
 def test_a_level_without_a_run_is_told(script, place, capsys):
     assert script.main(["levels/simplest/000000.map", *QUICK, "--budget", "10"]) == 1
     text = capsys.readouterr().out
@@ -283,6 +341,7 @@ def test_a_level_without_a_run_is_told(script, place, capsys):
             "error: --against slow.replay: was recorded on another level",
         ),
         (["slow.replay", *QUICK, "--against", "lost.replay"], "error: --against lost.replay: does not finish"),
+        (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
         (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
         (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
         (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
