@@ -201,7 +201,13 @@ class Level:
         rows: list[tuple[int, ...]] = [(kinds.EXIT, *door) for _, door in exits]
         rows += [(kinds.EXIT_SWITCH, *switch) for switch, _ in exits]
         for kind, doors in ((kinds.LOCKED_DOOR, locked_doors), (kinds.TRAP_DOOR, trap_doors)):
-            for switch, door, orientation in doors:
+            for pair in doors:
+                if len(pair) != 3:
+                    raise LevelError(
+                        f"{name or 'level'}: {ENTITY_NAMES[kind]} {pair}; needed are its switch, the door and the door's "
+                        "orientation, 0 to 7"
+                    )
+                switch, door, orientation = pair
                 rows += [(kind, *door, orientation), (kinds.SWITCH_OF_DOOR[kind], *switch)]
         for entity in entities:
             if entity[0] in (kinds.NINJA, *kinds.PAIRED):

@@ -117,9 +117,13 @@ def test_build_lays_records_out_as_n_plus_plus_pairs_them():
     assert level.exit_count == 2 and not level.warnings
 
 
-def test_build_refuses_a_door_among_the_entities():
+def test_build_refuses_a_door_among_the_entities_or_without_its_orientation():
     with pytest.raises(LevelError, match="is a locked door; give it as .*locked_doors"):
         Level.build(open_tiles(), (40, 50), entities=[(6, 1, 2, 0)])
+    with pytest.raises(
+        LevelError, match=r"trap door \(\(1, 2\), \(3, 4\)\); needed are its switch, the door and the door's"
+    ):
+        Level.build(open_tiles(), (40, 50), trap_doors=[((1, 2), (3, 4))])
 
 
 def test_a_level_cannot_be_changed():
