@@ -16,6 +16,7 @@ import argparse
 import functools
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from nppsim.errors import ConfigError, did_you_mean, redact
 
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 _KEY = "setting"  # of a field's metadata
+_LARGEST = {int: 10**12, float: 1e9}  # numbers without a limit of their own are no larger, nor smaller than minus that
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")  # how one begins; no flag begins so
 
 Owner = TypeVar("Owner")
 
@@ -115,6 +118,8 @@ class Setting:
             limits = [f"from {self.low:,} to {self.high:,}"]
         else:
             ends = {"of at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
+            if self.high is None and any(isinstance(one, numbers.Real) and one > _LARGEST[self.kind] for one in values):
+                ends["at most"] = _LARGEST[self.kind]
             limits = [f"{words} {limit:,}" for words, limit in ends.items() if limit is not None]
         whole = "whole " if self.kind is int else ""
         return f"give {f'{whole}numbers' if self.many else f'a {whole}number'} {' and '.join(limits)}".rstrip()
@@ -129,6 +134,7 @@ class Setting:
             return False
         return (
             math.isfinite(number)
+            and (self.high is not None or abs(number) <= _LARGEST[self.kind])
             and (self.low is None or number >= self.low)
             and (self.high is None or number <= self.high)
             and (self.above is None or number > self.above)
@@ -202,6 +208,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any):
         super().__init__(**({"allow_abbrev": False} | keywords))
+        self._negative_number_matcher = _NEGATIVE_NUMBER  # argparse's own knows no exponents before Python 3.14
         self._settings: dict[str, Setting] = {}  # by the attribute of the parsed arguments
         self._fields: dict[type[Any], dict[str, str]] = {}  # flag of each field of each dataclass
 

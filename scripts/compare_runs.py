@@ -102,7 +102,11 @@ def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> 
     from rl.forensics.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
-    write_json(arguments.write_reference, make_reference([run for side in sides for run in side]))
+    runs = [run for side in sides for run in side]
+    places = [run.folder.resolve() for run in runs]
+    if twice := [place for place in places if places.count(place) > 1]:
+        raise ConfigError("is named twice, and would count twice; name it once", "RUN", twice[0])
+    write_json(arguments.write_reference, make_reference(runs))
     print(f"written: {arguments.write_reference}")
     return 0
 

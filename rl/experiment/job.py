@@ -30,7 +30,7 @@ from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, read_facts, rea
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.experiment.teaching import learn_from_teacher, load_teacher
-from rl.forensics.digests import DigestTrail
+from rl.forensics.digests import DigestTrail, read_trail
 from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
 from rl.forensics.samples import parts_of
@@ -445,6 +445,19 @@ def runs_to_lend(job: Job, clone: Clone | None, env: BatchVecEnv) -> dict[str, n
     return runs
 
 
+def check_nothing_is_lost(job: Job) -> None:
+    """For a run without a checkpoint: CheckpointError if there was one, by the trail of its updates; else it is told what is
+    done again."""
+    before = [row.get("decisions", 0) for row in read_trail(job.folder)]
+    if len(before) > 2 and before[-2] >= job.config.save_freq:  # one was written before the last update began
+        raise checkpoint.CheckpointError(
+            f"{job.folder}: the run had come to {before[-1]:,} decisions, but its checkpoints are gone: restore "
+            f"{job.folder / 'checkpoints'}, or begin a new run"
+        )
+    if len(before) > 1:
+        job.log(f"PPO had come to {before[-1]:,} decisions and has left no checkpoint: it begins anew")
+
+
 def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
     """PPO until its end, from the newest checkpoint if there is one; returns what happened, in words and numbers.
 
@@ -469,6 +482,8 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
         job.ranks.asked = asked
         try:
             over = monitor.begin(ppo, job.previous_checkpoint)
+            if not ppo.updates and not job.previous_checkpoint:
+                check_nothing_is_lost(job)
             DevHistory(job.folder).cut(ppo.num_timesteps)
             left = job.config.ppo.total_timesteps - ppo.num_timesteps
             job.ranks.go(None if over else left)

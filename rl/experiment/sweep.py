@@ -41,6 +41,7 @@ RESERVED = (
     "--seeds",
     "--resume-from",
     "--config",
+    "--skip-final-eval",
 )  # the sweep sets these
 POLL_SECONDS = 1.0  # between looks at what a running trial achieves
 STOP_SECONDS = 300.0  # given to a trial to end after it was told to
@@ -69,6 +70,9 @@ class Sweep:
 
     def check(self, folder: Path) -> None:
         """ConfigError for flags and settings that make no trial, at either end of each range."""
+        for one in self.space:
+            if not set(RESERVED).isdisjoint(_options(one.known)):
+                raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
         for flag in self.common:
             if flag.split("=")[0] in RESERVED:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
@@ -142,6 +146,8 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
                 raise ResultsError(
                     f"the last {FAILURES} trials have failed; see {folder / 'logs'}, mend it, and repeat"
                 )
+        if all("failed" in trial.user_attrs for trial in over(study)):
+            raise ResultsError(f"no trial has succeeded; see {folder / 'logs'}, mend it, and repeat")
     return study
 
 

@@ -59,6 +59,7 @@ def brew(*argv):
         (["--cups", "3"], "cups", 3),
         (["--mugs", "3"], "cups", 3),
         (["--strength", "0.25"], "strength", 0.25),
+        (["--strength", "2.5e-1"], "strength", 0.25),
         (["--minutes", "1", "2"], "minutes", (1, 2)),
         (["--milk", "--leaves", "black"], "milk", True),
         (["--no-sugar"], "sugar", False),
@@ -79,6 +80,9 @@ def test_a_flag_sets_its_field(argv, field, value):
         (["--cups", "two"], "argument --cups/--mugs: 'two' is no whole number"),
         (["--strength", "1"], "--strength 1.0: give a number above 0 and below 1"),
         (["--strength", "nan"], "--strength nan: give a number above 0 and below 1"),
+        (["--minutes", "1", "1e20"], "--minutes 1 100000000000000000000: .* of at least 0 and at most 1,000,000,000,000$"),
+        (["--strength", "-1e-4"], "--strength -0.0001: give a number above 0"),
+        (["--strength", "-.5E-3"], "--strength -0.0005: give a number above 0"),
         (["--minutes", "1", "-2"], "--minutes 1 -2: give whole numbers of at least 0"),
         (["--leaves", "blue"], r"argument --leaves: invalid choice: 'blue' \(choose from 'green', 'black'\)"),
         (["--milk"], "--milk: green tea takes none"),
@@ -100,6 +104,8 @@ def test_what_is_wrong_is_said_with_the_flag(argv, message):
         ({"strength": "weak"}, "strength weak: give a number above 0"),
         ({"stirring": -1.0}, "stirring -1.0: give a number of at least 0"),
         ({"stirring": float("inf")}, "stirring inf: give a number"),
+        ({"stirring": 1e10}, "stirring 10000000000.0: give a number of at least 0 and at most 1,000,000,000.0"),
+        ({"stirring": 10**400}, "stirring 10+: give a number of at least 0 and at most"),
     ],
 )
 def test_without_a_command_line_it_is_said_with_the_field(values, message):

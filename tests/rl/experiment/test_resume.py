@@ -94,6 +94,20 @@ def test_it_ends_the_same(finished, flags, tmp_path):
     assert examined(finished) == examined(folder), "the doctor's findings are those of a run that nobody interrupted"
 
 
+def test_checkpoints_that_are_gone_are_missed(flags, tmp_path):
+    """Where one must have been there, that is an error; where none needs to have been, it is told what is done again."""
+    run_until(configuration(flags, tmp_path, "--save-freq", "512"), "evaluation at 2,048")
+    (folder,) = tmp_path.glob("tiny_*")
+    shutil.rmtree(folder / "vision_free" / "checkpoints")
+    with pytest.raises(
+        CheckpointError, match=r"come to 2,048 decisions, but its checkpoints are gone: restore .*new run"
+    ):
+        run(resolve(["--resume-from", str(folder)]), lambda line: None)
+    again = ["--resume-from", str(folder), "--resume-override", "save-freq=5000"]
+    lines = run_until(resolve(again), "evaluation at 1,024")
+    assert any("has left no checkpoint: it begins anew" in line for line in lines)
+
+
 @pytest.mark.parametrize("moment", ["imitation, epoch 2", "weights:", "evaluation at 1,024"])
 def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
     """In imitation, in the clone's evaluation and in PPO."""

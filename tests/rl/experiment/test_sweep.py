@@ -125,7 +125,8 @@ def test_a_run_that_was_begun_is_gone_on_with(program, tmp_path):
     (begun / "config.json").write_text("{}")
     script = tmp_path / "resumed.py"
     script.write_text(f"import sys; open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(sys.argv[1:]))")
-    run_trials(sweep, folder, script, [].append)
+    with pytest.raises(ResultsError, match="no trial has succeeded"):
+        run_trials(sweep, folder, script, [].append)
     assert (tmp_path / "seen").read_text() == f"--resume-from {begun}"
 
 
@@ -149,6 +150,8 @@ def test_trials_that_fail_are_told_and_end_the_sweep_where_nothing_works(program
     assert any("ended with status 1: error: it cannot be trained" in line for line in told)
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["trials"]
     assert [row["failed"] for row in rows] == ["status 1: error: it cannot be trained"] * 3
+    with pytest.raises(ResultsError, match="no trial has succeeded; see .*logs"):
+        run_trials(rates(2), tmp_path / "few", program(broken=0.0), told.append)
 
 
 def test_a_space_has_ranges_and_lists_of_any_settings(tmp_path):
@@ -196,6 +199,9 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["gamma=0.9..2"], COMMON, "--sweep gamma 2.0: give a number"),
         (["gamma=0.9..0.99"], (*COMMON, "--gamma", "0.9"), "--gamma: is swept; leave it out"),
         (["gamma=0.9..0.99"], (*COMMON, "--seeds", "1"), "--seeds: is set for each trial"),
+        (["seeds=1,2"], COMMON, "--sweep: seeds is set for each trial by the sweep; leave it out"),
+        (["output-dir=a,b"], COMMON, "--sweep: output-dir is set for each trial"),
+        (["skip-final-eval=on,off"], COMMON, "--sweep: skip-final-eval is set for each trial"),
         (["gamma=0.9..0.99"], (*COMMON, "--eval-freq", "0"), "judged by evaluations during training"),
         (["gamma=0.9..0.99"], (*COMMON, "--architectures", "gcn"), "2 architectures"),
         (["gamma=0.9..0.99"], (*COMMON, "--record-eval-videos"), "films the test levels"),

@@ -273,6 +273,13 @@ def band(tmp_path, capsys):
     return path
 
 
+def test_a_run_counts_once_in_a_reference(tmp_path, capsys):
+    folder = stored(tmp_path / "reference", seeds=(1, 2, 3, 4, 5))
+    again = folder / "vision_free" / ".." / "vision_free" / "seed_2"
+    status, _, err = run(folder, again, "--write-reference", tmp_path / "band.json", capsys=capsys)
+    assert status == 2 and "seed_2: is named twice, and would count twice; name it once" in err
+
+
 def test_a_run_like_the_others_is_within_the_reference(tmp_path, band, capsys):
     status, out, _ = run(stored(tmp_path / "run", seeds=(6,)), "--reference", band, capsys=capsys)
     assert status == 0 and "within the reference" in out
