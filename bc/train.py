@@ -20,7 +20,7 @@ from bc.batches import Batches, batches_of
 from bc.dataset import BCDataset
 from hardware.team import Team, summed_gradients
 from nppsim.actions import ACTION_NAMES
-from nppsim.errors import UserError
+from nppsim.errors import ConfigError, UserError
 from nppsim.files import table
 from nppsim.progress import progress_bar
 from nppsim.settings import check_settings, setting
@@ -63,11 +63,19 @@ class BCConfig:
         flag="bc-class-weight-power",
         needs=_REPLAYS,
         low=0,
+        high=10,
     )
     seed: int = setting(0, "of the order of the decisions", refusal="follows --seeds; leave it out", low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.weight_decay * self.learning_rate >= 1:
+            raise ConfigError(
+                f"a step would take away all of a weight, or more; give less than {1 / self.learning_rate:g}, one divided "
+                "by the learning rate",
+                "weight_decay",
+                self.weight_decay,
+            )
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Setting:
             limits = [f"from {self.low:,} to {self.high:,}"]
         else:
             ends = {"of at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
-            if self.high is None and any(isinstance(one, numbers.Real) and one > _LARGEST[self.kind] for one in values):
+            if self.high is None and any(isinstance(one, (int, float)) and one > _LARGEST[self.kind] for one in values):
                 ends["at most"] = _LARGEST[self.kind]
             limits = [f"{words} {limit:,}" for words, limit in ends.items() if limit is not None]
         whole = "whole " if self.kind is int else ""

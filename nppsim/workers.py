@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -69,14 +69,32 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
     # "spawn": the caller may have threads (Numba's, torch's), which do not survive a fork.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, _begin_work)
+    with _silent_where_cancelled():
+        try:
+            yield pool
+        except BrokenProcessPool as broken:
+            raise error(
+                "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers "
+                "(--workers)"
+            ) from broken
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _silent_where_cancelled() -> Iterator[None]:
+    """The thread of a pool, before Python 3.12.2, complains of work that was cancelled before its process ended, as where
+    SIGTERM is sent to all processes of a job at once."""
+
+    def complain(told: threading.ExceptHookArgs) -> None:
+        if told.exc_type is not InvalidStateError:
+            before(told)
+
+    before, threading.excepthook = threading.excepthook, complain
     try:
-        yield pool
-    except BrokenProcessPool as broken:
-        raise error(
-            "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers (--workers)"
-        ) from broken
+        yield
     finally:
-        pool.shutdown(cancel_futures=True)
+        threading.excepthook = before
 
 
 def _begin_work() -> None:

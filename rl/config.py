@@ -39,6 +39,7 @@ FILM_BYTES = 2 << 20  # of one film and its picture; generous
 
 DEV_SHARE = 0.1  # of the training levels of each category, held back where no dev levels are given
 DEV_LEVELS = 50  # of a category, at most
+MOST_EPISODES = 1_000_000  # of an evaluation; the records of all are kept in memory
 EVALUATIONS = 20  # in the course of a training, where nobody asks for more or fewer
 EVALUATIONS_IN_BUDGET = 10  # of a training that ends by the clock
 REPLAYS = "replay-data-dir"
@@ -71,10 +72,18 @@ class EvaluationConfig:
         above=0,
     )
     periodic_episodes_per_category: int = setting(
-        20, "episodes of each category in those evaluations", flag="eval-episodes-per-category", low=1
+        20,
+        "episodes of each category in those evaluations",
+        flag="eval-episodes-per-category",
+        low=1,
+        high=MOST_EPISODES,
     )
     num_eval_episodes: int = setting(
-        250, "episodes of the final evaluation, spread evenly over the categories", flag="num-eval-episodes", low=1
+        250,
+        "episodes of the final evaluation, spread evenly over the categories",
+        flag="num-eval-episodes",
+        low=1,
+        high=MOST_EPISODES,
     )
     skip_final_eval: bool = setting(False, "no final evaluation", flag="skip-final-eval")
     deterministic: bool = setting(  # off: sampled actions slip free where the likeliest ones repeat the same mistake
@@ -227,6 +236,7 @@ class HardwareConfig:
         "that share a gradient step, of each process; default: measured once on each machine; others round another way",
         flag="torch-threads",
         low=1,
+        high=1024,
     )
     mixed_precision: bool | None = setting(
         None, "networks compute in bfloat16; default: where that is fast", flag="mixed-precision", switch=True

@@ -125,7 +125,11 @@ class CurriculumConfig:
         low=1,
     )
     window: int = setting(
-        100, "latest episodes of a category that its curves are taken over", flag="curriculum-window", low=2
+        100,
+        "latest episodes of a category that its curves are taken over",
+        flag="curriculum-window",
+        low=2,
+        high=1_000_000,
     )
     mixing_share: float | None = setting(
         None,

@@ -34,10 +34,10 @@ class PPOConfig:
         0.95, "lambda: decay of the advantages' sum over later decisions", flag="gae-lambda", low=0, high=1
     )
     clip_range: float = setting(
-        0.2, "change of an action's probability that an update may make", flag="clip-range", above=0
+        0.2, "change of an action's probability that an update may make", flag="clip-range", above=0, high=100
     )
     clip_range_end: float | None = setting(
-        None, "the same at the end of training; default: as at the start", flag="clip-range-end", above=0
+        None, "the same at the end of training; default: as at the start", flag="clip-range-end", above=0, high=100
     )
     clip_range_vf: float | None = setting(
         None,
@@ -81,7 +81,9 @@ class PPOConfig:
         flag="desired-kl",
         above=0,
     )
-    n_epochs: int | None = setting(None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1)
+    n_epochs: int | None = setting(
+        None, "passes over a rollout; default: the hardware plan's", flag="n-epochs", low=1, high=1000
+    )
     gradient_accumulation: int = setting(
         1,
         "minibatches whose gradients are accumulated for one step of the optimiser, exactly as if they were one",
@@ -114,6 +116,7 @@ class PPOConfig:
         "minibatches are drawn in proportion to the size of the advantages to this power; 0: every decision once",
         flag="prioritised-alpha",
         low=0,
+        high=10,
     )
     prioritised_beta: float = setting(
         1.0,

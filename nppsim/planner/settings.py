@@ -14,7 +14,7 @@ class PlannerSettings:
     seed: int = setting(0, "of the planner", flag="seed", aliases=("seeds",), low=0)
     runs: int = setting(1, "runs per level, with seeds from --seed on", flag="runs", low=1)
     budget: int = setting(5_000_000, "simulated frames per run", flag="budget", low=1)
-    min_hold: int = setting(1, "decisions that an action lasts at least", flag="min-hold", low=1)
+    min_hold: int = setting(1, "decisions that an action lasts at least", flag="min-hold", low=1, high=1000)
     noise: float = setting(
         12.0,
         "random part of a state's score; with more of it, runs of different seeds differ more",

@@ -28,7 +28,7 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config import EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
+from rl.config import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
 from rl.experiment.data import joined, leave_out, readable
 from rl.experiment.units import Play, check_played, play
 from rl.judge.results import EpisodeRecord, ResultsError, aggregate, format_table
@@ -51,7 +51,9 @@ class Job:
     levels: tuple[Path, ...] = setting(
         MISSING, "folders of levels, or level files", flag="levels", aliases=("test-dataset",)
     )
-    episodes_per_level: int = setting(1, "how often each level is played", flag="episodes-per-level", low=1)
+    episodes_per_level: int = setting(
+        1, "how often each level is played", flag="episodes-per-level", low=1, high=MOST_EPISODES
+    )
     skip_bad_levels: bool = setting(
         False,
         "leave out levels that cannot be read; without this they are an error that names them all",

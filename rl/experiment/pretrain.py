@@ -28,7 +28,7 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
-from rl.config import RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig, check_folders
+from rl.config import MOST_EPISODES, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig, check_folders
 from rl.events import EventWriter
 from rl.experiment.data import joined
 from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
@@ -62,6 +62,7 @@ class Job:
         flag="episodes-per-category",
         aliases=("num-eval-episodes",),
         low=1,
+        high=MOST_EPISODES,
     )
     deterministic: bool = same_setting(EvaluationConfig, "deterministic")
     seed: int = setting(

@@ -176,6 +176,10 @@ def test_training_settings_are_checked(setting):
     (name,) = setting
     with pytest.raises(ConfigError, match=f"^{name} .*: give a "):
         BCConfig(**setting)
+    with pytest.raises(
+        ConfigError, match=r"^weight_decay 100.0: .*; give less than 100, one divided by the learning rate"
+    ):
+        BCConfig(learning_rate=0.01, weight_decay=100.0)
 
 
 # --- the script -----------------------------------------------------------------------------------------------------

@@ -80,7 +80,10 @@ def test_a_flag_sets_its_field(argv, field, value):
         (["--cups", "two"], "argument --cups/--mugs: 'two' is no whole number"),
         (["--strength", "1"], "--strength 1.0: give a number above 0 and below 1"),
         (["--strength", "nan"], "--strength nan: give a number above 0 and below 1"),
-        (["--minutes", "1", "1e20"], "--minutes 1 100000000000000000000: .* of at least 0 and at most 1,000,000,000,000$"),
+        (
+            ["--minutes", "1", "1e20"],
+            "--minutes 1 100000000000000000000: .* of at least 0 and at most 1,000,000,000,000$",
+        ),
         (["--strength", "-1e-4"], "--strength -0.0001: give a number above 0"),
         (["--strength", "-.5E-3"], "--strength -0.0005: give a number above 0"),
         (["--minutes", "1", "-2"], "--minutes 1 -2: give whole numbers of at least 0"),

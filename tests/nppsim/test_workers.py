@@ -1,5 +1,7 @@
 """What a process may use: affinity, quotas of control groups, memory; here and on other systems."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -148,3 +150,34 @@ def test_no_worker_outlives_a_killed_parent():
         time.sleep(0.1)
     else:
         pytest.fail("the worker is still there")
+
+
+GROUP = """
+import time
+from nppsim import errors
+from nppsim.executor import open_executor
+
+def job():
+    with open_executor(2, RuntimeError) as executor, executor.map(time.sleep, [0.0] + [60.0] * 20) as results:
+        next(results)
+        print("at work", flush=True)
+        next(results)
+
+if __name__ == "__main__":
+    raise SystemExit(errors.run(job))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no groups of processes")
+def test_all_processes_of_a_job_may_be_told_to_end_at_once(tmp_path):
+    """As where the time that a cluster grants is up."""
+    (tmp_path / "job.py").write_text(GROUP)
+    command = [sys.executable, str(tmp_path / "job.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        assert process.stdout.readline() == "at work\n"
+        os.killpg(process.pid, signal.SIGTERM)
+        _, told = process.communicate(timeout=30)
+    assert (process.returncode, told.strip()) == (130, "interrupted: by SIGTERM")
