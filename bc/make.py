@@ -64,12 +64,16 @@ def make_demonstrations(
     The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
     ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
     Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings, and for workers: none, or one that
-    dies; FolderError where another process is making them in ``out``; ClusterError.
+    DemonstrationError for one that was not made from these levels with these settings, for ``out`` among the levels, and
+    for workers: none, or one that dies; FolderError where another process is making them in ``out``; ClusterError.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
     level_set = LevelSet.at(levels)
+    if Path(levels).is_dir() and Path(levels).resolve() in (Path(out).resolve(), *Path(out).resolve().parents):
+        raise DemonstrationError(
+            f"{out}: lies in the folder of the levels, {levels}, where replay sets are not expected; choose another one"
+        )
     settings = settings or PlannerSettings()
     with locked(out) as check, open_executor(workers, DemonstrationError, cluster) as executor:
         return _make(level_set, settings, _Files(Path(out), settings, check), executor, progress)

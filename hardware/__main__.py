@@ -25,7 +25,7 @@ from nppsim.settings import Parser, Setting
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; returns the exit status (2 if there is none)."""
 
-    def job() -> None:
+    def job() -> int:
         arguments = _parser().parse_args(argv)
         _load_plugins(arguments.plugin)
         answers = [_answer(name, arguments) for name in arguments.architectures or _all()]
@@ -36,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
             print(answers[0])
         else:
             print(f"machine: {_machine(arguments).name}\n\n{comparison(answers, arguments.total_timesteps)}")
+        return errors.REFUSED if all(isinstance(answer.plan, PlanError) for answer in answers) else 0
 
     return errors.run(job)
 

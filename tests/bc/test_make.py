@@ -90,6 +90,13 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
     ]  # fmt: skip
 
 
+def test_demonstrations_do_not_lie_among_the_levels(levels):
+    for out in (levels, levels / "a"):
+        with pytest.raises(DemonstrationError, match="lies in the folder of the levels, .*; choose another one"):
+            make_demonstrations(levels, out, workers=1)
+    assert not list(levels.rglob("*.h5"))
+
+
 def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch):
     varied = PlannerSettings(runs=2, noise=30.0)
     make_demonstrations(levels, tmp_path / "whole", varied, workers=1)

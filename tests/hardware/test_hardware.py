@@ -514,6 +514,8 @@ def test_what_does_not_fit_is_a_row_too(capsys):
     assert status == 0 and "settings" in fits and too_large["error"].startswith("not enough host memory")
     _, printed = run(capsys, *flags)
     assert "full_hgt: not enough host memory" in printed.out
+    status, printed = run(capsys, "--memory-gb", "0.5", *flags[2:])
+    assert status == 2 and "vision_free: not enough host memory" in printed.out
 
 
 @given(machine=machines, name=st.sampled_from(sorted(ARCHITECTURES)))
