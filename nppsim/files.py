@@ -25,7 +25,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     Let no library write to a disk here that cannot be trusted when it is full, as HDF5 and torch: give it memory instead,
     and then ``write_bytes``.
     """
-    path = Path(os.path.realpath(path))
+    path = Path(path)
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "is a pipe or a device; give the name of a file", os.fspath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
