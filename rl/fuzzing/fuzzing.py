@@ -31,6 +31,7 @@ MEMORY_BYTES = 1 << 30  # that reading may take, beyond what the process has wit
 SECONDS = 10.0  # of processor time that reading one file may take
 HANG_SECONDS = 300.0  # without news: the machine may be busy
 PER_PROCESS = 500  # files; then a fresh one, so that what libraries keep is not taken for the need of a file
+LEVELS = Path("datasets/train")  # as the settings that are damaged name them by default
 _PROJECT = Path(__file__).parents[2]
 
 
@@ -210,8 +211,10 @@ def run(names: Sequence[str] | None, count: int, seed: int, out: Path, *, first:
     """Fuzz readers one after another, print what became of the inputs, keep those that fail; 1 if there was one, else 0.
 
     names: of readers; None for all.
-    Raises ConfigError for names that there are not.
+    Raises ConfigError for names that there are not, and outside of a checkout, whose levels the fuzzed settings name.
     """
+    if not LEVELS.is_dir():
+        raise ConfigError(f"{LEVELS} is not in this folder; go to a checkout of the project first")
     known = readers()
     for name in names or known:
         if name not in known:

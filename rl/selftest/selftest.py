@@ -29,7 +29,7 @@ from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
 from nppsim.replays.replay_set import ReplayWriter
 from rl.selftest.faults import Fault, Plants, all_faults
-from rl.selftest.stages import STAGES, Noticed, Stage
+from rl.selftest.stages import STAGES, SUPPORT, Noticed, Stage
 
 CATEGORIES = ("simplest", "simpler")
 LEVELS = {"train": 12, "dev": 3, "test": 3}  # of each category
@@ -288,7 +288,12 @@ def _child(connection: Connection, one: Fault, world: Path, warned: frozenset[st
 
 
 def self_test(only: Sequence[str] | None, clean: int | None, jobs: int, log: Callable[[str], None]) -> dict:
-    """Faults (of some numbers or words in their names; None: all) and sound runs (None: all); plain values for ``--json``."""
+    """Faults (of some numbers or words in their names; None: all) and sound runs (None: all); plain values for ``--json``.
+
+    Raises ConfigError for faults that there are not, and outside of a checkout.
+    """
+    if not SUPPORT.is_dir():  # nor are the levels and docs that it needs
+        raise ConfigError(f"{SUPPORT} is not in this folder; go to a checkout of the project first", "--self-test")
     chosen = [one for one in all_faults() if only is None or _is_meant(one, only)]
     if not chosen:
         told = "no planted fault has such a number or word: docs/failures.md lists them"

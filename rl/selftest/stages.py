@@ -47,6 +47,7 @@ IMITATION = (
     *("--critic-warmup-max-updates", "2", "--learning-rate-warmup-updates", "2"),
 )
 AGENT = "datasets/agents/vision_free_foresight.safetensors"
+SUPPORT = Path("tests/support")  # of a checkout, in which the self-test is made
 FIRST_UPDATE, ACTOR_CHECKED = "first update checked", "the actor's first, checked"
 _WARNINGS = (re.compile(r"decisions: warning: ([^:]+): (.*)"), re.compile(rf"^{re.escape(MARKS[WARNING])} (\w+): (.*)"))
 
@@ -215,7 +216,7 @@ def run_resume(stage: Stage, plant: Plant) -> None:
 
 def run_defaults(stage: Stage, plant: Plant) -> None:
     """The comparison of all defaults with the golden file, as the tests make it."""
-    sys.path.insert(0, str(Path("tests/support").resolve()))
+    sys.path.insert(0, str(SUPPORT.resolve()))
     golden = importlib.import_module("golden")
     recorded = json.loads(golden.GOLDEN.read_text())
     plant()

@@ -696,6 +696,13 @@ def test_bad_input_ends_in_one_clear_line(flags, told, capsys, monkeypatch):
     assert line.startswith("error: ") and told in line
 
 
+def test_the_self_test_needs_a_checkout(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert load_script("doctor").main(["--self-test"]) == 2
+    told = "error: --self-test: tests/support is not in this folder; go to a checkout of the project first\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_shipped_agent_is_examined(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     agent = "datasets/agents/vision_free_foresight.safetensors"

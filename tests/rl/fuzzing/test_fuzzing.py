@@ -225,3 +225,7 @@ def test_the_script_keeps_what_fails_and_names_unknown_readers(tmp_path, monkeyp
     assert kept.name == "level_0_2.map"
     assert kept.read_bytes() == b"the file"
     assert "input 2: bad; kept as" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert script.main([]) == 2
+    told = "error: datasets/train is not in this folder; go to a checkout of the project first\n"
+    assert capsys.readouterr().err == told
