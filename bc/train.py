@@ -49,6 +49,7 @@ class BCConfig:
         flag="bc-learning-rate",
         needs=_REPLAYS,
         above=0,
+        high=1,
     )
     weight_decay: float = setting(1e-5, "decay of the weights", flag="bc-weight-decay", needs=_REPLAYS, low=0)
     max_grad_norm: float = setting(

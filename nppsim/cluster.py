@@ -49,7 +49,7 @@ class Workers:
     """Who does the work.  ConfigError for an address of no known form; MissingPackageError without Ray."""
 
     workers: int | None = setting(
-        None, "processes, also of --cluster local; default: all cores where that pays", flag="workers", low=1
+        None, "processes, also of --cluster local; default: all cores where that pays", flag="workers", low=1, high=1024
     )
     cluster: str | None = setting(
         None,

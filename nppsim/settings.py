@@ -118,8 +118,11 @@ class Setting:
             limits = [f"from {self.low:,} to {self.high:,}"]
         else:
             ends = {"of at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
-            if self.high is None and any(isinstance(one, (int, float)) and one > _LARGEST[self.kind] for one in values):
-                ends["at most"] = _LARGEST[self.kind]
+            largest, given = _LARGEST[self.kind], [one for one in values if isinstance(one, (int, float))]
+            if self.high is self.below is None and any(one > largest for one in given):
+                ends["at most"] = largest
+            if self.low is self.above is None and any(one < -largest for one in given):
+                ends["of at least"] = -largest
             limits = [f"{words} {limit:,}" for words, limit in ends.items() if limit is not None]
         whole = "whole " if self.kind is int else ""
         return f"give {f'{whole}numbers' if self.many else f'a {whole}number'} {' and '.join(limits)}".rstrip()

@@ -251,6 +251,7 @@ class HardwareConfig:
         "or one for each GPU",
         flag="num-processes",
         low=1,
+        high=1024,
     )
     distributed_backend: str | None = setting(
         None,

@@ -53,14 +53,17 @@ class PPOConfig:
         above=0,
     )
     ent_coef_start: float = setting(
-        0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0
+        0.01, "weight of the entropy bonus at the start", flag="ent-coef-start", aliases=("ent-coef",), low=0, high=1000
     )
-    ent_coef_end: float = setting(0.001, "weight of the entropy bonus at the end", flag="ent-coef-end", low=0)
+    ent_coef_end: float = setting(
+        0.001, "weight of the entropy bonus at the end", flag="ent-coef-end", low=0, high=1000
+    )
     learning_rate: float | None = setting(
         None,
         f"learning rate at the start; default: the hardware profile's, or {BASE_LEARNING_RATE:g}",
         flag="initial-lr",
         above=0,
+        high=1,
     )
     learning_rate_end_share: float = setting(
         0.1, "of the first learning rate at the end, if annealed", flag="lr-end-share", low=0, high=1
@@ -149,7 +152,7 @@ class PPOConfig:
         flag="memory-burn-in",
         low=0,
     )
-    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", above=0)
+    vf_coef: float = setting(0.5, "weight of the value loss", flag="vf-coef", above=0, high=1000)
     scale_value_loss: bool = setting(
         True,
         "that loss counts in units of the returns' variance, whatever the rewards' size",

@@ -34,7 +34,12 @@ class TeacherConfig:
         above=0,
     )
     learning_rate: float = setting(
-        1e-3, "at the start of the lessons; falls to a tenth", flag="teacher-learning-rate", needs=_TEACHER, above=0
+        1e-3,
+        "at the start of the lessons; falls to a tenth",
+        flag="teacher-learning-rate",
+        needs=_TEACHER,
+        above=0,
+        high=1,
     )
     epochs: int = setting(2, "passes over a lesson", flag="teacher-epochs", needs=_TEACHER, low=1)
     minibatch_size: int = setting(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nppsim.actions import ACTION_INPUT, FRAME_SKIP, NUM_ACTIONS
+from nppsim.actions import ACTION_INPUT, FRAME_SKIP, FRAMES_PER_SECOND, NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
@@ -48,7 +48,7 @@ class Amount:
     """How much is played and how; the only home of these defaults."""
 
     envs: int = setting(256, "environments stepped together", aliases=("num-envs",), low=1)
-    frame_skip: int = setting(FRAME_SKIP, "frames per decision", low=1)
+    frame_skip: int = setting(FRAME_SKIP, "frames per decision", low=1, high=FRAMES_PER_SECOND)
     observations: tuple[str, ...] = setting(layout.VISION_FREE, "short names or keys")
     threads: int = setting(1, "threads of the simulator", low=1)
     iterations: int = setting(500, "decisions of each environment in a round", low=1)

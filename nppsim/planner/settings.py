@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nppsim.actions import FRAME_SKIP
+from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND
 from nppsim.settings import check_settings, setting
 
 
@@ -10,7 +10,9 @@ from nppsim.settings import check_settings, setting
 class PlannerSettings:
     """How runs are searched; the only place where the defaults of ``plan`` and of the command lines are written."""
 
-    frame_skip: int = setting(FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1)
+    frame_skip: int = setting(
+        FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
+    )
     seed: int = setting(0, "of the planner", flag="seed", aliases=("seeds",), low=0)
     runs: int = setting(1, "runs per level, with seeds from --seed on", flag="runs", low=1)
     budget: int = setting(5_000_000, "simulated frames per run", flag="budget", low=1)

@@ -221,9 +221,9 @@ def test_the_script_tells_what_it_made_and_names_what_it_could_not(levels, tmp_p
     for more, message in [
         (["--runs", "2"], "was made with"),
         (["--runs", "0"], "--runs 0: give a whole number of at least 1"),
-        (["--workers", "0"], "--workers 0: give a whole number of at least 1"),
+        (["--workers", "0"], "--workers 0: give a whole number from 1 to 1,024"),
         (["--levels", "nowhere"], "nowhere does not exist"),
-        (["--workers", "0"], "--workers 0: give a whole number of at least 1"),
+        (["--workers", "0"], "--workers 0: give a whole number from 1 to 1,024"),
         (["--out", str(path)], f"--out {path}: cannot be written"),
         (["--out", str(path / "inner")], f"--out {path / 'inner'}: cannot be written"),
     ]:

@@ -116,6 +116,13 @@ def test_without_a_command_line_it_is_said_with_the_field(values, message):
         Brewing("assam", **values)
 
 
+@pytest.mark.parametrize(("kind", "largest"), [(int, "1,000,000,000,000"), (float, "1,000,000,000.0")])
+def test_numbers_without_limits_have_a_largest_size(kind, largest):
+    warmth = Setting("how warm", kind=kind)
+    assert warmth.problem(kind(10**20)).endswith(f"number at most {largest}")
+    assert warmth.problem(kind(-(10**20))).endswith(f"number of at least -{largest}")
+
+
 def test_what_must_be_given_is_demanded():
     with pytest.raises(ConfigError, match="required: --name"):
         parser_of(Brewing).parse_args([])

@@ -69,7 +69,8 @@ def nodes():
             {"cluster": "head:6379", "workers": 3},
             "workers 3: leave it out: head:6379 works on all cores of the cluster",
         ),
-        ({"workers": 0}, "workers 0: give a whole number of at least 1"),
+        ({"workers": 0}, "workers 0: give a whole number from 1 to 1,024"),
+        ({"workers": 10**12}, "workers 10+: give a whole number from 1 to 1,024"),
     ],
 )
 def test_addresses_and_workers_are_checked(given, message):

@@ -479,7 +479,7 @@ def test_the_script_makes_a_level_set_and_reports_errors(script, tmp_path, capsy
     assert script.main(["--count", "5", "--seed", "1", "--out", out]) == 2
     assert "error: " in capsys.readouterr().err
     assert script.main(["--count", "5", "--seed", "0", "--out", out, "--workers", "0"]) == 2
-    assert capsys.readouterr().err.startswith("error: --workers 0: give a whole number of at least 1")
+    assert capsys.readouterr().err.startswith("error: --workers 0: give a whole number from 1 to 1,024")
     inside = f"{out}/index.json/inner"
     assert script.main(["--count", "5", "--seed", "0", "--out", inside]) == 2
     assert capsys.readouterr().err.startswith(f"error: --out {inside}: cannot be written (")
