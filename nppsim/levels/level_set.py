@@ -110,8 +110,6 @@ class LevelSet(Sequence[Level]):
         """Read one level.  Raises LevelSetError if its file is missing, broken, or not the one that was indexed."""
         entry = self.entries[index]
         file = self.path / entry.file
-        if not str(file).isprintable():  # nor can it be stored beside a run of the level
-            raise LevelSetError(f"{str(file)!r}: the name has characters that cannot be printed; rename the file")
         try:
             level = Level.load(file)
         except LevelError as error:

@@ -66,15 +66,12 @@ class ReplayWriter:
     def append(self, replay: Replay, *, category: str = "", **metadata: object) -> None:
         """Take a replay; it is on disk after the next ``flush``.
 
-        metadata: where it comes from and whatever else is worth knowing, JSON values.  Raises ReplayError if the texts
-        or the metadata cannot be stored.
+        metadata: where it comes from and whatever else is worth knowing, JSON values.  Raises ReplayError if they are
+        none.  Control characters and the like in the name and the category, which are often those of files, are escaped.
         """
         place = f"{self.path}: {replay.name!r}"
-        for text in (replay.name, category):
-            if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text):
-                raise ReplayError(f"{place}: the text {text!r} cannot be stored; use printable characters")
         try:
-            about = {"name": replay.name, "category": category, "metadata": metadata}
+            about = {"name": _escaped(replay.name), "category": _escaped(category), "metadata": metadata}
             packed = json.dumps(about, sort_keys=True, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ReplayError(f"{place}: the metadata are no JSON values: {error}; convert them") from error
@@ -265,6 +262,11 @@ def load_one(place: str) -> Replay:
         if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
             raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
         return replays[index]
+
+
+def _escaped(text: str) -> str:
+    unwanted = ("Cc", "Cs", "Zl", "Zp")
+    return "".join(ascii(c)[1:-1] if unicodedata.category(c) in unwanted else c for c in text)
 
 
 def _create(file: h5py.File) -> None:

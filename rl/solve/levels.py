@@ -43,10 +43,6 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
     tasks: list[Task] = []
     known: set[str] = set()
     for task in _tasks(path):
-        if not task.name.isprintable():  # nor can it be stored beside the run
-            raise ConfigError(
-                "the name has characters that cannot be printed; rename the file", "LEVEL", repr(task.name)
-            )
         run = task.recorded.fingerprint if task.recorded else None
         if run is None or run not in known:
             tasks.append(task)

@@ -134,14 +134,6 @@ def test_sets_of_replays_are_not_read_as_levels(tmp_path):
         LevelSet.open(tmp_path)
 
 
-def test_a_name_that_cannot_be_printed_is_refused(tmp_path):
-    level_with_spawn(10).save(tmp_path / "two\nlines.map")
-    with pytest.raises(
-        LevelSetError, match=r"two\\nlines\.map': the name has characters that cannot be printed; rename"
-    ):
-        LevelSet.at(tmp_path / "two\nlines.map")[0]
-
-
 def test_replays_and_texts_are_levels_too(tmp_path):
     levels = [level_with_spawn(x) for x in (10, 20, 30)]
     levels[0].save(tmp_path / "a.map")

@@ -9,7 +9,6 @@ import torch
 
 import nppsim
 from nppsim.batch import BatchSimulator
-from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
@@ -276,9 +275,6 @@ def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place)
         ("easy/level", "easy", EASY, None),
         ("sub/run.attract", "recorded", MINED, plan(MINED).frames),
     ]
-    (folder / "two\nlines").write_bytes(EASY.to_bytes())
-    with pytest.raises(ConfigError, match="cannot be printed; rename the file"):
-        read_tasks(folder)
 
 
 def test_what_an_earlier_search_has_found_stays(script, place, capsys):
