@@ -302,7 +302,7 @@ def test_a_plan_is_refused_settings_that_mean_nothing(files, capsys):
         (["--budget", "0"], "--budget 0: give a whole number of at least 1"),
         (["--polish", "-1"], "--polish -1: give a whole number of at least 0"),
         (["--seed", "-1"], "--seed -1: give a whole number of at least 0"),
-        (["--min-hold", "0"], "--min-hold 0: give a whole number of at least 1"),
+        (["--min-hold", "0"], "--min-hold 0: give a whole number from 1 to 1,000"),
         (["--noise", "-1"], "--noise -1.0: give a number of at least 0"),
     ):
         assert main(["plan", *place, *flags]) == 2

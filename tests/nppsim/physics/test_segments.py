@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nppsim.compile import compile_level
@@ -205,6 +205,7 @@ def test_no_segment_level_with_a_point_is_nearer_beside_it_than_the_query_says(s
 
 
 @given(seed=SEEDS)
+@example(seed=664823173)  # a front face at 0.44 px counts as nearer than a back face at 0.32
 @settings(max_examples=10, deadline=None)
 def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(seed):
     rng = np.random.default_rng(seed)
@@ -214,7 +215,9 @@ def test_no_surface_within_the_radius_is_missed_by_looking_only_at_near_cells(se
         result, found_x, found_y, *_ = both.nearest_surface(x, y)
         if clearance < 9.99:
             assert result != 0
-            assert math.dist((found_x, found_y), (x, y)) == pytest.approx(clearance, abs=0.01)  # faces count 0.1 px^2
+            distance = math.dist((found_x, found_y), (x, y))
+            assert clearance - 0.01 <= distance
+            assert distance**2 <= (clearance + 0.01) ** 2 + 0.1  # by so much, front faces count as nearer
 
 
 @given(seed=SEEDS)
