@@ -42,7 +42,8 @@ class Setting:
     aliases: other names of the flag.
     metavar: what stands for the value in the help; "" for the usual one of its kind.
     choices: the values that a command line accepts; () for any.
-    low, high, above, below: limits of a number, or of each of several; a value of None passes.
+    low, high, above, below: limits of a number, or of each of several; a value of None passes.  Without ``high``, none is
+        larger in size than a million millions (whole numbers) or a thousand millions.
     needs: the flag without which this one has no effect.
     switch: whether ``--no-FLAG`` exists too; without it the flag of a truth value turns the default around.
     group: heading under which the flag stands; "" for that of its dataclass.
