@@ -7,6 +7,7 @@ from pathlib import Path
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level, is_replay_set
 from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, scan_folder
+from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError
 from nppsim.simulate import simulate
@@ -55,17 +56,22 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
-    if path.is_dir() and ((path / INDEX).exists() or not (found := scan_folder(path))):
+    files: dict[Path, str] = {}  # of a folder that is no level set, and their categories
+    if path.is_dir() and not (path / INDEX).exists():
+        files = {path / entry.file: entry.category for entry in scan_folder(path)}
+        # Recordings of sub-folders that have an index, too: it may be one of recordings.
+        files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
+    if path.is_dir() and not files:
         level_set = LevelSet.open(path)
         for level, entry in zip(level_set, level_set.entries, strict=True):
             yield Task(entry.file, entry.category, level, entry.par_frames)
     elif path.is_dir():
-        for entry in found:
-            file = path / entry.file
+        for file, category in sorted(files.items()):
+            name = file.relative_to(path).as_posix()
             if _holds_replays(file):
-                yield from _of_replays(file, entry.file)
+                yield from _of_replays(file, name)
             else:
-                yield Task(entry.file, entry.category, Level.load(file))
+                yield Task(name, category, Level.load(file))
     elif _holds_replays(path):
         yield from _of_replays(path, path.name)
     else:

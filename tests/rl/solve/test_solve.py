@@ -275,6 +275,8 @@ def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place)
         ("easy/level", "easy", EASY, None),
         ("sub/run.attract", "recorded", MINED, plan(MINED).frames),
     ]
+    (folder / "sub/index.json").write_text("{}")  # of the recordings there, perhaps
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
 
 
 def test_what_an_earlier_search_has_found_stays(script, place, capsys):
