@@ -65,7 +65,7 @@ PLACED_DTYPE = np.dtype(
 World = namedtuple(
     "World",
     "level entity mover "  # LEVEL_DTYPE[L], PLACED_DTYPE[E], MOVER_DTYPE[M] (as at the start)
-    "segments cell_start near "  # int16[S, 4], int32[L, 1101], uint8[L, 1100]; see ``LevelGeometry``
+    "segments cell_start near "  # SEGMENT_DTYPE[S], int32[L, 1101], uint8[L, 1100]; see ``LevelGeometry``
     "entity_cell_start entity_items "  # int32[L, 1101], int16[I, 4]
     "grid",  # uint8[G, 9078], half-cell edges of the levels that need them
 )

@@ -24,8 +24,8 @@ from nppsim.levels.stage import (
 )
 from nppsim.physics import shapes
 from nppsim.physics.grid import DOOR_EDGE, GRID_SIZE, HORIZONTAL_EDGES, SOLID_EDGE
-from nppsim.physics.shapes import SEG_ENTITY, SEG_SHAPE, SEG_X, SEG_Y
-from nppsim.physics.state import MOVER_DTYPE, UNREGISTERED
+from nppsim.physics.shapes import SEGMENT_DTYPE
+from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_SEGMENTS, UNREGISTERED
 
 MOST_SEGMENTS = 13  # of a cell: twelve half-edges and a diagonal; doors come on top
 
@@ -53,9 +53,9 @@ class LevelGeometry:
 
     stage: uint8[44, 25], tile ids with the border, x first; see ``stage_of``.
     spawn: (x, y) px.
-    segments: int16[S, 4], by cell; see ``physics.shapes``.
+    segments: SEGMENT_DTYPE[S], by cell; see ``physics.shapes``.
     cell_start: int32[1101], where each cell's segments begin, and the number of all.
-    near: uint8[1100], see ``cells_near_segments``.
+    near: uint8[1100], what the 3 x 3 block of cells around each cell holds, NEAR_SEGMENTS + NEAR_ITEMS of ``physics.state``.
     entity_type, entity_number: int16[E], type and index within the type.
     entity_xy: float64[E, 2], px; of doors with a switch, of their switch.
     entity_partner: int16[E], switch of an exit and exit of a switch, else -1.
@@ -101,9 +101,9 @@ def stage_of(level: Level) -> np.ndarray:
 
 @inlined
 def _append(segments, n, x, y, shape):
-    """Write a tile's segment into row n; returns the number of the next row."""
-    segments[n, SEG_X], segments[n, SEG_Y] = x, y
-    segments[n, SEG_SHAPE], segments[n, SEG_ENTITY] = shape, -1
+    """Write a tile's segment as number n; returns the number of the next one."""
+    segments[n]["x"], segments[n]["y"] = x, y
+    segments[n]["shape"], segments[n]["entity"] = shape, -1
     return n + 1
 
 
@@ -123,9 +123,9 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
     """Fill the segment list of one level, cell by cell; returns their number.
 
     stage: uint8[44, 25], tile ids with the solid border, x first.
-    doors: int16[n, 4], ready-made door segments in file order.
+    doors: SEGMENT_DTYPE[n], ready-made door segments in file order.
     door_cells: int32[n].
-    segments: int16[m, 4], m large enough.
+    segments: SEGMENT_DTYPE[m], m large enough.
     cell_start: int32[1101], becomes the CSR index.
     """
     horizontal = np.zeros((HALF_CELLS_X, LINES_Y), np.int8)
@@ -138,8 +138,8 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
         for cy in range(CELLS_Y):
             cell_start[cx * CELLS_Y + cy] = n
             slant = shapes.OF_TILE[stage[cx, cy]]
-            if slant[SEG_SHAPE] >= 0:
-                n = _append(segments, n, TILE * cx + slant[SEG_X], TILE * cy + slant[SEG_Y], slant[SEG_SHAPE])
+            if slant[2] >= 0:
+                n = _append(segments, n, TILE * cx + slant[0], TILE * cy + slant[1], slant[2])
             # An edge belongs to the cell on its solid side: on a shared border its sign decides.
             for i in range(2 * cx, 2 * cx + 2):
                 for row in range(3):
@@ -166,8 +166,8 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
 
 
 @allocating
-def cells_near_segments(cell_start):
-    """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds a segment."""
+def cells_near(cell_start):
+    """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds any of what ``cell_start`` divides into cells."""
     near = np.zeros(NUM_CELLS, np.uint8)
     for cell in range(NUM_CELLS):
         if cell_start[cell + 1] > cell_start[cell]:
@@ -289,15 +289,15 @@ def _created_entities(level: Level, completions: bool) -> list[_Entity]:
     return entities
 
 
-def _door(door: _Entity) -> tuple[list[int], int, int, tuple[float, float, float, float]]:
-    """Segment (int16[4]), its cell, its grid edge and (x1, y1, x2, y2) of a door; section 7.4."""
+def _door(door: _Entity) -> tuple[tuple[int, int, int, int], int, int, tuple[float, float, float, float]]:
+    """Segment (fields of SEGMENT_DTYPE), its cell, its grid edge and (x1, y1, x2, y2) of a door; section 7.4."""
     x, y, angle = door.door_x, door.door_y, door.orientation % 8
     cell = cell_of(x - HALF_CELL * _COS[angle], y - HALF_CELL * _SIN[angle])
     is_horizontal = angle not in (0, 4)
     dx, dy = (HALF_CELL, 0) if is_horizontal else (0, HALF_CELL)
     shape = shapes.SHAPE_OF[shapes.DOOR_LINE, 2 * dx, 2 * dy]
     line = (x - dx, y - dy, x + dx, y + dy)
-    return [int(x - dx), int(y - dy), shape, door.index], cell, 2 * cell + is_horizontal, line
+    return (int(x - dx), int(y - dy), shape, door.index), cell, 2 * cell + is_horizontal, line
 
 
 def _mover(entity: _Entity) -> np.void:
@@ -355,8 +355,8 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     entity_cell_start, entity_items = _items(created)
 
     stage = stage_of(level)
-    doors = np.array(door_segments, np.int16).reshape(-1, 4)
-    segments = np.empty((NUM_CELLS * MOST_SEGMENTS + len(doors), 4), np.int16)
+    doors = np.array(door_segments, SEGMENT_DTYPE)
+    segments = np.empty(NUM_CELLS * MOST_SEGMENTS + len(doors), SEGMENT_DTYPE)
     cell_start = np.empty(NUM_CELLS + 1, np.int32)
     used = _tile_segments(stage, doors, np.array(door_cells, np.int32), segments, cell_start)
     uses_grid = any(entity.kind in kinds.ON_THE_GRID for entity in entities)
@@ -366,7 +366,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         spawn=level.spawn,
         segments=segments[:used].copy(),
         cell_start=cell_start,
-        near=cells_near_segments(cell_start),
+        near=NEAR_SEGMENTS * cells_near(cell_start) | NEAR_ITEMS * cells_near(entity_cell_start),
         entity_type=np.array([e.kind for e in entities], np.int16),
         entity_number=np.array([e.number for e in entities], np.int16),
         entity_xy=np.array([(e.x, e.y) for e in entities]).reshape(-1, 2),

@@ -129,8 +129,12 @@ def interact(ninja, entities, movers, world, level):
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     limit = ninja["registrations"]
     wall = 0.0
-    m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, -1, limit)
+    m, key = -1, 0
+    if record["moves"] or ninja["switch_taken"]:  # else there are exits alone, in no cell before a switch is taken
+        m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, -1, limit)
     if m < 0:
+        if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
+            return wall
         for cx in range(cx1, cx2 + 1):
             for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
                 if _within_reach(ninja, world.entity_items[i]):

@@ -16,7 +16,6 @@ from nppsim.levels import kinds
 from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics.ninja import kill
 from nppsim.physics.segments import impact_segment, is_beside, nearest_segment, surface_normal
-from nppsim.physics.shapes import SEG_SHAPE, SEG_X, SEG_Y
 from nppsim.physics.state import RADIUS
 
 EMITTER_RADIUS = 5.9  # px
@@ -106,7 +105,7 @@ def beam_length(x, y, ux, uy, world, level):
         cell = cx * CELLS_Y + cy
         t = 1.0
         for k in range(first + cell_start[cell], first + cell_start[cell + 1]):
-            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
+            ax, ay, shape = segments[k]["x"], segments[k]["y"], segments[k]["shape"]
             t = min(t, impact_segment(x, y, wx, wy, ax, ay, shape, 0.0))
         if t < 1.0:
             return BEAM_LENGTH * t

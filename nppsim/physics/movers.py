@@ -15,13 +15,14 @@ from nppsim.physics.grid import axis_of, half_cell, is_floor, register, sign_of,
 from nppsim.physics.groups import is_drone
 from nppsim.physics.lasers import think_laser
 from nppsim.physics.ninja import is_valid_target
-from nppsim.physics.segments import cell_at, cell_range, clamped_cell, nearest_surface, settles, sweep_to
+from nppsim.physics.segments import cell_at, cells_around, clamped_cell, looks_at, nearest_surface, settles, sweep_to
 from nppsim.physics.state import (
     CHARGING,
     CHASING,
     HORIZONTAL,
     IDLE,
     LAUNCHING,
+    NEAR_SEGMENTS,
     RADIUS,
     RETREATING,
     RETURNING,
@@ -418,7 +419,7 @@ def _ball_velocity(ninja, ball):
 @kernel
 def _move_ball(x, y, vx, vy, entities, world, level):
     """Sweep a ball along its way and push it out of surfaces: (x, y, sum of the normals x, y, how it ends)."""
-    if world.near[level, cell_at(x, y)] == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
+    if world.near[level, cell_at(x, y)] & NEAR_SEGMENTS == 0 and abs(vx) < BALL_FREE_STEP and abs(vy) < BALL_FREE_STEP:
         return x + 1.0 * vx, y + 1.0 * vy, 0.0, 0.0, MOVED  # no segment within a cell's width
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     x, y, found = sweep_to(x, y, vx, vy, BALL_SWEEP, BALL_BODY, segments, cell_start, first, entities)
@@ -439,12 +440,12 @@ def _move_ball(x, y, vx, vy, entities, world, level):
             # where it begins: the ball is stuck for good.
             no_doors = world.level[level]["doors_first"] == world.level[level]["switches_end"]
             return x, y, 0.0, 0.0, STUCK if result == 1 and (side == 0.0 or no_doors) else HALTED
-        looked_at = cell_range(x, y, BALL_BODY)
+        looked_at = cells_around(x, y, BALL_BODY)
         x += dx / distance * depth
         y += dy / distance * depth
         sum_x += dx / distance
         sum_y += dy / distance
-        if settles(BALL_BODY, depth, result, side, best, others) and cell_range(x, y, BALL_BODY) == looked_at:
+        if settles(BALL_BODY, depth, result, side, best, others) and looks_at(x, y, BALL_BODY, looked_at):
             break
     return x, y, sum_x, sum_y, MOVED
 

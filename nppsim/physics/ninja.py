@@ -14,17 +14,19 @@ from nppsim.physics.segments import (
     BAND,
     BOX_MARGIN,
     cell_at,
-    cell_range,
+    cells_around,
     clamped_cell,
     closest_point,
     is_open,
+    looks_at,
     nearest_surface,
     settles,
     sweep_to,
 )
-from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SEG_ENTITY, SEG_SHAPE, SEG_X, SEG_Y, SHAPES
+from nppsim.physics.shapes import MAX_X, MAX_Y, MIN_X, MIN_Y, SHAPES
 
 SUBSTEPS = 4  # of contacts in a frame
+NOTHING_LOOKED_AT = (0.0, 0.0, 0.0, 0.0)  # as of ``cells_around``; it is not read before a query was made
 SWEEP_RADIUS = 5.0  # px, of the circle that is swept along the way
 MAX_PUSHES = 32  # out of surfaces, per substep
 LEAST_PUSH = 1e-7  # px: what is less is no overlap
@@ -36,6 +38,21 @@ WALL_REACH = 10.1  # px from the centre in which a wall is felt
 LEVEL_WITH = 1e-5  # px: a wall's nearest point is no farther above or below the centre than that
 CRUSH_RATIO = 0.05  # length of the sum of all pushes to the sum of their lengths: below, they oppose each other
 STILL = 0.1  # px per frame along the floor: slower, and a ninja who does not run stands
+
+
+# Most surfaces are flat, and then neither root nor quotient is needed: the root of a rounded square is exact.
+@inlined
+def length_of(x, y):
+    """sqrt(x^2 + y^2), of a vector in px that is 0 or not tiny (its square is above 0)."""
+    return abs(y) if x == 0.0 else math.sqrt(x * x + y * y)
+
+
+@inlined
+def unit_vector(x, y, length):
+    """(x, y) / length, its length above 0."""
+    if x == 0.0:
+        return x, math.copysign(1.0, y)
+    return x / length, y / length
 
 
 @inlined
@@ -121,11 +138,11 @@ def collide(ninja, entities, movers, world, level):
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
         bodies = bodies_near(x, y, movers, world, level)
     is_short = abs(x - start_x) < FREE_STEP and abs(y - start_y) < FREE_STEP
-    if not bodies and is_short and world.near[level, cell_at(x, y)] == 0:
+    if not bodies and is_short and world.near[level, cell_at(x, y)] & s.NEAR_SEGMENTS == 0:
         _fly(ninja, x, y)
         return True
     # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
-    settled, looked_at, no_wall = False, 0, False
+    settled, looked_at, no_wall = False, NOTHING_LOOKED_AT, False
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0
         if has_bodies:
@@ -142,7 +159,7 @@ def collide(ninja, entities, movers, world, level):
             x, y = start_x + 1.0 * wx, start_y + 1.0 * wy
             if x == before_x and y == before_y:
                 break
-            if cell_range(x, y, s.RADIUS) == looked_at:
+            if looks_at(x, y, s.RADIUS, looked_at):
                 continue
         x, y, found = sweep_to(start_x, start_y, wx, wy, SWEEP_RADIUS, s.RADIUS, segments, cell_start, first, entities)
         x, y, vx, vy, pushes, settled, looked_at, no_wall = _push_out(
@@ -151,7 +168,7 @@ def collide(ninja, entities, movers, world, level):
         if contacts + pushes == 0 and x == before_x and y == before_y:
             break  # a fixed point
     ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
-    return no_wall and cell_range(x, y, WALL_REACH) == looked_at
+    return no_wall and looks_at(x, y, WALL_REACH, looked_at)
 
 
 @inlined
@@ -171,25 +188,25 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
     Returns (x, y, vx, vy, number of pushes, settled, looked_at, no_wall: none within reach, in the cells looked at), see
     ``collide``.
     """
-    settled, looked_at, no_wall, pushes = False, 0, False, 0
+    settled, looked_at, no_wall, pushes = False, NOTHING_LOOKED_AT, False, 0
     for _ in range(MAX_PUSHES):
         if pushes > 0:
             found = nearest_surface(x, y, s.RADIUS, segments, cell_start, first, entities)
         result, point_x, point_y, side, best, others, beside = found
-        looked_at = cell_range(x, y, s.RADIUS)
+        looked_at = cells_around(x, y, s.RADIUS)
         if result == 0:
             settled = no_wall = True
             break
         dx, dy = x - point_x, y - point_y
         if abs(dx) <= SAME_X:
             dx = 0.0
-        distance = math.sqrt(dx * dx + dy * dy)
+        distance = length_of(dx, dy)
         depth = s.RADIUS - distance * result
         if distance == 0.0 or depth < LEAST_PUSH:
             settled = depth < CLEARLY_LESS and settles(s.RADIUS, -1.0, result, side, best, others)
             no_wall = _rules_out_wall(0.0, beside)
             break
-        nx, ny = dx / distance, dy / distance
+        nx, ny = unit_vector(dx, dy, distance)
         x += nx * depth
         y += ny * depth
         if has_bodies:
@@ -199,7 +216,7 @@ def _push_out(ninja, x, y, vx, vy, found, has_bodies, segments, cell_start, firs
             vx, vy = c * dy, c * -dx
         count_contact(ninja, dy, nx, ny)
         pushes += 1
-        settled = cell_range(x, y, s.RADIUS) == looked_at and settles(s.RADIUS, depth, result, side, best, others)
+        settled = looks_at(x, y, s.RADIUS, looked_at) and settles(s.RADIUS, depth, result, side, best, others)
         if settled:
             no_wall = _rules_out_wall(depth, beside)
             break
@@ -216,14 +233,14 @@ def _rules_out_wall(depth, beside):
 def wall_beside(ninja, segments, cell_start, first, near, entities):
     """Normal x of the first wall within reach, in gather order; 0.0 if there is none (section 6.5 B)."""
     x, y = ninja["x"], ninja["y"]
-    if near[cell_at(x, y)] == 0:
+    if near[cell_at(x, y)] & s.NEAR_SEGMENTS == 0:
         return 0.0
     cy1, cy2 = clamped_cell(y - WALL_REACH, CELLS_Y), clamped_cell(y + WALL_REACH, CELLS_Y)
     for cx in range(clamped_cell(x - WALL_REACH, CELLS_X), clamped_cell(x + WALL_REACH, CELLS_X) + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            if is_open(segments[k, SEG_ENTITY], entities):
+            if is_open(segments[k]["entity"], entities):
                 continue
-            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
+            ax, ay, shape = segments[k]["x"], segments[k]["y"], segments[k]["shape"]
             if (
                 ay + SHAPES[shape, MIN_Y] > y + BOX_MARGIN
                 or ay + SHAPES[shape, MAX_Y] < y - BOX_MARGIN
@@ -252,11 +269,11 @@ def settle_contacts(ninja, wall):
     if ninja["floor_count"] > 0:
         ninja["airborne"] = 0
         sx, sy = ninja["floor_sum_x"], ninja["floor_sum_y"]
-        length = math.sqrt(sx * sx + sy * sy)
+        length = length_of(sx, sy)
         if length == 0.0:
             ninja["floor_x"], ninja["floor_y"] = 0.0, -1.0
         else:
-            ninja["floor_x"], ninja["floor_y"] = sx / length, sy / length
+            ninja["floor_x"], ninja["floor_y"] = unit_vector(sx, sy, length)
         if ninja["airborne_before"]:
             _impact(ninja, ninja["floor_x"], ninja["floor_y"])
     if ninja["ceiling_count"] > 0:

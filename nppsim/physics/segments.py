@@ -2,7 +2,7 @@
 
 Source: docs/physics.md, sections 4.1 to 4.6; section numbers below are those of that page.  Every formula is evaluated in
 the order given there: results are exact to the last bit (section 12).
-A segment is a row (x, y, shape, entity), see ``shapes``; doors that are open are invisible.
+A segment is a record, see ``shapes``; doors that are open are invisible.
 """
 
 import math
@@ -23,10 +23,6 @@ from nppsim.physics.shapes import (
     MAX_Y,
     MIN_X,
     MIN_Y,
-    SEG_ENTITY,
-    SEG_SHAPE,
-    SEG_X,
-    SEG_Y,
     SHAPES,
     UNIT_X,
     UNIT_Y,
@@ -36,6 +32,7 @@ FAR = 9999999.0  # px^2, more than any squared distance
 FRONT_BONUS = 0.1  # px^2 by which front faces count as nearer
 CLEARLY_FARTHER = 0.2  # px^2, more than FRONT_BONUS: a bounding box farther by that holds no nearest point
 SWEEP_MARGIN = 1.0  # px around a swept circle in which cells are looked at
+SIDE = float(TILE)  # px, of a cell
 LEAST_WAY = 0.0001  # px^2: a shorter way meets nothing
 
 # Of shortcuts: far above any rounding.
@@ -62,7 +59,7 @@ def cell_at(x, y):
 
 @inlined
 def is_open(entity, entities):
-    """Whether a segment belongs to an open door; entity: its last column."""
+    """Whether a segment belongs to an open door; entity: its field."""
     return entity >= 0 and entities[entity]["closed"] == 0
 
 
@@ -104,16 +101,16 @@ def nearest_segment(px, py, radius, segments, cell_start, first, entities):
 
     radius selects the cells that are looked at, it is no cut-off.  Front faces are favoured by FRONT_BONUS; ties go to the
     earlier segment.  A segment whose bounding box is clearly farther away than the best so far is not looked at.
-    segments: int16[S, 4] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
+    segments: SEGMENT_DTYPE[S] of the bank; cell_start: int32[1101] of the level, relative to ``first``.
     """
     best, others, beside = FAR, FAR, FAR
     result, best_x, best_y, best_side, found = 0, 0.0, 0.0, 1.0, -1
     cy1, cy2 = clamped_cell(py - radius, CELLS_Y), clamped_cell(py + radius, CELLS_Y)
     for cx in range(clamped_cell(px - radius, CELLS_X), clamped_cell(px + radius, CELLS_X) + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            if is_open(segments[k, SEG_ENTITY], entities):
+            if is_open(segments[k]["entity"], entities):
                 continue
-            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
+            ax, ay, shape = segments[k]["x"], segments[k]["y"], segments[k]["shape"]
             ex, ey = px - ax, py - ay
             gap_x = max(max(SHAPES[shape, MIN_X] - ex, ex - SHAPES[shape, MAX_X]), 0.0)
             gap_y = max(max(SHAPES[shape, MIN_Y] - ey, ey - SHAPES[shape, MAX_Y]), 0.0)
@@ -147,9 +144,23 @@ def nearest_surface(px, py, radius, segments, cell_start, first, entities):
 
 # What ``nearest_surface`` has found makes most other queries of a frame superfluous.
 @inlined
-def cell_range(x, y, radius):
-    """The cells that a query looks at, as one number."""
-    return cell_at(x - radius, y - radius) * 2048 + cell_at(x + radius, y + radius)
+def cells_around(x, y, radius):
+    """The cells that a query looks at: px at which the first and the last column begin, and the first and the last row."""
+    return (
+        SIDE * clamped_cell(x - radius, CELLS_X),
+        SIDE * clamped_cell(x + radius, CELLS_X),
+        SIDE * clamped_cell(y - radius, CELLS_Y),
+        SIDE * clamped_cell(y + radius, CELLS_Y),
+    )
+
+
+@inlined
+def looks_at(x, y, radius, cells):
+    """Whether a query looks at these cells, see ``cells_around``; never said of one that reaches beyond the stage."""
+    left, right, top, bottom = cells
+    left, right = (x - radius) - left, (x + radius) - right
+    top, bottom = (y - radius) - top, (y + radius) - bottom
+    return min(min(left, right), min(top, bottom)) >= 0.0 and max(max(left, right), max(top, bottom)) < SIDE
 
 
 @inlined
@@ -269,7 +280,7 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
     t = 1.0
     for cx in range(cx1, cx2 + 1):
         for k in range(first + cell_start[cx * CELLS_Y + cy1], first + cell_start[cx * CELLS_Y + cy2 + 1]):
-            ax, ay, shape = segments[k, SEG_X], segments[k, SEG_Y], segments[k, SEG_SHAPE]
+            ax, ay, shape = segments[k]["x"], segments[k]["y"], segments[k]["shape"]
             if (
                 ax + SHAPES[shape, MIN_X] > high_x + reach
                 or ax + SHAPES[shape, MAX_X] < low_x - reach
@@ -277,7 +288,7 @@ def sweep(x, y, wx, wy, radius, segments, cell_start, first, entities):
                 or ay + SHAPES[shape, MAX_Y] < low_y - reach
             ):
                 continue
-            if is_open(segments[k, SEG_ENTITY], entities):
+            if is_open(segments[k]["entity"], entities):
                 continue
             t = min(t, impact_segment(x, y, wx, wy, ax, ay, shape, radius))
     return t
@@ -303,8 +314,8 @@ def sweep_to(x, y, wx, wy, sweep_radius, radius, segments, cell_start, first, en
 @kernel
 def is_beside(x, y, segment):
     """Whether the closest point of a segment to (x, y) is inside the segment, not past one of its ends."""
-    shape = segment[SEG_SHAPE]
-    ex, ey = x - segment[SEG_X], y - segment[SEG_Y]
+    shape = segment["shape"]
+    ex, ey = x - segment["x"], y - segment["y"]
     dx, dy = SHAPES[shape, DX], SHAPES[shape, DY]
     if SHAPES[shape, KIND] == LINE or SHAPES[shape, KIND] == DOOR_LINE:
         return 0.0 <= (ex * dx + ey * dy) / SHAPES[shape, LENGTH_SQUARED] <= 1.0
@@ -314,11 +325,11 @@ def is_beside(x, y, segment):
 @kernel
 def surface_normal(x, y, segment, from_x, from_y):
     """Unit normal of a segment at its point (x, y), on its open side; of a door, on the side of (from_x, from_y)."""
-    shape = segment[SEG_SHAPE]
+    shape = segment["shape"]
     kind = SHAPES[shape, KIND]
     if kind != LINE and kind != DOOR_LINE:
         out = ARC_RADIUS if kind == CONVEX_ARC else -ARC_RADIUS
-        return (x - segment[SEG_X]) / out, (y - segment[SEG_Y]) / out
+        return (x - segment["x"]) / out, (y - segment["y"]) / out
     nx, ny = -SHAPES[shape, UNIT_Y], SHAPES[shape, UNIT_X]
     if kind == DOOR_LINE and (from_x - x) * nx + (from_y - y) * ny < 0.0:
         return -nx, -ny

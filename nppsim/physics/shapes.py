@@ -1,6 +1,6 @@
-"""Segments as numbers: a segment is a row (x, y, shape, entity), a shape is a row of ``SHAPES``.
+"""Segments as numbers: a segment is a record of ``SEGMENT_DTYPE``, a shape is a row of ``SHAPES``.
 
-All coordinates of a level are whole numbers, so that four int16 hold a segment without loss, and a cell's segments fit in
+All coordinates of a level are whole numbers, so that eight bytes hold a segment without loss, and a cell's segments fit in
 one or two cache lines; the few dozen shapes hold everything else.  Source: docs/physics.md, section 3.5.
 """
 
@@ -9,8 +9,14 @@ import numpy as np
 from nppsim.levels import tiles
 from nppsim.levels.stage import HALF_CELL, TILE
 
-# Columns of a segment: its first point (or the centre of its arc), px; its shape; the index of its door, -1 of a tile.
-SEG_X, SEG_Y, SEG_SHAPE, SEG_ENTITY = range(4)
+SEGMENT_DTYPE = np.dtype(
+    [
+        ("x", "i2"), ("y", "i2"),  # px, its first point, or the centre of its arc
+        ("shape", "u2"),  # row of SHAPES
+        ("entity", "i2"),  # index of its door, -1: of a tile
+    ],
+    align=True,
+)  # fmt: skip
 
 # Kinds of shapes.
 LINE, CONVEX_ARC, CONCAVE_ARC, DOOR_LINE = range(4)
@@ -50,7 +56,7 @@ RIGHT, LEFT, DOWN, UP = range(4)  # shapes of half a tile's edge, by the directi
 
 
 def _of_tiles() -> np.ndarray:
-    """int16[38, 3]: first point (or arc centre) and shape of each tile's diagonal or arc; shape -1: none."""
+    """int16[38, 3]: x, y of the first point (or arc centre) and shape of each tile's diagonal or arc; shape -1: none."""
     table = np.full((tiles.NUM_TILE_SHAPES, 3), -1, np.int16)
     for tile, ((x1, y1), (x2, y2)) in tiles.DIAGONALS.items():
         table[tile] = x1, y1, SHAPE_OF[LINE, x2 - x1, y2 - y1]

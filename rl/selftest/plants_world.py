@@ -53,7 +53,8 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     def changed(original, bank, levels, *arguments, **named):
         original(bank, levels, *arguments, **named)
-        bank.world.segments[:] += np.int16(24)
+        bank.world.segments["x"] += 24
+        bank.world.segments["y"] += 24
 
     plant.wrap(LevelBank, "__init__", changed)
 

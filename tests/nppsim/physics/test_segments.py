@@ -4,15 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from nppsim.compile import compile_level
 from nppsim.levels.level import Level
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import segments as kernels
-from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DOOR_LINE, LINE, SHAPES
-from nppsim.physics.state import ENTITY_DTYPE
+from nppsim.physics.ninja import length_of, unit_vector
+from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DOOR_LINE, LINE, SEGMENT_DTYPE, SHAPES
+from nppsim.physics.state import ENTITY_DTYPE, NEAR_ITEMS, NEAR_SEGMENTS
 
 from naive_simulator import Arc, Line, Simulator
 from worlds import random_level, tiles
@@ -88,9 +89,9 @@ def test_the_closest_point_of_a_segment_is_the_twins_and_no_other_point_is_close
     x, y = (int(v) for v in rng.integers(2, 40, 2) * 12)
     px, py = (np.array([x, y]) + rng.uniform(-60, 60, 2)).tolist()
     twin = of_shape(shape, x, y)
-    found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.int16(shape))
+    found_x, found_y, side = kernels.closest_point(px, py, np.int16(x), np.int16(y), np.uint16(shape))
     assert (side < 0.0, found_x, found_y) == twin.closest(px, py)
-    segment = np.array([x, y, shape, -1], np.int16)
+    segment = np.array([(x, y, shape, -1)], SEGMENT_DTYPE)[0]
     assert kernels.is_beside(px, py, segment) == twin.is_beside(px, py)
     share = np.linspace(0, 1, 400)
     if isinstance(twin, Arc):
@@ -104,9 +105,10 @@ def test_the_closest_point_of_a_segment_is_the_twins_and_no_other_point_is_close
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 def test_the_normal_of_a_segment_is_the_twins_and_of_a_door_it_is_on_the_side_of_who_asks(shape):
     twin = of_shape(shape, 300, 300)
+    segment = np.array([(300, 300, shape, -1)], SEGMENT_DTYPE)[0]
     for px, py in (300 + np.random.default_rng(shape).uniform(-60, 60, (20, 2))).tolist():
         _, x, y = twin.closest(px, py)
-        normal = np.array(kernels.surface_normal(x, y, np.array([300, 300, shape, -1], np.int16), px, py))
+        normal = np.array(kernels.surface_normal(x, y, segment, px, py))
         if int(SHAPES[shape, 0]) == DOOR_LINE:
             assert normal @ (px - x, py - y) >= 0 and tuple(abs(normal)) == tuple(abs(np.array(twin.normal(x, y))))
         else:
@@ -114,7 +116,7 @@ def test_the_normal_of_a_segment_is_the_twins_and_of_a_door_it_is_on_the_side_of
 
 
 def test_a_point_outside_the_quadrant_of_an_arc_sees_one_of_its_ends_and_is_never_behind_it():
-    shape = np.int16([tuple(s[:3]) for s in SHAPES].index((CONVEX_ARC, 1, 1)))
+    shape = np.uint16([tuple(s[:3]) for s in SHAPES].index((CONVEX_ARC, 1, 1)))
     at = np.int16(100)
     assert kernels.closest_point(101.0, 95.0, at, at, shape) == (124.0, 100.0, 1.0)
     assert kernels.closest_point(95.0, 101.0, at, at, shape) == (100.0, 124.0, 1.0)
@@ -190,6 +192,54 @@ def test_the_cell_of_a_coordinate_is_the_floor_of_its_quotient_to_the_last_bit()
     for value in np.concatenate(near).tolist():
         for limit in (CELLS_X, CELLS_Y):
             assert kernels.clamped_cell(value, limit) == min(max(math.floor(value / 24.0), 0), limit - 1), value
+
+
+NEAR_EDGES = st.integers(-2, 30).flatmap(
+    lambda cell: st.sampled_from([0.0, 1e-13, 4e-13, 0.1, 3.4, 10.0, 10.1, 13.9]).flatmap(
+        lambda off: st.sampled_from([24.0 * cell + off, 24.0 * cell - off])
+    )
+)
+
+
+@given(
+    query=st.tuples(NEAR_EDGES, NEAR_EDGES), then=st.tuples(NEAR_EDGES, NEAR_EDGES), more=st.sampled_from([0.0, 0.1])
+)
+@example(query=(120.0, 110.07), then=(120.0, 110.0), more=0.0)  # onto a floor: the edge of the query is that of a cell
+@example(query=(120.0, 110.07), then=(120.0, 109.99999999999999), more=0.0)
+@example(query=(14.0, 14.0), then=(9.9, 14.0), more=0.0)  # off the stage
+@settings(max_examples=300, deadline=None)
+def test_a_query_looks_at_the_cells_of_another_exactly_where_their_numbers_are_the_same(query, then, more):
+    def numbers(x, y, radius):
+        edges = (x - radius, x + radius, y - radius, y + radius)
+        return [math.floor(edge / 24.0) for edge in edges]
+
+    now, on_stage = numbers(*then, 10.0 + more), (range(CELLS_X), range(CELLS_X), range(CELLS_Y), range(CELLS_Y))
+    clamped = [
+        min(max(number, 0), len(cells) - 1) for number, cells in zip(numbers(*query, 10.0), on_stage, strict=True)
+    ]
+    same = kernels.looks_at(*then, 10.0 + more, kernels.cells_around(*query, 10.0))
+    assert same == (now == clamped)  # beyond the stage the numbers are other ones: not said there
+
+
+@given(seed=SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_what_is_near_a_cell_is_said_of_segments_and_of_entities_apart(seed):
+    compiled = compile_level(random_level(seed, 0.02))
+    for starts, bit in ((compiled.cell_start, NEAR_SEGMENTS), (compiled.entity_cell_start, NEAR_ITEMS)):
+        full = np.pad((np.diff(starts) > 0).reshape(CELLS_X, CELLS_Y), 1)
+        blocks = np.lib.stride_tricks.sliding_window_view(full, (3, 3)).any((2, 3))
+        assert ((compiled.near & bit).reshape(CELLS_X, CELLS_Y) > 0).tolist() == blocks.tolist()
+
+
+@given(x=st.floats(-1e100, 1e100), y=st.floats(-1e100, 1e100), flat=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_lengths_and_unit_vectors_are_those_of_the_formula_to_the_bit(x, y, flat):
+    x = math.copysign(0.0, x) if flat else x
+    assume(x * x + y * y > 0.0 and (not flat or y * y > 1e-300))
+    length = math.sqrt(x * x + y * y)
+    assert length_of(x, y) == length
+    found = unit_vector(x, y, length)
+    assert [value.hex() for value in found] == [(x / length).hex(), (y / length).hex()]
 
 
 @given(seed=SEEDS)
