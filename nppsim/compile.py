@@ -25,7 +25,7 @@ from nppsim.levels.stage import (
 from nppsim.physics import shapes
 from nppsim.physics.grid import DOOR_EDGE, GRID_SIZE, HORIZONTAL_EDGES, SOLID_EDGE
 from nppsim.physics.shapes import SEGMENT_DTYPE
-from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_SEGMENTS, UNREGISTERED
+from nppsim.physics.state import MOVER_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SEGMENTS, UNREGISTERED
 
 MOST_SEGMENTS = 13  # of a cell: twelve half-edges and a diagonal; doors come on top
 
@@ -55,7 +55,8 @@ class LevelGeometry:
     spawn: (x, y) px.
     segments: SEGMENT_DTYPE[S], by cell; see ``physics.shapes``.
     cell_start: int32[1101], where each cell's segments begin, and the number of all.
-    near: uint8[1100], what the 3 x 3 block of cells around each cell holds, NEAR_SEGMENTS + NEAR_ITEMS of ``physics.state``.
+    near: uint8[1100], what the 3 x 3 block of cells around each cell holds: a sum of NEAR_SEGMENTS, NEAR_ITEMS and
+    NEAR_ONE_WAYS of ``physics.state``.
     entity_type, entity_number: int16[E], type and index within the type.
     entity_xy: float64[E, 2], px; of doors with a switch, of their switch.
     entity_partner: int16[E], switch of an exit and exit of a switch, else -1.
@@ -166,11 +167,11 @@ def _tile_segments(stage, doors, door_cells, segments, cell_start):
 
 
 @allocating
-def cells_near(cell_start):
-    """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds any of what ``cell_start`` divides into cells."""
+def cells_near(occupied):
+    """uint8[1100]: 1 where the 3 x 3 block of cells around a cell holds any that is occupied.  occupied: bool[1100]."""
     near = np.zeros(NUM_CELLS, np.uint8)
     for cell in range(NUM_CELLS):
-        if cell_start[cell + 1] > cell_start[cell]:
+        if occupied[cell]:
             cx, cy = cell // CELLS_Y, cell % CELLS_Y
             for x in range(max(cx - 1, 0), min(cx + 2, CELLS_X)):
                 for y in range(max(cy - 1, 0), min(cy + 2, CELLS_Y)):
@@ -353,6 +354,7 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
     moving = [entity for entity in entities if entity.kind in kinds.MOVERS]
     mover[[entity.index for entity in moving]] = np.arange(len(moving))
     entity_cell_start, entity_items = _items(created)
+    one_ways = [entity.cell for entity in created if entity.kind == kinds.ONE_WAY]
 
     stage = stage_of(level)
     doors = np.array(door_segments, SEGMENT_DTYPE)
@@ -366,7 +368,9 @@ def compile_level(level: Level, completions: bool = True) -> LevelGeometry:
         spawn=level.spawn,
         segments=segments[:used].copy(),
         cell_start=cell_start,
-        near=NEAR_SEGMENTS * cells_near(cell_start) | NEAR_ITEMS * cells_near(entity_cell_start),
+        near=NEAR_SEGMENTS * cells_near(np.diff(cell_start) > 0)
+        | NEAR_ITEMS * cells_near(np.diff(entity_cell_start) > 0)
+        | NEAR_ONE_WAYS * cells_near(np.isin(np.arange(NUM_CELLS), one_ways)),
         entity_type=np.array([e.kind for e in entities], np.int16),
         entity_number=np.array([e.number for e in entities], np.int16),
         entity_xy=np.array([(e.x, e.y) for e in entities]).reshape(-1, 2),

@@ -11,7 +11,7 @@ from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
 from nppsim.physics.groups import is_block
 from nppsim.physics.segments import clamped_cell
-from nppsim.physics.state import ITEM_ENTITY, ITEM_X, ITEM_Y
+from nppsim.physics.state import ITEM_ENTITY
 
 # One-way platforms (section 7.6).
 ONE_WAY_HALF_LENGTH = 12.0  # px
@@ -29,7 +29,7 @@ BLOCK_SHARE = 0.2  # of the depth of a contact with a bounce block, that the nin
 SAME_FACE = 0.01  # cosine, below which a face of a shove thwump is not the one that was pushed
 FLOOR_LIMIT = -0.0001  # y of a normal, from which on a contact is no floor (walls count as ceilings)
 
-# A body farther than BODY_REACH + BODY_MARGIN along an axis cannot touch the ninja before one of them has moved by
+# A block farther than BODY_REACH + BODY_MARGIN along an axis cannot touch the ninja before one of them has moved by
 # BODY_MARGIN (px).
 BODY_REACH = 24.0
 BODY_MARGIN = 12.0
@@ -68,20 +68,23 @@ def one_way_depth(ninja, x, y, nx, ny):
 
 
 @kernel
-def next_mover(movers, count, x1, x2, y1, y2, after, limit):
-    """The mover that follows in gather order: (index or -1, its key).
+def next_mover(movers, first, end, x1, x2, y1, y2, after, limit):
+    """The mover that follows in gather order: (index or -1, its key, and low and high: where to look for the one after it).
 
-    Among those registered in cells x1..x2, y1..y2 with a key above ``after`` and an order below ``limit``, that of the
-    smallest key.  A key is the number of the cell, then the order within it.
+    Of movers ``first`` to ``end`` - 1, among those registered in cells x1..x2, y1..y2 with a key above ``after`` and an
+    order below ``limit``, that of the smallest key.  All of these are in low..high - 1.  A key is the number of the cell,
+    then the order within it.
     """
-    best, best_key = -1, 0
-    for m in range(count):
+    best, best_key, low, high = -1, 0, end, end
+    for m in range(first, end):
         cell_x, cell_y = movers[m]["cell_x"], movers[m]["cell_y"]
         if x1 <= cell_x <= x2 and y1 <= cell_y <= y2 and movers[m]["order"] < limit:
             key = gather_key(np.int64(cell_x) * CELLS_Y + np.int64(cell_y), movers[m]["order"])
-            if key > after and (best < 0 or key < best_key):
-                best, best_key = m, key
-    return best, best_key
+            if key > after:
+                low, high = min(low, m), m + 1
+                if best < 0 or key < best_key:
+                    best, best_key = m, key
+    return best, best_key, low, high
 
 
 @inlined
@@ -91,42 +94,31 @@ def gather_key(cell, order):
 
 
 @kernel
-def bodies_near(x, y, movers, world, level):
-    """Whether any body may touch a ninja within BODY_MARGIN of (x, y)."""
+def blocks_near(x, y, movers, world, level):
+    """Whether any bounce block, thwump or shove thwump may touch a ninja within BODY_MARGIN of (x, y)."""
     reach = BODY_REACH + BODY_MARGIN
     record = world.level[level]
-    base, items = record["entity_first"], record["items_first"]
     if record["blocks"]:
         for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):
             near = abs(movers[m]["x"] - x) <= reach and abs(movers[m]["y"] - y) <= reach
             if near and is_block(movers[m]["type"]):
                 return True
-    if record["one_ways"]:
-        cell_start = world.entity_cell_start[level]
-        cy1, cy2 = clamped_cell(y - reach, CELLS_Y), clamped_cell(y + reach, CELLS_Y)
-        for cx in range(clamped_cell(x - reach, CELLS_X), clamped_cell(x + reach, CELLS_X) + 1):
-            for i in range(items + cell_start[cx * CELLS_Y + cy1], items + cell_start[cx * CELLS_Y + cy2 + 1]):
-                item = world.entity_items[i]
-                near = abs(item[ITEM_X] - x) <= reach and abs(item[ITEM_Y] - y) <= reach
-                if near and world.entity[base + item[ITEM_ENTITY]]["type"] == kinds.ONE_WAY:
-                    return True
     return False
 
 
 @kernel
 def touch_bodies(ninja, movers, world, level):
     """Contacts of one substep, in gather order, each seeing what the one before did; returns their number."""
-    x1 = max(clamped_cell(ninja["x"], CELLS_X) - 1, 0)
-    y1 = max(clamped_cell(ninja["y"], CELLS_Y) - 1, 0)
-    x2 = min(clamped_cell(ninja["x"], CELLS_X) + 1, CELLS_X - 1)
-    y2 = min(clamped_cell(ninja["y"], CELLS_Y) + 1, CELLS_Y - 1)
+    cell_x, cell_y = clamped_cell(ninja["x"], CELLS_X), clamped_cell(ninja["y"], CELLS_Y)
+    x1, x2 = max(cell_x - 1, 0), min(cell_x + 1, CELLS_X - 1)
+    y1, y2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     record = world.level[level]
     base, items = record["entity_first"], record["items_first"]
     cell_start, count = world.entity_cell_start[level], record["mover_end"] - record["mover_first"]
     limit = ninja["registrations"]
     contacts = 0
-    m, key = next_mover(movers, count, x1, x2, y1, y2, -1, limit)
-    if record["one_ways"]:
+    m, key, low, high = next_mover(movers, record["first_moving"], count, x1, x2, y1, y2, -1, limit)
+    if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ONE_WAYS:
         for cx in range(x1, x2 + 1):
             for cy in range(y1, y2 + 1):
                 cell = cx * CELLS_Y + cy
@@ -136,7 +128,7 @@ def touch_bodies(ninja, movers, world, level):
                         continue
                     while m >= 0 and key < gather_key(cell, world.entity[k]["order"]):
                         contacts += _touch_mover(ninja, movers[m])
-                        m, key = next_mover(movers, count, x1, x2, y1, y2, key, limit)
+                        m, key, low, high = next_mover(movers, low, high, x1, x2, y1, y2, key, limit)
                     nx, ny = world.entity[k]["x1"], world.entity[k]["y1"]
                     depth = one_way_depth(ninja, world.entity[k]["x"], world.entity[k]["y"], nx, ny)
                     if depth >= 0.0:
@@ -146,7 +138,7 @@ def touch_bodies(ninja, movers, world, level):
                         contacts += 1
     while m >= 0:
         contacts += _touch_mover(ninja, movers[m])
-        m, key = next_mover(movers, count, x1, x2, y1, y2, key, limit)
+        m, key, low, high = next_mover(movers, low, high, x1, x2, y1, y2, key, limit)
     return contacts
 
 

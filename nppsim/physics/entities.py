@@ -129,9 +129,9 @@ def interact(ninja, entities, movers, world, level):
     cy1, cy2 = max(cell_y - 1, 0), min(cell_y + 1, CELLS_Y - 1)
     limit = ninja["registrations"]
     wall = 0.0
-    m, key = -1, 0
+    m, key, low, high = -1, 0, 0, 0
     if record["moves"] or ninja["switch_taken"]:  # else there are exits alone, in no cell before a switch is taken
-        m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, -1, limit)
+        m, key, low, high = next_mover(movers, 0, count, cx1, cx2, cy1, cy2, -1, limit)
     if m < 0:
         if world.near[level, cell_x * CELLS_Y + cell_y] & s.NEAR_ITEMS == 0:
             return wall
@@ -149,14 +149,14 @@ def interact(ninja, entities, movers, world, level):
                 while m >= 0 and key < gather_key(cell, world.entity[base + k]["order"]):
                     felt = _touch_mover(ninja, movers[m])
                     wall = felt if wall == 0.0 else wall
-                    m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
+                    m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
                 if _within_reach(ninja, world.entity_items[i]):
                     felt = _touch(ninja, entities, movers, world, base, k)
                     wall = felt if wall == 0.0 else wall
     while m >= 0:
         felt = _touch_mover(ninja, movers[m])
         wall = felt if wall == 0.0 else wall
-        m, key = next_mover(movers, count, cx1, cx2, cy1, cy2, key, limit)
+        m, key, low, high = next_mover(movers, low, high, cx1, cx2, cy1, cy2, key, limit)
     return wall
 
 

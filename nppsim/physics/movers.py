@@ -357,7 +357,9 @@ def _think_thwump(ninja, mover, entities, world, level):
 @kernel
 def _boost(ninja, pad, x, y):
     dx, dy = ninja["x"] - x, ninja["y"] - y
-    if not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < BOOST_RADIUS + RADIUS:
+    reach = BOOST_RADIUS + RADIUS
+    is_near = abs(dx) < reach and abs(dy) < reach  # else the distance is no less
+    if not is_near or not is_valid_target(ninja) or not math.sqrt(dx * dx + dy * dy) < reach:
         pad["clock"] = 0
         return
     if pad["clock"] == 0:

@@ -9,7 +9,7 @@ import math
 from nppsim._kernel import inlined, kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
-from nppsim.physics.bodies import BODY_MARGIN, add_crush, bodies_near, count_contact, touch_bodies
+from nppsim.physics.bodies import BODY_MARGIN, add_crush, blocks_near, count_contact, touch_bodies
 from nppsim.physics.segments import (
     BAND,
     BOX_MARGIN,
@@ -132,13 +132,14 @@ def collide(ninja, entities, movers, world, level):
     x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]
     segments, first, cell_start = world.segments, world.level[level]["segment_first"], world.cell_start[level]
     has_bodies = world.level[level]["blocks"] or world.level[level]["one_ways"]
-    bodies, checked_x, checked_y = False, x, y  # whether bodies are near, and where that was looked up
+    near = world.near[level]
+    blocks, checked_x, checked_y = False, x, y  # whether blocks are near, and where that was looked up
     if has_bodies:
         ninja["crushable"] = 0
         ninja["crush_x"], ninja["crush_y"], ninja["crush_length"] = 0.0, 0.0, 0.0
-        bodies = bodies_near(x, y, movers, world, level)
+        blocks = blocks_near(x, y, movers, world, level)
     is_short = abs(x - start_x) < FREE_STEP and abs(y - start_y) < FREE_STEP
-    if not bodies and is_short and world.near[level, cell_at(x, y)] & s.NEAR_SEGMENTS == 0:
+    if not blocks and is_short and near[cell_at(x, y)] & (s.NEAR_SEGMENTS | s.NEAR_ONE_WAYS) == 0:
         _fly(ninja, x, y)
         return True
     # Settled: nothing to push from would be found where the ninja is, in the cells ``looked_at``.
@@ -148,8 +149,8 @@ def collide(ninja, entities, movers, world, level):
         if has_bodies:
             if abs(x - checked_x) > BODY_MARGIN or abs(y - checked_y) > BODY_MARGIN:
                 checked_x, checked_y = x, y
-                bodies = bodies_near(x, y, movers, world, level)
-            if bodies:
+                blocks = blocks_near(x, y, movers, world, level)
+            if blocks or near[cell_at(x, y)] & s.NEAR_ONE_WAYS:
                 ninja["x"], ninja["y"], ninja["vx"], ninja["vy"] = x, y, vx, vy
                 contacts = touch_bodies(ninja, movers, world, level)
                 x, y, vx, vy = ninja["x"], ninja["y"], ninja["vx"], ninja["vy"]

@@ -78,8 +78,8 @@ ENTITY_DTYPE = np.dtype(
 # that from the ninja's centre, along an axis, nothing happens.
 ITEM_ENTITY, ITEM_X, ITEM_Y, ITEM_REACH = range(4)
 
-# What ``near`` of a level says of each cell: the block of 3 x 3 cells around it holds segments, or entities that stay.
-NEAR_SEGMENTS, NEAR_ITEMS = 1, 2
+# What ``near`` of a level says of each cell: the block of 3 x 3 cells around it holds segments; entities that stay; one-ways.
+NEAR_SEGMENTS, NEAR_ITEMS, NEAR_ONE_WAYS = 1, 2, 4
 
 # An entity that moves, thinks for itself or enters its cell late (exits); ``bank.world.mover`` holds them at the start.
 UNREGISTERED = 255

@@ -8,15 +8,16 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from nppsim.compile import compile_level
+from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.levels.stage import CELLS_X, CELLS_Y
+from nppsim.levels.stage import CELLS_X, CELLS_Y, TILE
 from nppsim.physics import segments as kernels
 from nppsim.physics.ninja import length_of, unit_vector
 from nppsim.physics.shapes import CONCAVE_ARC, CONVEX_ARC, DOOR_LINE, LINE, SEGMENT_DTYPE, SHAPES
-from nppsim.physics.state import ENTITY_DTYPE, NEAR_ITEMS, NEAR_SEGMENTS
+from nppsim.physics.state import ENTITY_DTYPE, NEAR_ITEMS, NEAR_ONE_WAYS, NEAR_SEGMENTS
 
 from naive_simulator import Arc, Line, Simulator
-from worlds import random_level, tiles
+from worlds import mixed_level, random_level, tiles
 
 SEEDS = st.integers(0, 2**32 - 1)
 ARCS = (CONVEX_ARC, CONCAVE_ARC)
@@ -223,10 +224,18 @@ def test_a_query_looks_at_the_cells_of_another_exactly_where_their_numbers_are_t
 
 @given(seed=SEEDS)
 @settings(max_examples=10, deadline=None)
-def test_what_is_near_a_cell_is_said_of_segments_and_of_entities_apart(seed):
-    compiled = compile_level(random_level(seed, 0.02))
-    for starts, bit in ((compiled.cell_start, NEAR_SEGMENTS), (compiled.entity_cell_start, NEAR_ITEMS)):
-        full = np.pad((np.diff(starts) > 0).reshape(CELLS_X, CELLS_Y), 1)
+def test_what_is_near_a_cell_is_said_of_segments_of_entities_and_of_one_ways_apart(seed):
+    compiled = compile_level(mixed_level(seed, 0.02))
+    one_ways = np.zeros(CELLS_X * CELLS_Y, bool)
+    for x, y in compiled.entity_xy[compiled.entity_type == kinds.ONE_WAY]:
+        one_ways[min(int(x // TILE), CELLS_X - 1) * CELLS_Y + min(int(y // TILE), CELLS_Y - 1)] = True
+    holding = {
+        NEAR_SEGMENTS: np.diff(compiled.cell_start) > 0,
+        NEAR_ITEMS: np.diff(compiled.entity_cell_start) > 0,
+        NEAR_ONE_WAYS: one_ways,
+    }
+    for bit, cells in holding.items():
+        full = np.pad(cells.reshape(CELLS_X, CELLS_Y), 1)
         blocks = np.lib.stride_tricks.sliding_window_view(full, (3, 3)).any((2, 3))
         assert ((compiled.near & bit).reshape(CELLS_X, CELLS_Y) > 0).tolist() == blocks.tolist()
 

@@ -106,6 +106,9 @@ def test_checkpoints_that_are_gone_are_missed(flags, tmp_path):
     again = ["--resume-from", str(folder), "--resume-override", "save-freq=5000"]
     lines = run_until(resolve(again), "evaluation at 1,024")
     assert any("has left no checkpoint: it begins anew" in line for line in lines)
+    shutil.rmtree(folder / "vision_free" / "checkpoints")
+    again[-1] = "save-freq=512"  # which the run was not saved by
+    assert any("it begins anew" in line for line in run_until(resolve(again), "evaluation at 1,024"))
 
 
 @pytest.mark.parametrize("moment", ["imitation, epoch 2", "weights:", "evaluation at 1,024"])
