@@ -43,6 +43,7 @@ from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.stored import stored_facts
 from rl.train import saving
 from rl.train.candidate import Evaluate, Evaluation
 from rl.train.logs import BOARD, cut_events, write_settings
@@ -449,13 +450,19 @@ def check_nothing_is_lost(job: Job) -> None:
     """For a run without a checkpoint: CheckpointError if there was one, by the trail of its updates; else it is told what is
     done again."""
     before = [row.get("decisions", 0) for row in read_trail(job.folder)]
-    if len(before) > 2 and before[-2] >= job.config.save_freq:  # one was written before the last update began
+    if len(before) > 2 and before[-2] >= _longest_save_freq(job):  # one was written before the last update began
         raise checkpoint.CheckpointError(
             f"{job.folder}: the run had come to {before[-1]:,} decisions, but its checkpoints are gone: restore "
             f"{job.folder / 'checkpoints'}, or begin a new run"
         )
     if len(before) > 1:
         job.log(f"PPO had come to {before[-1]:,} decisions and has left no checkpoint: it begins anew")
+
+
+def _longest_save_freq(job: Job) -> int:
+    """The longest that this run has ever gone without a checkpoint by its settings, in decisions."""
+    changes = [entry["overrides"].get("save-freq", [0]) for entry in stored_facts(job.root)["resumed"]]
+    return max([job.config.save_freq, *(before for before, *_ in changes)])
 
 
 def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
