@@ -29,10 +29,10 @@ BLOCK_SHARE = 0.2  # of the depth of a contact with a bounce block, that the nin
 SAME_FACE = 0.01  # cosine, below which a face of a shove thwump is not the one that was pushed
 FLOOR_LIMIT = -0.0001  # y of a normal, from which on a contact is no floor (walls count as ceilings)
 
-# A block farther than BODY_REACH + BODY_MARGIN along an axis cannot touch the ninja before one of them has moved by
-# BODY_MARGIN (px).
-BODY_REACH = 24.0
-BODY_MARGIN = 12.0
+# A block farther than BLOCK_REACH + BLOCK_MARGIN along an axis cannot touch the ninja before one of them has moved by
+# BLOCK_MARGIN (px).
+BLOCK_REACH = 24.0
+BLOCK_MARGIN = 12.0
 
 
 @kernel
@@ -95,8 +95,8 @@ def gather_key(cell, order):
 
 @kernel
 def blocks_near(x, y, movers, world, level):
-    """Whether any bounce block, thwump or shove thwump may touch a ninja within BODY_MARGIN of (x, y)."""
-    reach = BODY_REACH + BODY_MARGIN
+    """Whether any bounce block, thwump or shove thwump may touch a ninja within BLOCK_MARGIN of (x, y)."""
+    reach = BLOCK_REACH + BLOCK_MARGIN
     record = world.level[level]
     if record["blocks"]:
         for m in range(record["first_moving"], record["mover_end"] - record["mover_first"]):

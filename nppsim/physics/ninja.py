@@ -9,7 +9,7 @@ import math
 from nppsim._kernel import inlined, kernel
 from nppsim.levels.stage import CELLS_X, CELLS_Y
 from nppsim.physics import state as s
-from nppsim.physics.bodies import BODY_MARGIN, add_crush, blocks_near, count_contact, touch_bodies
+from nppsim.physics.bodies import BLOCK_MARGIN, add_crush, blocks_near, count_contact, touch_bodies
 from nppsim.physics.segments import (
     BAND,
     BOX_MARGIN,
@@ -119,9 +119,11 @@ def integrate(ninja):
 #             x, y = x + dx / distance * depth, y + dy / distance * depth
 #             count_contact(...); the part of the velocity that leads into the surface is taken away
 #
-# The shortcuts change no bit.  No segment around: only the rounding of the sweep is left.  Settled: the last substep proved
-# that nothing is to be pushed out of where the ninja is, so that the next one need not look.  A fixed point: a substep
-# that changed nothing would be repeated.  No wall: no segment that was looked at is level with the ninja and within reach.
+# The shortcuts change no bit.  No block near, neither segment nor one-way around: only the rounding of the sweep is left,
+# which may lead into the next cell, but no nearer than a cell's width to one-ways not around this one.  Settled: the last
+# substep proved that nothing is to be pushed out of where the ninja is, so that the next one need not look.  A fixed point: a
+# substep that changed nothing would be repeated.  No wall: no segment that was looked at is level with the ninja and within
+# reach.
 @kernel
 def collide(ninja, entities, movers, world, level):
     """Four substeps of contacts with bodies, tiles and closed doors (section 6.4).
@@ -147,7 +149,7 @@ def collide(ninja, entities, movers, world, level):
     for _ in range(SUBSTEPS):
         before_x, before_y, contacts = x, y, 0
         if has_bodies:
-            if abs(x - checked_x) > BODY_MARGIN or abs(y - checked_y) > BODY_MARGIN:
+            if abs(x - checked_x) > BLOCK_MARGIN or abs(y - checked_y) > BLOCK_MARGIN:
                 checked_x, checked_y = x, y
                 blocks = blocks_near(x, y, movers, world, level)
             if blocks or near[cell_at(x, y)] & s.NEAR_ONE_WAYS:
