@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import nppsim
+from bc.demonstrations import INDEX_FORMAT
 from nppsim.batch import BatchSimulator
 from nppsim.generate import generate
 from nppsim.levels import kinds
 from nppsim.levels.level import Level
-from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.planner import PlannedRun, plan
 from nppsim.replays.replay import Replay, on_grid
@@ -277,6 +278,13 @@ def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place)
     ]
     (folder / "sub/index.json").write_text("{}")  # of the recordings there, perhaps
     assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    (folder / "index.json").write_text(json.dumps({"format": INDEX_FORMAT, "demonstrations": []}))
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    (alone,) = read_tasks(folder / "easy/level")
+    assert (alone.name, alone.category, alone.par_frames) == ("level", "single", None)
+    (folder / "index.json").write_text("{}")
+    with pytest.raises(LevelSetError, match="index.json is not the index of a level set"):
+        read_tasks(folder)
 
 
 def test_what_an_earlier_search_has_found_stays(script, place, capsys):
