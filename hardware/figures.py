@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from hardware.memory import UpdateMemory, observation_bytes
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Of the speeds: 2026-11-22, one update of each after one that warmed up, on the levels that come with the package; for those
-# measured twice the faster one.  Since then threads and, where there are pictures, encoders have become faster: 1.3 to 2.1
-# times side by side (docs/performance.md).
-MACHINE = "two cores of an AMD EPYC (Zen 5, AVX512-BF16, no AMX) that others used, too"
+# Of the speeds: 2026-11-25, two updates of each on the levels that come with the package; medians of three rounds through all.
+MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,19 @@ def _figures(fixed_bytes: int, bytes_per_sample: int, decisions_per_s: float) ->
 
 
 FIGURES: dict[str, Figures] = {
-    "mlp_baseline": _figures(10_070_704, 78_489, 3_500),
-    "mlp_baseline_foresight": _figures(11_266_736, 81_657, 3_100),
-    "vision_free": _figures(3_983_216, 6_162, 30_000),
-    "vision_free_foresight": _figures(5_181_296, 9_298, 14_000),
-    "full_hgt": _figures(4_582_828, 1_175_565, 1_300),
-    "simplified_hgt": _figures(9_046_156, 220_710, 1_900),  # by processor time beside gat's: the clock was disturbed
-    "gat": _figures(11_274_328, 217_050, 2_000),
-    "gcn": _figures(12_516_408, 135_951, 2_200),
-    "no_global_view": _figures(10_828_088, 101_631, 2_800),
-    "vision_free_gat": _figures(4_928_856, 140_006, 11_000),
-    "vision_free_gcn": _figures(6_102_840, 68_719, 16_000),
-    "vision_free_simplified": _figures(4_146_060, 143_794, 11_000),
-    "attention": _figures(6_194_488, 72_935, 7_000),
+    "mlp_baseline": _figures(10_070_704, 78_489, 7_700),
+    "mlp_baseline_foresight": _figures(11_266_736, 81_657, 6_300),
+    "vision_free": _figures(3_983_216, 6_162, 40_000),
+    "vision_free_foresight": _figures(5_181_296, 9_298, 19_000),
+    "full_hgt": _figures(4_582_828, 1_175_565, 1_800),
+    "simplified_hgt": _figures(9_046_156, 220_710, 3_400),
+    "gat": _figures(11_274_328, 217_050, 3_300),
+    "gcn": _figures(12_516_408, 135_951, 4_400),
+    "no_global_view": _figures(10_828_088, 101_631, 4_600),
+    "vision_free_gat": _figures(4_928_856, 140_006, 14_000),
+    "vision_free_gcn": _figures(6_102_840, 68_719, 17_000),
+    "vision_free_simplified": _figures(4_146_060, 143_794, 13_000),
+    "attention": _figures(6_194_488, 72_935, 9_900),
 }
 
 # What a part behind the + of a name adds: (fixed bytes, bytes per sample).  Measured like the rest; the same for all of the
