@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hardware.memory import UpdateMemory, observation_bytes
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Of the speeds: 2026-11-25, two updates of each on the levels that come with the package; medians of three rounds through all.
+# Of the speeds: 2026-11-25, two updates of each on the levels that come with the package; medians of three rounds.
 MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 
 
