@@ -285,6 +285,9 @@ def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place)
     (folder / "index.json").write_text("{}")
     with pytest.raises(LevelSetError, match="index.json is not the index of a level set"):
         read_tasks(folder)
+    (folder / "index.json").write_text("{")
+    with pytest.raises(LevelSetError, match="index.json: not JSON .*; restore it, or delete it"):
+        read_tasks(folder)
 
 
 def test_what_an_earlier_search_has_found_stays(script, place, capsys):
