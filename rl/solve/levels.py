@@ -7,7 +7,7 @@ from pathlib import Path
 from bc.demonstrations import INDEX_FORMAT
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level, is_replay_set
-from nppsim.levels.level_set import INDEX, SINGLE, LevelSet, LevelSetError, scan_folder
+from nppsim.levels.level_set import FORMAT, INDEX, SINGLE, LevelSet, LevelSetError, scan_folder
 from nppsim.reading import files_below, read_json
 from nppsim.replays.playback import is_named_like_replays, read_file
 from nppsim.replays.replay import Replay, ReplayError
@@ -57,8 +57,8 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
-    files: dict[Path, str] = {}  # of a folder that is no level set, and their categories
-    if path.is_dir() and not _is_level_set(path):
+    files: dict[Path, str] = {}  # of a folder without an index of levels, and their categories
+    if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
         files = {path / entry.file: entry.category for entry in scan_folder(path)}
         # Recordings of sub-folders that have an index, too: it may be one of recordings.
         files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
@@ -79,12 +79,10 @@ def _tasks(path: Path) -> Iterator[Task]:
         yield _of_level(path)
 
 
-def _is_level_set(folder: Path) -> bool:
-    """Whether a folder has an index that is none of demonstrations, which says nothing of levels."""
-    if not (folder / INDEX).exists():
-        return False
+def _format_of_index(folder: Path) -> object:
+    """The format that the index of a folder says it has; None where it says none."""
     index = read_json(folder / INDEX, LevelSetError, "restore it, or delete it to use the folder as it is")
-    return not (isinstance(index, dict) and index.get("format") == INDEX_FORMAT)
+    return index.get("format") if isinstance(index, dict) else None
 
 
 def _holds_replays(path: Path) -> bool:
@@ -113,7 +111,7 @@ def _of_level(path: Path) -> Task:
     """A level file; what its level set knows of it, if it lies in one."""
     level = Level.load(path)
     for folder in path.absolute().parents:
-        if _is_level_set(folder):
+        if (folder / INDEX).exists() and _format_of_index(folder) == FORMAT:
             name = path.absolute().relative_to(folder).as_posix()
             for entry in LevelSet.open(folder).entries:
                 if entry.file == name:
