@@ -8,7 +8,7 @@ from nppsim.errors import ConfigError
 from nppsim.settings import check_settings, setting
 
 CURRICULA = ["uniform", "stages", "learnability", "plr", "learning_progress"]  # rl.curriculum.register adds to them
-DEFAULT_STRATEGY = "learnability"  # of --use-curriculum alone: none was better (docs/curriculum.md)
+DEFAULT_STRATEGY = "learnability"  # of --use-curriculum alone; why: docs/curriculum.md
 # Fields of CurriculumConfig that only some strategies have; all others belong to every strategy.
 _OF_STAGES = (
     *(

@@ -23,7 +23,8 @@ from rl.curriculum_config import CurriculumConfig
 BASELINE_LIMIT = 0.75  # success at first, above which a level's baseline does not lie
 LEAST_SPREAD = 0.02  # of learning progress over levels; smaller differences are not magnified further
 MIN_PLAYED_TO_LEAVE = 5  # episodes of a level, before it may leave the pool
-LEAVING_SHARE = 0.4  # of the pool, lowest scores first, that may leave
+LEAVING_SHARE = 0.4  # of these levels, lowest scores first, that may leave
+SCORE_DIGITS = 9  # behind the point, of a score by which levels leave: rounding of averages decides nothing
 RAW_SCORE = 0.1  # of a level without a score, in the original formulas
 BASIC_RATE = 0.2  # of the averages of success and of its square, in the basic variant
 
@@ -135,18 +136,20 @@ class LearningProgress(Strategy):
         self._spread()
 
     def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
-        """Let levels into the pool, in place of those that teach least.
+        """Let levels into the pool, in the order of ``new``, in place of those that teach least.
 
-        new: int64[n], levels outside it that were played.
+        Of equals, the most played one leaves.
+        new: int64[n], levels outside it that were played, in the order in which their episodes ended.
         played: int64[k], all that were played, which do not leave.
         """
-        if not len(new):
+        known = self.pool[self.played[self.pool] >= MIN_PLAYED_TO_LEAVE]
+        if not len(new) or not len(known):
             return
-        new, pool = np.unique(new), self.pool
-        score = self.scores_of(pool)
-        may_leave = (self.played[pool] >= MIN_PLAYED_TO_LEAVE) & ~np.isin(pool, played)
-        may_leave &= score <= np.quantile(score, LEAVING_SHARE)
-        leaving = pool[may_leave][np.argsort(score[may_leave], kind="stable")][: len(new)]
+        new = new[np.sort(np.unique(new, return_index=True)[1])]  # each once
+        score = self.scores_of(known).round(SCORE_DIGITS)
+        may_leave = (score <= np.quantile(score, LEAVING_SHARE)) & ~np.isin(known, played)
+        known, score = known[may_leave], score[may_leave]
+        leaving = known[np.lexsort((-self.played[known], score))][: len(new)]
         self.active[leaving] = False
         for name in self.OF_LEVELS:
             getattr(self, name)[leaving] = 0
@@ -238,8 +241,10 @@ class LearningProgress(Strategy):
 
     def weights_of(self, levels: np.ndarray) -> np.ndarray:
         scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
-        if scored.any():
-            weights[scored] = self._amplified(self.scores_of(levels[scored]))
+        score = self.scores_of(levels)
+        counted = scored & (score > 0) if self.original else scored  # the original formulas drop what has no progress
+        if counted.any():
+            weights[counted] = self._amplified(score[counted])
         if self.original:
             weights[scored] /= max(weights[scored].sum(), 1e-12)
             weights[~scored] = RAW_SCORE
@@ -293,25 +298,35 @@ def _summary(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
-    """By category: composition of the pool, episodes, evictions, mean score and success."""
-    names, pool = strategy.levels.names, strategy.pool
-    category = strategy.levels.category[pool]
-    size = np.bincount(category, minlength=len(names))
-    score = np.bincount(category, strategy.scores_of(pool), minlength=len(names)) / np.maximum(1, size)
-    success = np.bincount(category, strategy.success_of(pool), minlength=len(names)) / np.maximum(1, size)
+    """By category: composition of the pool, episodes, evictions; mean score and success of the levels that were played."""
+    names, of = strategy.levels.names, strategy.levels.category
     columns = {
-        "pool_composition": size,
+        "pool_composition": np.bincount(of[strategy.pool], minlength=len(names)),
         "sampling_counts": strategy.draws,
         "eviction_counts": strategy.evictions,
         "env_curriculum_stats/per_label_evictions": strategy.evicted,
-        "per_label_stats/mean_lp_score": score,
-        "per_label_stats/mean_reward_ema": success,
     }
-    return {f"{tag}/{name}": float(x) for tag, row in columns.items() for name, x in zip(names, row, strict=True)}
+    found = {f"{tag}/{name}": float(x) for tag, row in columns.items() for name, x in zip(names, row, strict=True)}
+    played = _played(strategy)
+    counts = np.bincount(of[played], minlength=len(names))
+    for tag, values in (
+        ("mean_lp_score", strategy.scores_of(played)),
+        ("mean_reward_ema", strategy.success_of(played)),
+    ):
+        sums = np.bincount(of[played], values, minlength=len(names))
+        found |= {f"per_label_stats/{tag}/{names[i]}": float(sums[i] / counts[i]) for i in np.flatnonzero(counts)}
+    return found
+
+
+def _played(strategy: LearningProgress) -> np.ndarray:
+    """int64[n]: levels of the pool that were played; of others there is no score."""
+    return strategy.pool[strategy.played[strategy.pool] > 0]
 
 
 def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
-    score = strategy.scores_of(strategy.pool)
+    score = strategy.scores_of(_played(strategy))
+    if not len(score):
+        return {}
     numbers = {
         "mean": score.mean(),
         "std": score.std(),

@@ -26,7 +26,8 @@ from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
 
-MASTERED = 0.95  # success from which a level counts as won for good
+MASTERED = 0.95  # success, of all its episodes so far, from which a level counts as won for good ...
+MASTERED_EPISODES = 10  # ... once there were so many
 OWN = (
     "playing",
     "began",
@@ -135,11 +136,12 @@ class CurriculumManager:
         finished = sim.finished
         ended = sim.episode[finished]
         self._check(sim, ended)
-        self.true_starts = true = np.ones(len(ended), bool) if self.starts is None else self.starts.began[finished] == 0
+        counted, envs, self.true_starts = ended, finished, np.ones(len(ended), bool)
         if self.starts:
+            self.true_starts = self.starts.began[finished] == 0
+            counted, envs = ended[self.true_starts], finished[self.true_starts]
             self.starts.end(sim, ended)
-        counted = ended[true]
-        self.record(counted["level"], counted["outcome"] == WON, counted["ret"], self._began[finished[true]])
+        self.record(counted["level"], counted["outcome"] == WON, counted["ret"], self._began[envs])
         self._lag = max(self._lag, int((self.updates - self._drawn_at[finished]).max(initial=0)))
         self._playing[finished] = sim.next_level[finished]
         self._began[finished] = self._drawn_at[finished] = self.updates
@@ -153,8 +155,8 @@ class CurriculumManager:
         self._bank_prints = _short(prints)
         if self.starts:
             self.starts.attach(sim, prints, self._won_before())
-        if self._drawn_prints is None:
-            self._drawn_prints = self._bank_prints
+        if self._drawn_prints is None or np.array_equal(self._drawn_prints, self._bank_prints):
+            self._drawn_prints = self._bank_prints  # one array: nobody has to compare them again
 
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
@@ -169,6 +171,8 @@ class CurriculumManager:
                 "overwrites the curriculum's choice"
             )
         drawn = self._playing[finished]
+        if self._drawn_prints is self._bank_prints and np.array_equal(drawn, ended["level"]):
+            return
         wrong = self._drawn_prints[drawn] != self._bank_prints[ended["level"]]
         if wrong.any():
             env, one, other = finished[wrong][0], drawn[wrong][0], ended["level"][wrong][0]
@@ -370,7 +374,7 @@ class CurriculumManager:
 
     def _of_all_levels(self) -> dict[str, float]:
         played = self._played
-        mastered = (played >= 10) & (self._won >= MASTERED * played)
+        mastered = (played >= MASTERED_EPISODES) & (self._won >= MASTERED * played)
         return {
             "curriculum/levels_seen": float(np.count_nonzero(played)),
             "curriculum/gini_of_episodes": gini(played),

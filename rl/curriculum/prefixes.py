@@ -16,9 +16,13 @@ class StartStateError(UserError, RuntimeError):
 
 
 class Prefixes:
-    """States by (level, actions), the latest ones that were asked for."""
+    """States by (level, actions), the latest ones that were asked for.
+
+    asked, known: how many were, and how many of these were there.
+    """
 
     def __init__(self) -> None:
+        self.asked = self.known = 0
         self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
         self._sim: BatchSimulator | None = None  # one environment, with the levels of the one that asks
 
@@ -42,6 +46,8 @@ class Prefixes:
         Raises StartStateError if the actions end the episode.
         """
         key = (level, actions.tobytes())
+        self.asked += 1
+        self.known += key in self._states
         if key not in self._states:
             self._play(sim, level, actions, {*stops, len(actions)})
             while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):

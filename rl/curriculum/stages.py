@@ -84,13 +84,13 @@ class Stages(Strategy):
         self.now += 1
         self.episodes += len(outcomes.levels)
         self._count(outcomes)
+        mine = (self.levels.category[outcomes.levels] == self.place) & (outcomes.began >= self.began)
+        self.recent = np.concatenate([self.recent, outcomes.won[mine].astype(np.uint8)])[-RECENT:]
+        here = self.levels.category[outcomes.running] == self.place
+        self.running = int((here & (outcomes.running_began >= self.began)).sum())
+        self.in_stage += int(mine.sum())
+        self.since_change += int(mine.sum())
         if not self.mastered:
-            mine = (self.levels.category[outcomes.levels] == self.place) & (outcomes.began >= self.began)
-            self.recent = np.concatenate([self.recent, outcomes.won[mine].astype(np.uint8)])[-RECENT:]
-            here = self.levels.category[outcomes.running] == self.place
-            self.running = int((here & (outcomes.running_began >= self.began)).sum())
-            self.in_stage += int(mine.sum())
-            self.since_change += int(mine.sum())
             self._move()
         self._spread()
 
@@ -135,6 +135,10 @@ class Stages(Strategy):
             if rising and self.bound(newer, self.running) >= self.threshold:
                 return "trend"
         return ""
+
+    def _has_just_ended(self) -> bool:
+        """Whether the latest update has ended a stage: that is done as soon as it may."""
+        return any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
 
     def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
         """Success of which one may be 95 % sure that the true one is above (sign -1) or below it (sign 1)."""
@@ -216,7 +220,7 @@ class Stages(Strategy):
             "curriculum/current_stage_idx": float(self.place),
             "curriculum/episodes_in_stage": float(self.in_stage),
             "curriculum/advancement_threshold": float(self.threshold),
-            "curriculum/can_advance": float(not self.mastered and bool(self.reason_to_end())),
+            "curriculum/can_advance": float(self._has_just_ended()),
             "curriculum/updates_to_minimum": float(self.updates_to_minimum()),
             "curriculum/earlier_share": float(self.shares()[: self.place].sum()),
             "curriculum/mastered": float(self.mastered),

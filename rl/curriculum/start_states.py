@@ -235,6 +235,8 @@ class StartStates:
             "start_states/running": float((self.began > 0).mean()) if len(self.began) else 0.0,
             "start_states/kib": (self._prefixes.nbytes + sum(run.actions.nbytes for run in self.runs.values())) / 1024,
         }
+        if self._prefixes.asked:
+            found["start_states/known"] = self._prefixes.known / self._prefixes.asked
         if active:
             found["start_states/position"] = float(np.mean([run.position / STEPS for run in active]))
         if self._recent:

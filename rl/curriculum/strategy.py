@@ -139,6 +139,7 @@ class Strategy(ABC):
     """
 
     _cumulative: np.ndarray
+    _last: int
     _chances: np.ndarray | None
     kept: ClassVar[tuple[str, ...]] = ()
     wants_advantages: ClassVar[bool] = False
@@ -154,7 +155,11 @@ class Strategy(ABC):
         total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
             raise ValueError(f"weights of levels must be finite, at least 0, not all 0; their sum is {total}")
+        self._draw_by(cumulative)
+
+    def _draw_by(self, cumulative: np.ndarray) -> None:
         self._cumulative, self._chances = cumulative, None
+        self._last = int(np.searchsorted(cumulative, cumulative[-1]))  # level that has a weight
 
     def probabilities(self) -> np.ndarray:
         """float64[L], sums to 1, read-only: how likely each level is at the next draw."""
@@ -167,8 +172,7 @@ class Strategy(ABC):
         """int32[n]: indices of the levels to play next."""
         points = self.rng.random(n) * self._cumulative[-1]
         # A point that rounding puts at the very end belongs to the last level that has a weight.
-        last = np.searchsorted(self._cumulative, self._cumulative[-1])
-        return np.minimum(np.searchsorted(self._cumulative, points, side="right"), last).astype(np.int32)
+        return np.minimum(self._cumulative.searchsorted(points, side="right"), self._last, dtype=np.int32)
 
     @abstractmethod
     def update(self, outcomes: Outcomes) -> None:
@@ -202,7 +206,7 @@ class Strategy(ABC):
         rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
         if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):
             raise ConfigError("the saved curriculum draws by weights that are none: the file was changed")
-        self._cumulative, self._chances = cumulative, None
+        self._draw_by(cumulative)
         self.events = [dict(event) for event in state["events"]]
         for name in self.kept:
             value = state[name]

@@ -461,11 +461,11 @@ def progress_is_made(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
         )
     if len(alarms.won) == BLOCKS and not alarms.looked % WINDOW and ppo.progress > 0.3 and not ppo.sampler.stage:
         yield from _flat(np.array(alarms.won, float))
-    stuck = [event for event in ppo.sampler.events if event.get("event") == "stuck_at_floor"]
-    if stuck:
+    stage = ppo.sampler.stage
+    if any((event.get("event"), event.get("stage")) == ("stuck_at_floor", stage) for event in ppo.sampler.events):
         yield Fault(
-            "curriculum",
-            f"stage {stuck[-1]['stage']} does not end although its threshold is at the floor: mix in easier levels, or lower "
+            f"curriculum, {stage}",
+            "this stage does not end although its threshold is at the floor: mix in easier levels, or lower "
             "--curriculum-min-threshold",
             False,
         )

@@ -538,6 +538,7 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "start-states=on"], "cannot change within a run"),
         (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: its state"),
         (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: its state"),
+        (["--resume-override", "curriculum-lp-min-samples=5"], "cannot change within a run: its state"),
         (["--resume-override", "desync-episodes=on"], "cannot change within a run: its first episodes"),
         (["--resume-override", "frame-skip=2"], "cannot change within a run: its policy .*; begin a new run"),
         (["--resume-override", "num-envs=8"], "cannot change within a run: its sizes .*; begin a new run"),

@@ -5,7 +5,6 @@ import numpy as np
 from rl.curriculum import STRATEGIES
 from rl.curriculum.benchmark import (
     HYPOTHESES,
-    MOST_BYTES,
     PLANTED,
     Benchmark,
     Costs,
@@ -16,7 +15,6 @@ from rl.curriculum.benchmark import (
     outcome_table,
     statistics_costs,
 )
-from rl.curriculum.sizes import Size
 from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from programs import load_script
@@ -27,8 +25,8 @@ def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_e
     for name in CURRICULA:
         costs = measure(name, STRATEGIES[name], CurriculumConfig(strategy=name), 50, 6, 128)
         assert costs.scans <= 1000 / 128
-        assert costs.after.nbytes <= 1.05 * costs.before.nbytes + MOST_BYTES
-    assert measure("planted", NaiveRescan, config, 50, 3, 64).scans == 1000
+        assert not costs.grown
+    assert measure("planted", NaiveRescan, config, 50, 3, 64).scans >= 1000
 
 
 def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
@@ -37,7 +35,7 @@ def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
     assert all(section.verdict and section.rows for section in sections)
     _, naive, hoarder = sections[-1].rows  # its verdict is by times, too
     assert float(naive[2]) >= 900
-    assert float(hoarder[-1].rstrip("%")) > 5
+    assert hoarder[-1].startswith("Hoarder.past")
     assert len(outcome_table(sections)) == len(HYPOTHESES)
     without, with_them = sections[-2].rows
     assert [row[0] for row in (without, with_them)] == ["without", "with"]
@@ -46,8 +44,7 @@ def test_each_phase_has_a_verdict_and_counts_show_the_planted_faults():
 
 def costs(strategy, each_us=2.0):
     """Made up: of a strategy with 1,000 levels."""
-    nothing = Size(0, 0)
-    return Costs(strategy, 1000, 1.0, 1.0, 1.0, 1.0, np.full(120, each_us), 80, 0.1, nothing, nothing)
+    return Costs(strategy, 1000, 1.0, 1.0, 1.0, 1.0, np.full(120, each_us), 80, 0.1, {}, {})
 
 
 def judged(**blamed):

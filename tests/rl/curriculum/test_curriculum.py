@@ -241,6 +241,16 @@ def test_statistics_of_all_levels_are_rarer_the_more_levels_there_are(monkeypatc
     assert other.metrics()["curriculum/levels_seen"] == 4
 
 
+def test_episodes_on_levels_that_are_always_won_are_counted_once_there_are_ten_of_them():
+    sampler = sampler_of("uniform")
+    outcomes = {0: [True] * 10, 1: [True] * 9, 2: [True] * 19 + [False], 3: [True] * 18 + [False] * 2, 4: [False] * 11}
+    sampler.record(
+        np.repeat(list(outcomes), list(map(len, outcomes.values()))), np.concatenate(list(outcomes.values()))
+    )
+    sampler.learn()
+    assert sampler.metrics()["curriculum/share_on_mastered"] == pytest.approx((10 + 20) / (10 + 9 + 20 + 20 + 11))
+
+
 OF_ALL = """
     curriculum_stages/{}_success_rate curriculum_stages/{}_share curriculum_stages/{}_episodes env_task_reward/{}
     env_curriculum_stats/per_label_samples/{} overview/reward overview/success curriculum/lag_updates

@@ -56,6 +56,7 @@ def test_a_stage_ends_when_its_success_is_surely_above_the_threshold():
     play(sampler, "simplest", wins(300, 0.70))
     assert sampler.stage == "simpler"
     event = sampler.events[-1]
+    assert sampler.metrics()["curriculum/can_advance"] == 1
     assert (event["event"], event["stage"], event["reason"]) == ("advance", "simplest", "threshold")
     assert 0.6 <= event["surely_above"] < event["success"] < 0.7
     assert event["episode"] == event["episodes_in_stage"] == 600
@@ -168,11 +169,15 @@ def test_after_the_last_stage_all_are_drawn_the_difficult_ones_more():
     for stage in sampler.stages:
         play(sampler, stage, [True] * 300)
     assert sampler.state_dict()["of_strategy"]["mastered"]
+    assert sampler.metrics()["curriculum/can_advance"] == 1
     play(sampler, "simple", [False] * 200)
     shares = sampler.shares()
     assert shares.argmax() == 2
     assert (shares >= FLOOR).all()
     assert [event["event"] for event in sampler.events] == ["advance"] * 3 + ["mastered"]
+    play(sampler, "my own", [False] * 300)
+    found = sampler.metrics()  # which go on
+    assert (found["curriculum/success_rate"], found["curriculum/episodes_in_stage"]) == (0.5, 600)
 
 
 def test_a_stage_that_is_stuck_has_its_threshold_lowered_and_then_says_so():

@@ -99,6 +99,7 @@ def test_at_most_the_share_begins_there_and_only_the_others_count():
     assert abs(share - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(true)), (share, len(true))
     assert sampler.metrics()["curriculum/episodes"] == true.sum()
     assert sampler.metrics()["start_states/episodes"] == (~true).sum()
+    assert 0 < sampler.metrics()["start_states/known"] < 1
     assert ((ended["frames"] > ended["decisions"] * sim.frame_skip) == ~true).all()
 
 

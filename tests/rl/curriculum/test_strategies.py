@@ -216,6 +216,42 @@ def test_levels_enter_the_pool_in_place_of_those_that_teach_least():
     assert sampler.metrics()["eviction_counts/simplest"] == 2
 
 
+@pytest.mark.parametrize("mastered_first", [False, True])
+def test_of_levels_that_teach_nothing_the_most_played_one_leaves_wherever_it_stands(mastered_first):
+    sampler = made("learning_progress", ["simplest"] * 40, active_levels=10)
+    strategy = sampler.strategy
+    inside, outside = np.flatnonzero(strategy.active), np.flatnonzero(~strategy.active)
+    won, lost = (inside[:5], inside[5:]) if mastered_first else (inside[5:], inside[:5])
+    play(sampler, {level: [True] * 13 for level in won} | {level: [False] * 11 for level in lost})
+    play(sampler, {won[2]: [True], lost[3]: [False] * 9})
+    assert np.ptp(strategy.scores()) < 1e-9
+    assert strategy.scores()[won].any(), "averages that are 1 in truth differ by rounding"
+    play(sampler, {outside[7]: [True], outside[1]: [False]})
+    assert set(inside) - set(strategy.pool) == {lost[3], won[2]}
+    play(sampler, {level: [False] for level in outside[::-1]})
+    stay = np.isin(outside, strategy.pool)
+    assert stay[-1], "those that were played first enter"
+    assert not stay[0]
+
+
+def test_levels_that_were_not_played_have_no_score_in_the_statistics():
+    sampler = made("learning_progress", ["simplest"] * 4 + ["simple"] * 4)
+    assert not any(tag.startswith(("debug/", "per_label_stats/")) for tag in sampler.metrics())
+    play(sampler, {0: [True] * 10, 1: [True] * 10})
+    found = sampler.metrics()
+    assert found["per_label_stats/mean_reward_ema/simplest"] == pytest.approx(1)
+    assert found["debug/raw_lp_total_count"] == 2
+    assert "per_label_stats/mean_reward_ema/simple" not in found
+
+
+def test_the_original_formulas_drop_levels_without_progress():
+    for formulas, dropped in (("original", True), ("mended", False)):
+        sampler = made("learning_progress", ["simplest"] * 4, formulas=formulas, basic_progress=True, uniform_share=0.0)
+        play(sampler, {0: [True] * 10, 1: [True] * 10, 2: [True, False] * 5, 3: [True, False] * 10})
+        assert bool((sampler.probabilities()[:2] == 0).all()) is dropped
+        assert (sampler.probabilities()[2:] > 0).all()
+
+
 def test_the_original_score_has_a_floor_that_all_levels_sit_on():
     learners = dict.fromkeys(range(10), [True] * 25) | dict.fromkeys(range(10, 20), [False] * 25)
     original = made("learning_progress", ["simplest"] * 21, formulas="original", preset="arena_legacy")
@@ -358,7 +394,9 @@ def test_every_preset_draws(preset, formulas, basic_progress):
 
 def test_detailed_statistics_can_be_left_out():
     def tags(performance_mode):
-        return set(made("learning_progress", ["simplest"] * 3, performance_mode=performance_mode).metrics())
+        sampler = made("learning_progress", ["simplest"] * 3, performance_mode=performance_mode)
+        play(sampler, {0: [True]})
+        return set(sampler.metrics())
 
     assert tags(True) < tags(False)
     families = {"pool_composition", "sampling_counts", "eviction_counts", "per_label_stats", "debug", "curriculum_gini"}

@@ -181,6 +181,18 @@ def test_a_metric_that_stays_where_it_was_is_told(ppo, monkeypatch):
     assert not list(progress_is_made(alarms, ppo))
 
 
+def test_each_stage_that_is_stuck_is_told_while_it_is(ppo, monkeypatch):
+    alarms, events = alarms_of([figures()] * WINDOW), []
+    monkeypatch.setattr(ppo.sampler.strategy, "events", events)
+    told = []
+    for stage in ("simplest", "simpler", "simpler", "simple"):
+        monkeypatch.setattr(type(ppo.sampler), "stage", stage)
+        if stage != "simple":
+            events.append({"event": "stuck_at_floor", "stage": stage})
+        told.append([one.name for one in alarms.new(list(progress_is_made(alarms, ppo)))])
+    assert told == [["curriculum, simplest"], ["curriculum, simpler"], [], []]
+
+
 def test_success_that_no_longer_rises_is_told(ppo, monkeypatch):
     monkeypatch.setattr(ppo, "num_timesteps", 5_000)
     alarms = alarms_of([figures()] * WINDOW)
