@@ -458,8 +458,11 @@ def _generate_flags(parser: Parser) -> None:
 
 @_command("generate", "make a level, or a folder of levels, of a category", _generate_flags)
 def _generate(arguments: argparse.Namespace) -> None:
-    from nppsim.generate import generate
+    from nppsim.generate import generate, recipe
 
+    recipe(
+        arguments.category, arguments.seed, arguments.difficulty
+    )  # refuses what there is not, before there is a folder
     if arguments.count is None:
         _check_level_file(arguments.out, "OUT")
         level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)

@@ -10,6 +10,7 @@ job, stays ignored.
 """
 
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,3 +53,17 @@ def postponed(tell: Callable[[str], None]) -> Iterator[Asked]:
     finally:
         for number in heard:
             signal.signal(number, before[number])
+
+
+def end_interrupted(process: subprocess.Popen, interruption: KeyboardInterrupt, seconds: float) -> None:
+    """Wait until a child has saved what it has and ended, as this process has been told to; kill it after so many seconds.
+
+    interruption: as ``nppsim.errors.run`` raises it: by SIGTERM, which comes to this process alone, or by Ctrl-C, which the
+        terminal has sent to the child, too.
+    """
+    if interruption.args:
+        process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()

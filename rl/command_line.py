@@ -22,7 +22,7 @@ from nppsim.studio.command import check_packages
 from rl import plugins
 from rl.config import IMITATION, REPLAYS, ExperimentConfig
 from rl.config_file import Given, Settings, read_settings, recipe_settings
-from rl.stored import HOW, SECTIONS, dotted, overridden, resumed_config, stored_config, with_setting
+from rl.stored import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
@@ -175,9 +175,14 @@ def _resumed(given: Settings) -> ExperimentConfig:
     """The configuration of the run to go on with; ConfigError where something that was given says something else."""
     known = {(section, one.name): one for section in ("", *SECTIONS) for one in _settings_of(section)}
     overrides = given.get(("", "resume_override"))
-    config = overridden(stored_config(given["", "resume_from"].value), overrides.value if overrides else ())
+    stored = stored_config(given["", "resume_from"].value)
+    config = overridden(stored, overrides.value if overrides else ())
+    for place in (place for place, source in config.sources.items() if source != stored.sources.get(place)):
+        section, _, name = place.rpartition(".")
+        value = getattr(getattr(config, section) if section else config, name)
+        _check_effect(config, section, name, Given(value, f"{OVERRIDDEN} {place}", OVERRIDDEN))
     for key, one in given.items():
-        config = with_setting(config, key[0], known[key], one.value)
+        config = with_settings(config, [(key[0], known[key], one.value)])
     return resumed_config(config)
 
 

@@ -635,6 +635,13 @@ class ExperimentConfig:
                 "--teacher",
                 name,
             )
+        if self.teacher.file is None and (get_architecture(name).stacking or get_architecture(name).subtasks):
+            raise ConfigError(
+                "acts on more than it sees now, its stacks or subtask; a teacher is asked about single decisions: name "
+                "another",
+                "--teacher",
+                name,
+            )
         if self.teacher.file is None and (self.networks[0] != name or len(self.networks) < 2):
             raise ConfigError(
                 "is to be trained before those that it teaches; name it first of several", "--teacher", name

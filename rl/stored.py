@@ -16,6 +16,7 @@ from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig, HardwareConfig
+from rl.forensics.runs import FINISHED_FILE
 
 CONFIG = "config.json"
 # How a run is gone on with, which is no part of what it computes.
@@ -39,7 +40,14 @@ _DRAWN = "its state is that of the curriculum it began with"
 _CURRICULUM = (
     *("use_curriculum", "strategy", "stage_order", "start_states"),
     *("start_stage", "threshold", "stage_thresholds"),  # stages keep the present one and its threshold
-    *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow", "lp_min_samples"),  # averages and pool are of these
+    *(
+        "preset",
+        "formulas",
+        "active_levels",
+        "lp_timescale",
+        "lp_slow",
+        "lp_min_samples",
+    ),  # averages and pool are of these
 )
 FIXED = {  # place of a setting that no run can be gone on with another value of -> why
     "frame_skip": "its policy has learned to decide every so many frames",
@@ -103,10 +111,24 @@ def resumed_config(config: ExperimentConfig) -> ExperimentConfig:
     config: with ``resume_from``.  Raises ConfigError with all differences.
     """
     assert config.resume_from is not None
-    stored = overridden(stored_config(config.resume_from), config.resume_override)
+    begun = stored_config(config.resume_from)
+    stored = overridden(begun, config.resume_override)
+    _check_judged(begun, stored, config.resume_from)
     check_same(stored, config)
     how: dict[str, Any] = {name: getattr(config, name) for name in HOW}
     return replace(stored, **how)
+
+
+def _check_judged(begun: ExperimentConfig, stored: ExperimentConfig, folder: Path) -> None:
+    """ConfigError where trainings that are over were judged otherwise than those that are not would be."""
+    was, now = ((one.evaluation.num_eval_episodes, one.evaluation.skip_final_eval) for one in (begun, stored))
+    if was != now and (over := next(folder.rglob(FINISHED_FILE), None)):
+        raise ConfigError(
+            f"{over.parent} is over, and was judged as it was asked for first; results of one experiment are compared with "
+            "each other: leave this out, or judge its agents with scripts/evaluate.py",
+            "--resume-override",
+            "num-eval-episodes" if was[0] != now[0] else "skip-final-eval",
+        )
 
 
 def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
@@ -115,17 +137,18 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     Several values are parted by commas; on and off are truth values, none is no value, or an empty list.
     """
     stored = config
+    wanted: list[tuple[str, Setting, object]] = []
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError("give NAME=VALUE, e.g. total-timesteps=20000000", "--resume-override", text)
         section, known = _find(name.strip().lstrip("-"), text)
-        wanted = _parsed(known, value.strip(), text)
-        place, before = dotted(section, known.name), config
-        config = with_setting(config, section, known, wanted)
-        if place in FIXED and changes(before, config):
+        wanted.append((section, known, _parsed(known, value.strip(), text)))
+        place = dotted(section, known.name)
+        if place in FIXED and changes(stored, with_settings(stored, wanted[-1:])):
             raise ConfigError(f"cannot change within a run: {FIXED[place]}; begin a new run", "--resume-override", text)
-        config = replace(config, sources=config.sources | {place: OVERRIDDEN})
+    overrode = {dotted(section, known.name): OVERRIDDEN for section, known, _ in wanted}
+    config = replace(with_settings(stored, wanted), sources=stored.sources | overrode)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
             "the retention guard cannot begin within a run: what the clone could do was not measured; add "
@@ -146,15 +169,20 @@ def _is_guarded(config: ExperimentConfig) -> bool:
     return config.evaluation.retention_guard and config.evaluation.in_training
 
 
-def with_setting(config: ExperimentConfig, section: str, known: Setting, value: object) -> ExperimentConfig:
-    """The configuration with one other value; ConfigErrors name its flag, where it has one."""
+def with_settings(config: ExperimentConfig, wanted: Sequence[tuple[str, Setting, object]]) -> ExperimentConfig:
+    """The configuration with other values at once, as some need each other; ConfigErrors name a flag, where there is one.
+
+    wanted: (section, setting, value) of each.
+    """
+    values: dict[str, dict[str, Any]] = {}
+    for section, known, value in wanted:
+        values.setdefault(section, {})[known.name] = value
     try:
-        change: dict[str, Any] = {known.name: value}
-        if section:
-            change = {section: replace(getattr(config, section), **change)}
-        return replace(config, **change)
+        own = values.pop("", {})
+        return replace(config, **own, **{part: replace(getattr(config, part), **some) for part, some in values.items()})
     except ConfigError as error:
-        raise (error.named(known.option) if error.field == known.name and known.flag else error) from None
+        options = {known.name: known.option for _, known, _ in wanted if known.flag}
+        raise (error.named(options[error.field]) if error.field in options else error) from None
 
 
 def check_same(stored: ExperimentConfig, given: ExperimentConfig) -> None:
@@ -233,9 +261,12 @@ def _parsed_one(known: Setting, value: str, text: str) -> object:
             raise ConfigError("give on or off", "--resume-override", text)
         return meaning[value.lower()]
     try:
-        return known.read(value)
+        read = known.read(value)
     except ValueError as error:
         raise ConfigError(str(error), "--resume-override", text) from error
+    if known.choices and read not in known.choices:
+        raise ConfigError(f"give {', '.join(known.choices)}", "--resume-override", text)
+    return read
 
 
 def _text(value: object) -> str:

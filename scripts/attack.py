@@ -41,7 +41,8 @@ def run(argv: Sequence[str]) -> int:
         "--out",
         type=Path,
         metavar="FILE.json",
-        help="what came of each run; those of earlier calls stay, or are replaced where the seed is the same",
+        help="what came of each run; those of earlier calls stay, or are replaced where the seed is the same; with "
+        "--kill-and-resume the file is another one, and replaced",
     )
     parser.add_flag(Setting("of moments and sizes", flag="seed", kind=int, default=0, low=0, aliases=("seeds",)))
     parser.add_argument(

@@ -4,8 +4,8 @@ python scripts/sweep.py --sweep initial-lr=1e-4..1e-2:log minibatch-size=1024,20
     --out experiments/sweep -- --architectures vision_free --total-timesteps 2000000
 
 After ``--``: flags of scripts/train_and_compare.py for every trial.  Trials that do worse than the median of those before
-are ended early.  With the --out of an interrupted sweep it goes on.  The test levels are never played.  Exit status: 0; 2 bad
-input or failed trials; 130 after Ctrl-C.  See docs/sweep.md.
+are ended early.  With the --out of an interrupted sweep it goes on.  The test levels are never played.  Exit status: 0; 2 for
+bad input, after three trials in a row that failed, or where none has succeeded; 130 after Ctrl-C.  See docs/sweep.md.
 """
 
 import argparse

@@ -144,9 +144,10 @@ class Level:
     def load(cls, path: str | Path) -> "Level":
         """Read a level file: the map layout, text (``nppsim.levels.text``), or the level of a replay, whatever it is called.
 
-        The path becomes the level's name.  Raises LevelError, or OSError if unreadable.
+        Of a replay set, one replay: ``SET.h5#7``.  The path becomes the level's name.  Raises LevelError, or OSError if
+        unreadable.
         """
-        if Path(path).suffix.lower() == REPLAY_SUFFIX:
+        if Path(path).suffix.lower() == REPLAY_SUFFIX or (is_replay_set(path) and "#" in Path(path).suffix):
             return _of_replay(path)
         if is_replay_set(path):
             raise LevelError(

@@ -161,7 +161,7 @@ def _frames(plays: Sequence[Play], threads: int) -> Work:
 
 
 def _decisions(plays: Sequence[Play], threads: int) -> dict[str, Callable[[], Work]]:
-    """Decisions of random play with four sets of observations."""
+    """Decisions of random play with each set of observations."""
     levels = [play.level for play in plays]
 
     def prepare(keys: tuple[str, ...]) -> Work:

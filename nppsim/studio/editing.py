@@ -89,9 +89,12 @@ async def save(request: Request) -> JSONResponse:
 def _save(library: "Library", message: dict) -> dict:
     made = level_of(message["draft"])
     path = place_of(library.folders, message["folder"], message["name"])
-    if path.exists() and not message["replace"]:
+    replaced = path.exists()
+    if replaced and not message["replace"]:
         return {"exists": path.name}
     made.save(path)
+    if replaced:
+        library.reread()
     library.add(made, path.stem)
     return {"saved": path.name}
 

@@ -32,6 +32,7 @@ _BANKS = 32  # compiled levels that are kept
 _NOT_FOUND = 404
 LEVEL_FORMATS = {"map": ".map", "text": ".level"}  # that a level is given as: endings of their names
 _HDF5 = b"\x89HDF"  # begins a replay set
+_ENDINGS = (*LEVEL_FORMATS.values(), REPLAY_SUFFIX, ".attract")  # that names of runs may have from files
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,12 @@ class Library:
                     self._opened.popitem(last=False)
         return id
 
+    def reread(self) -> None:
+        """Look at the folders' files again: one of them has been replaced."""
+        with self._lock:
+            self.__dict__.pop("_cards", None)
+            self._banks.clear()
+
     @property
     def folders(self) -> list[Path]:
         """Folders that take new levels: plain ones; a level set with an index knows its levels by their fingerprints."""
@@ -221,10 +228,15 @@ def _listed(file: Path) -> list[tuple[str, str, str, int, bool | None]]:
     with ReplaySet(file) as replays:
         entries = list(map(replays.entry, range(len(replays))))
     return [
-        (f"{file}#{i}", PurePath(one.name).with_suffix("").as_posix() if one.name else f"{file.stem} {i}")
+        (f"{file}#{i}", _without_ending(one.name) or f"{file.stem} {i}")
         + (one.level_fingerprint, one.frames, one.success)
         for i, one in enumerate(entries)
     ]
+
+
+def _without_ending(name: str) -> str:
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot + ending.lower() in _ENDINGS else name
 
 
 def _read(data: bytes, name: str) -> Level | Replay:

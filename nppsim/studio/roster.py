@@ -3,12 +3,13 @@
     roster = Roster(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
     roster.agents()                  # cards, by id
     roster.agent("0")                # loaded when it is first asked for
-    roster.agent("run 0")            # the newest weights of the experiment's first training, as they are now
+    roster.agent("run vision_free, seed 3")     # the newest weights of one of the experiment's trainings, as they are now
 
 The page names agents by id, never by path.  Loading the first one imports what it needs, which takes seconds.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -53,13 +54,22 @@ class Roster:
     def agents(self) -> dict[str, Any]:
         """{"agents": [{"id", "name", "facts"}], "why_none": why there are none, or null}."""
         try:
-            cards = [self._card(str(number), self._load(path)) for number, path in enumerate(self._files)]
+            agents = [self._load(path) for path in self._files]
+            names = Counter(agent.name for agent in agents)
+            cards = [
+                {
+                    "id": str(number),
+                    "name": agent.name if names[agent.name] == 1 else f"{path.absolute().parent.name}/{agent.name}",
+                    "facts": dict(agent.facts),
+                }
+                for number, (path, agent) in enumerate(zip(self._files, agents, strict=True))
+            ]
         except MissingPackageError as error:
             return {"agents": [], "why_none": str(error)}
         if self._experiment is not None:
             cards += [
-                {"id": f"{OF_RUN}{number}", "name": _title(run), "facts": {"checkpoint": run["checkpoint"]["name"]}}
-                for number, run in enumerate(self.experiment()["runs"])
+                {"id": run["agent"], "name": _title(run), "facts": {"checkpoint": run["checkpoint"]["name"]}}
+                for run in self.experiment()["runs"]
                 if run["checkpoint"]
             ]
         why = None if cards else "no agent is here: start the studio with --agent CHECKPOINT"
@@ -67,11 +77,10 @@ class Roster:
 
     def agent(self, id: str) -> Agent:
         """An agent by its id.  Raises StudioError where there is none, and a UserError for a file that is no good."""
-        kind, _, number = id.rpartition(" ")
-        if number.isdecimal() and kind == OF_RUN.strip() and self._experiment is not None:
-            runs = self._read()["runs"]
-            if int(number) < len(runs) and runs[int(number)]["checkpoint"]:
-                return self._load(Path(runs[int(number)]["checkpoint"]["path"]))
+        if id.startswith(OF_RUN) and self._experiment is not None:
+            for run in self._read()["runs"]:  # whose places change when one begins
+                if _title(run) == id.removeprefix(OF_RUN) and run["checkpoint"]:
+                    return self._load(Path(run["checkpoint"]["path"]))
         elif id.isdecimal() and int(id) < len(self._files):
             return self._load(self._files[int(id)])
         raise StudioError(f"there is no agent {id!r} here (yet)", _NOT_FOUND)
@@ -84,10 +93,10 @@ class Roster:
     def experiment(self) -> dict[str, Any]:
         """The experiment as its files tell it now (docs/studio.md), without paths.  StudioError where none is followed."""
         told = self._read()
-        for number, run in enumerate(told["runs"]):
+        for run in told["runs"]:
             if run["checkpoint"]:
                 run["checkpoint"] = {key: value for key, value in run["checkpoint"].items() if key != "path"}
-                run["agent"] = f"{OF_RUN}{number}"
+                run["agent"] = f"{OF_RUN}{_title(run)}"
         return told
 
     def _read(self) -> dict[str, Any]:
@@ -124,10 +133,6 @@ class Roster:
                     del self._loaded[old]
                 self._loaded[key] = agent
             return self._loaded[key]
-
-    @staticmethod
-    def _card(id: str, agent: Agent) -> dict[str, Any]:
-        return {"id": id, "name": agent.name, "facts": dict(agent.facts)}
 
 
 def _title(run: Mapping[str, Any]) -> str:

@@ -46,6 +46,7 @@ class Trials:
     def __init__(self) -> None:
         self.process: Process | None = None
         self._started: asyncio.Task | None = None
+        self._turn = asyncio.Lock()
         self.asked = 0
 
     @property
@@ -55,16 +56,17 @@ class Trials:
 
     async def finish(self, level: Level, budget: int = PlannerSettings.budget) -> dict:
         """The planner's answer (see above).  Raises TrialError where there is none, TimeoutError after TIME_LIMIT."""
-        if self._started is None:
-            self._started = asyncio.create_task(self._start())
-        await asyncio.shield(self._started)
-        try:
-            self.asked += 1
-            async with asyncio.timeout(TIME_LIMIT):
-                return await self._ask({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
-        except BaseException:  # cancelled, too: what the process still says answers no later question
-            await self.close()
-            raise
+        async with self._turn:
+            if self._started is None:
+                self._started = asyncio.create_task(self._start())
+            await asyncio.shield(self._started)
+            try:
+                self.asked += 1
+                async with asyncio.timeout(TIME_LIMIT):
+                    return await self._ask({"level": base64.b64encode(level.to_bytes()).decode(), "budget": budget})
+            except BaseException:  # cancelled, too: what the process still says answers no later question
+                await self.close()
+                raise
 
     async def _start(self) -> None:
         command = (sys.executable, "-m", __name__)

@@ -123,12 +123,12 @@ class Watcher:
                 pressed[head["run"]] = await self._play_agent(head, run, bank)
                 return
             inputs, label = await (self._planned(bank) if "planner" in run else self._recorded(run, bank))
+            writer = await self._beside(RunWriter, bank)
+            await self._send(head | {"label": label, "start": writer.start})
+            part = await self._beside(writer.play, inputs)
         except UserError as error:
             await self._send(head | {"error": str(error)})
             return
-        writer = await self._beside(RunWriter, bank)
-        await self._send(head | {"label": label, "start": writer.start})
-        part = await self._beside(writer.play, inputs)
         await self._send(head | {"parts": [part], "over": part["outcome"]})
         pressed[head["run"]] = inputs[: part["frames"]]
 

@@ -26,6 +26,7 @@ from nppsim.measure import machine, timing
 from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_of_ratios
 from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
+from nppsim.signals import end_interrupted
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
 from rl.events import Scalars, event_folders, read_scalars
@@ -34,7 +35,14 @@ from rl.judge.history import History, level_wins, read_history
 from rl.judge.results import ALL, LevelWins, ResultsError, load_results
 
 PLAN = "plan.json"
-RESERVED = ("--experiment-name", "--output-dir", "--seed", "--seeds", "--resume-from")  # the comparison sets these
+RESERVED = (
+    "--experiment-name",
+    "--output-dir",
+    "--out",
+    "--seed",
+    "--seeds",
+    "--resume-from",
+)  # the comparison sets these
 _NO_TEST = "--skip-final-eval"
 GRID = 100  # points of a curve
 LAST_SHARE = 0.1  # of training: what counts as its end
@@ -93,7 +101,21 @@ class ABSettings:
                     f"{arm.upper()} trains {len(config.architectures)} architectures and {len(config.conditions)} "
                     "conditions; a comparison needs one run each: one --architectures, no --test-pretraining"
                 )
+        if all(config.evaluation.in_training for config in configs.values()):
+            judged = {_judged_on(config) for config in configs.values()}
+            if len(judged) > 1:
+                raise ConfigError(
+                    "A and B would be judged on other dev levels or episodes; give both the same --dev-dataset (without it, "
+                    "levels of --train-dataset are held back), --eval-episodes-per-category and --eval-seed"
+                )
         return configs
+
+
+def _judged_on(config: ExperimentConfig) -> tuple[object, ...]:
+    """What decides which episodes a policy plays on the dev levels."""
+    judged = config.evaluation
+    levels = (config.dev_dataset,) if config.dev_dataset else (config.train_dataset, config.single_level)
+    return (*levels, judged.periodic_episodes_per_category, judged.seed, judged.deterministic)
 
 
 def runs_folder(folder: Path) -> Path:
@@ -164,11 +186,8 @@ def _run(command: list[str], log_file: Path) -> int:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         try:
             return process.wait()
-        except KeyboardInterrupt:  # the terminal has sent it to the run, too
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        except KeyboardInterrupt as interruption:
+            end_interrupted(process, interruption, STOP_SECONDS)
             raise
 
 

@@ -58,23 +58,32 @@ def methods_of(path: Path, architecture: str) -> Tables:
 
 
 def _of_experiment(data: Mapping[str, Any], path: Path, architecture: str) -> Tables:
-    if architecture not in data["architectures"]:
-        raise ResultsError(
-            f"{path}: results of {', '.join(data['architectures'])}, not of {architecture}: give those of the same run"
-        )
-    seeds = data["architectures"][architecture]["seeds"]
-    found = {f"seed {seed}": entry["suites"].get("test") for seed, entry in seeds.items()}
-    before: Mapping[str, Any] = next((entry.get("baselines", {}) for entry in seeds.values()), {})
-    if wrong := mismatch(before, {...: ({...: STATS_SHAPE}, None)}, "baselines"):
-        raise ResultsError(f"{path}: no results of an experiment: {wrong}")
-    found |= {name: before.get(key) for name, key in (("imitation alone", "bc"), ("random play", "random"))}
+    known = data["architectures"]
+    runs = {  # with several conditions, each is named behind the architecture
+        f"{label}, seed {seed}".removeprefix(f"{architecture}, "): entry
+        for label in known
+        if label == architecture or label.startswith(f"{architecture}, ")
+        for seed, entry in known[label]["seeds"].items()
+    }
+    if not runs:
+        raise ResultsError(f"{path}: results of {', '.join(known)}, not of {architecture}: give those of the same run")
+    found: dict[str, Any] = {}
+    for name, entry in runs.items():
+        before = entry.get("baselines", {})
+        if wrong := mismatch(before, {...: ({...: STATS_SHAPE}, None)}, "baselines"):
+            raise ResultsError(f"{path}: no results of an experiment: {wrong}")
+        imitation = "imitation alone" if len(runs) == 1 else f"{name}, imitation alone"
+        found |= {name: entry["suites"].get("test"), imitation: before.get("bc")}
+    first: Mapping[str, Any] = next(iter(runs.values()))
+    found["random play"] = first.get("baselines", {}).get("random")  # the same episodes in all
     return {name: tables for name, tables in found.items() if tables}
 
 
 def published(config: object) -> object:
-    """Settings as they may be shown to anybody: of absolute paths the last part alone, and nothing about uploads."""
+    """Settings as they may be shown to anybody: of absolute paths the last part alone, and nothing about uploads and files of
+    settings."""
     if isinstance(config, Mapping):
-        return {name: published(value) for name, value in config.items() if name != "upload"}
+        return {name: published(value) for name, value in config.items() if name not in ("upload", "sources")}
     if isinstance(config, list | tuple):
         return [published(value) for value in config]
     if isinstance(config, str | Path):

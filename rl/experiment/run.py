@@ -68,7 +68,7 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
     data = load_data(config, log)
     record = begin_record(config, now, machine, data, log)
     folder = folder or new_folder(config.output_dir / f"{config.experiment_name}_{now:%Y%m%d_%H%M%S}")
-    uploader = Uploader(config.upload, folder.name) if config.upload.bucket else None
+    uploader = Uploader(config.upload, folder.resolve().name) if config.upload.bucket else None
     with locked(folder) as check:
         (folder / SUMMARY).unlink(missing_ok=True)
         write(record, folder)

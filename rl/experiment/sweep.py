@@ -24,6 +24,7 @@ from nppsim.files import table, write_json, write_text
 from nppsim.lock import locked
 from nppsim.reading import read_json
 from nppsim.settings import Setting
+from nppsim.signals import end_interrupted
 from rl.command_line import resolve
 from rl.config import ExperimentConfig
 from rl.experiment.space import Space, drawn, toml_text
@@ -37,6 +38,7 @@ STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
 RESERVED = (
     "--experiment-name",
     "--output-dir",
+    "--out",
     "--seed",
     "--seeds",
     "--resume-from",
@@ -114,8 +116,8 @@ class Sweep:
 
 
 def _options(known: Setting) -> list[str]:
-    """A setting's flag as it is typed, with all its names."""
-    return [f"--{name}" for name in (known.flag, *known.aliases) if name]
+    """A setting's flag as it is typed, with all its names, and what switches it off."""
+    return [f"--{no}{name}" for name in (known.flag, *known.aliases) if name for no in ("", "no-")]
 
 
 def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":
@@ -144,10 +146,14 @@ def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "o
             write_results(study, sweep, folder)
             if failures == FAILURES:
                 raise ResultsError(
-                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, mend it, and repeat"
+                    f"the last {FAILURES} trials have failed; see {folder / 'logs'}, mend it, and repeat, with as many more "
+                    "--trials, as these count as tried"
                 )
         if all("failed" in trial.user_attrs for trial in over(study)):
-            raise ResultsError(f"no trial has succeeded; see {folder / 'logs'}, mend it, and repeat")
+            raise ResultsError(
+                f"no trial has succeeded; see {folder / 'logs'}, mend it, and repeat with more --trials than "
+                f"{len(over(study))}, as these count as tried"
+            )
     return study
 
 
@@ -298,11 +304,11 @@ class _Trial:
                         process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-            except KeyboardInterrupt:  # the terminal has sent it to the run, too
-                try:
-                    process.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+            except KeyboardInterrupt as interruption:
+                end_interrupted(process, interruption, STOP_SECONDS)
+                raise
+            except BaseException:  # nobody would watch it any more
+                process.kill()
                 raise
             status = process.wait()
         if not pruned:

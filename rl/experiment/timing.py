@@ -10,7 +10,8 @@ import torch
 
 import hardware
 from hardware.answers import Answer, Speed
-from hardware.memory import measure_update
+from hardware.figures import stored_figures
+from hardware.memory import estimate_update, measure_update
 from hardware.profiles import PlanError
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -35,10 +36,12 @@ def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machi
     planned = partial(
         hardware.plan, seen, wishes, stacking=stacking, carried_bytes=known.carried_bytes, machine=machine
     )
-    first = planned()  # device and precision to measure memory with
-    probe = UpdateProbe(architecture, first.device, first.precision)
-    update = measure_update(probe.peak_bytes, seen, stacking)
+    figures = stored_figures(architecture, seen, stacking)
+    update = figures.update if figures else estimate_update(seen, stacking)
     try:
+        first = planned(update=update)  # device and precision to measure memory with
+        probe = UpdateProbe(architecture, first.device, first.precision)
+        update = measure_update(probe.peak_bytes, seen, stacking)
         plan = planned(update=update, race=remembered(probe, machine, anew=True))
     except PlanError as error:
         return Answer(architecture, error, update)

@@ -31,7 +31,8 @@ class ViewerError(UserError, RuntimeError):
 
 @contextmanager
 def viewed(folder: Path, log: Log) -> Iterator[None]:
-    """Show an experiment's folder in the studio during the block, and tell the address.
+    """Show an experiment's folder in the studio during the block, and tell the address, on the terminal alone: who has it can
+    use the studio, and logs are read by others, and uploaded.
 
     ViewerError where it does not start.
     """
@@ -48,7 +49,8 @@ def viewed(folder: Path, log: Log) -> Iterator[None]:
     try:
         if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        log(f"watch it: {_address(process)} (until the training ends)")
+        print(f"watch it: {_address(process)} (until the training ends)", flush=True)
+        log("the studio shows it; its address is on the terminal alone")
         yield
     finally:
         process.terminate()

@@ -87,7 +87,9 @@ class Run:
     @cached_property
     def scalars(self) -> dict[str, Scalars]:
         """Tag -> its values; {} where nothing was logged."""
-        return read_scalars(self.folder) if event_folders(self.folder) else {}
+        own = self.folder / "tensorboard"  # below the folder there may be those of seeds that were added
+        place = own if own.is_dir() else self.folder
+        return read_scalars(place) if event_folders(place) else {}
 
     @property
     def finished(self) -> bool:

@@ -56,8 +56,9 @@ class Figures:
 
     episodes, wins: that ended in the rollout.
     positive: decisions with a reward above 0.
-    kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone, but for the last.
-    reference_kl: nats from the clone; NaN without one.
+    kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone.
+    reference_kl, away, error_ratio: NaN in updates that were not looked at more closely.
+    reference_kl: nats from the clone; NaN without one, too.
     away: mean of advantage times change of log-probability in standard errors; below 0 the update went the wrong way.
     error_ratio: of the values, after to before.
     top_share: of the most frequent action.
@@ -277,7 +278,7 @@ class Alarms:
 
     def _figures(self, ppo: BatchPPO, seconds: float) -> Figures:
         logged, buffer, kept = ppo.logger.name_to_value, ppo.rollout_buffer, self._kept
-        learned = kept is not None and not kept.critic_only
+        learned = not ppo.critic_only
         away = ratio = reference = math.nan
         if kept is not None:
             log_probs, values = asked(ppo.policy, ppo, kept.rows)
@@ -362,8 +363,9 @@ def wrong_direction(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     if len(ratio) == IN_A_ROW and (ratio > 1.5).all():
         yield Fault(
             "values",
-            f"in {IN_A_ROW} updates running the critic's squared error grew, {ratio.min():.1f}-fold or more: the sign of the "
-            "value loss is wrong, or the learning rate far too high (--initial-lr)",
+            f"in {IN_A_ROW} updates that were looked at, one after the other, the critic's squared error grew, "
+            f"{ratio.min():.1f}-fold or more: the sign of the value loss is wrong, or the learning rate far too high "
+            "(--initial-lr)",
             stop=bool((ratio > 3).all()) and len(ppo.rollout_buffer) >= ENOUGH_DECISIONS,
         )
 
@@ -401,8 +403,8 @@ def bands(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
             f"values are worse than their mean in {WINDOW} updates running ({explained[-1]:.2g} explained)",
             False,
         )
-    away = alarms._recent("reference_kl")[-5:]
-    if len(away) == 5 and (away > 3).all() and ppo.config.bc_kl_coef_at(ppo.progress - ppo.held_since) > 0:
+    away = alarms._recent("reference_kl")[-IN_A_ROW:]
+    if len(away) == IN_A_ROW and (away > 3).all() and ppo.config.bc_kl_coef_at(ppo.progress - ppo.held_since) > 0:
         yield Fault(
             "clone",
             f"the policy is {away[-1]:.2g} nats from its clone while it is still pulled back: lower --initial-lr",
@@ -451,15 +453,16 @@ def data_is_varied(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
 
 def progress_is_made(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     """Success has risen since the start; the curriculum moves."""
-    now = success_of(alarms.history)
-    if alarms.looked >= 5 * WINDOW and ppo.progress > 0.3 and now < 0.5 and now <= alarms.start_success + 0.01:
+    now, late = success_of(alarms.history), ppo.progress > 0.3
+    even = ppo.sampler.config.chosen == "uniform"  # else levels become harder as success rises
+    if even and late and alarms.looked >= 5 * WINDOW and now < 0.5 and now <= alarms.start_success + 0.01:
         yield Fault(
             "no progress",
             f"{now:.1%} of the episodes are won after {alarms.looked} updates, {alarms.start_success:.1%} in the first "
             f"{WINDOW}: rewards, learning rate or levels do not fit; begin with easier levels",
             False,
         )
-    if len(alarms.won) == BLOCKS and not alarms.looked % WINDOW and ppo.progress > 0.3 and not ppo.sampler.stage:
+    if len(alarms.won) == BLOCKS and not alarms.looked % WINDOW and late and even:
         yield from _flat(np.array(alarms.won, float))
     stage = ppo.sampler.stage
     if any((event.get("event"), event.get("stage")) == ("stuck_at_floor", stage) for event in ppo.sampler.events):

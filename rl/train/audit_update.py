@@ -67,7 +67,8 @@ def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[F
     warming = kept.config.learning_rate_warmup_updates if ppo.reference is not None and not kept.critic_only else 0
     risen = min(1.0, (kept.actor_updates + 1) / (warming + 1))
     # Under a time budget progress is measured by the clock, and the update began between these two moments.
-    before, after = (scheduled(kept, ppo.held_since, progress) for progress in (kept.progress, ppo.progress))
+    pulled = ppo.reference is not None and not kept.critic_only
+    before, after = (scheduled(kept, pulled, ppo.held_since, progress) for progress in (kept.progress, ppo.progress))
     for group in ppo.policy.optimizer.param_groups:
         rate, *ends = float(group["lr"]), before["learning rate"] * risen, after["learning rate"] * risen
         if kept.config.desired_kl is None and not between(rate, *ends):
@@ -83,8 +84,11 @@ def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[F
             )
 
 
-def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float]:
-    """What the configuration says at this progress of training (0 to 1), its warm-up left aside."""
+def scheduled(kept: Kept, pulled: bool, held_since: float, progress: float) -> dict[str, float]:
+    """What the configuration says at this progress of training (0 to 1), its warm-up left aside.
+
+    pulled: whether the actor is, towards a clone, since ``held_since``.
+    """
     config = kept.config
     moved = progress if config.schedules else 0.0
     annealed = 1 + (config.learning_rate_end_share - 1) * moved if config.anneal_learning_rate else 1.0
@@ -96,7 +100,7 @@ def scheduled(kept: Kept, held_since: float, progress: float) -> dict[str, float
         "learning rate": (config.learning_rate or 0.0) * annealed,
         **{tag: start if end is None else start + (end - start) * moved for tag, (start, end) in clips.items()},
         "train/ent_coef": config.ent_coef_start + (config.ent_coef_end - config.ent_coef_start) * moved,
-        "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0),
+        "train/bc_kl_coef": kept.hold * config.bc_kl_coef_start * max(pull, 0.0) if pulled else 0.0,
     }
 
 

@@ -231,7 +231,8 @@ class TrainingMonitor(BaseCallback):
                 self._checkpoint()
             return
         self._check_first_updates()
-        if (self._guarded or self._in_flight) and self._saved_after != self.model.updates:
+        judged = self.config.evaluation.in_training
+        if (judged or self._in_flight) and self._saved_after != self.model.updates:
             self._checkpoint()
         if not self._actor_checked:
             self._happened(
@@ -241,6 +242,10 @@ class TrainingMonitor(BaseCallback):
             )
         if self._in_flight:
             self._conclude(*self._arrived())
+        if judged and (self._last is None or self._last[0] != self.model.updates):
+            found = self._play()
+            if self._guarded:
+                self._retain(found.levels, Candidate.of(self.model))
         if self._guarded:
             self._deliver()
         self.model.logger.dump(self.num_timesteps)
@@ -347,7 +352,7 @@ class TrainingMonitor(BaseCallback):
             self.log(f"an evaluation takes {seconds:.1f} s; there is one {self._evaluations_in_words()}")
         self._evaluating += waited
         self._evaluated_at = ppo.spent
-        ppo.reserved = seconds * (self._guarded + bool(self.remote))  # for the one at the end, and the one before it
+        ppo.reserved = seconds * (1 + bool(self.remote))  # for the one at the end, and the one before it
         self._last = of.updates, found.levels
 
     def _evaluations_in_words(self) -> str:
@@ -437,9 +442,6 @@ class TrainingMonitor(BaseCallback):
 
     def _deliver(self) -> None:
         """Give the policy the best weights of the run, those of its end and the clone's included."""
-        ppo = self.model
-        if self._last is None or self._last[0] != ppo.updates:
-            self._retain(self._play().levels, Candidate.of(ppo))
         assert self._last is not None
         self._restore_best()
         self._happened("delivered", self.retention.delivery(self._last[1]))
@@ -521,7 +523,7 @@ class TrainingMonitor(BaseCallback):
     @property
     def delivers_the_best(self) -> bool:
         """Whether the policy has, after training, the weights that are kept as the best."""
-        return self._best is not None
+        return self._guarded and self._best is not None
 
     def check_attended(self) -> None:
         """DivergedError if there have been updates and nobody has looked at them."""

@@ -481,11 +481,12 @@ class BatchPPO(PPO):
     def _loss_settings(self) -> LossSettings:
         """What the losses weigh at this progress of training."""
         config, progress = self.config, self.progress
+        pulled = self.reference is not None and not self.critic_only
         return LossSettings(
             clip_range=config.clip_range_at(progress),
             vf_coef=config.vf_coef,
             ent_coef=self.in_force.ent_coef_at(progress),
-            bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since),
+            bc_kl_coef=self.hold * config.bc_kl_coef_at(progress - self.held_since) if pulled else 0.0,
             critic_only=self.critic_only,
             return_variance=self._return_variance(),
             self_imitation_coef=config.self_imitation_coef,
@@ -504,7 +505,7 @@ class BatchPPO(PPO):
     def _passes(self, settings: LossSettings) -> Passes:
         """What this update learns from."""
         buffer, reference, later = self.rollout_buffer, None, None
-        if self.reference is not None and settings.bc_kl_coef > 0 and not settings.critic_only:
+        if self.reference is not None and settings.bc_kl_coef > 0:
             reference = asked(self.reference, buffer, self._team, self.batch_size)[0]
         if self.config.returns_from == "current":
             later = Later(self.policy.to_tensors(self.seen), *self._extended)

@@ -99,6 +99,7 @@ def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> No
     for name in NUMBERS + THEIR_NUMBERS:
         setattr(ppo, name, training[name])
     ppo.spent_before = training["spent"]
+    ppo.held_since = min(ppo.held_since, ppo.progress)  # the schedule may have become longer
     ppo.speed.update(training["speed"])
     ppo._last_obs = ppo.batch_env.load(training["environments"])  # so that learn() does not reset them
     ppo._last_episode_starts = np.zeros(ppo.sim.num_envs, bool)

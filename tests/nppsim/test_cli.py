@@ -61,6 +61,8 @@ def test_generate_makes_a_level_or_a_level_set(tmp_path, capsys):
     assert main(["generate", "simpler", str(tmp_path / "many"), "--seed", "5", "--count", "3"]) == 0
     levels = nppsim.levels.level_set.LevelSet.open(tmp_path / "many")
     assert list(levels) == [generate("simpler", seed)[0] for seed in (5, 6, 7)]
+    assert main(["generate", "simplr", str(tmp_path / "none"), "--count", "3"]) == 2
+    assert "simpler" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
 def test_the_level_of_a_replay_is_a_level_everywhere_and_becomes_a_file(files, tmp_path, capsys):

@@ -512,6 +512,17 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
     config = resolve([*changed, "--resume-override", "pretraining=off", "dev-dataset=none", "--gamma", "0.9"])
     assert (config.ppo.total_timesteps, config.ppo.gamma, config.seeds, config.pretraining) == (5, 0.9, (1, 2), False)
     assert changes(stored_config(folder / "old"), config)["seeds"] == [(0,), (1, 2)]
+    together = ["--resume-from", "old", "--resume-override", "vtrace-rho-clip=1", "returns-from=current"]
+    assert resolve(together).ppo.vtrace_rho_clip == 1
+
+
+def test_how_trainings_are_judged_stays_once_one_is_over(folder):
+    flags = ["--resume-from", "old", "--resume-override", "num-eval-episodes=70"]
+    assert resolve(flags).evaluation.num_eval_episodes == 70
+    (folder / "old" / "vision_free" / "seed_0").mkdir(parents=True)
+    (folder / "old" / "vision_free" / "seed_0" / "finished.json").touch()
+    with pytest.raises(ConfigError, match="num-eval-episodes: old/vision_free/seed_0 is over, .* scripts/evaluate.py"):
+        resolve(flags)
 
 
 @pytest.mark.parametrize(
@@ -539,6 +550,11 @@ def test_a_run_is_gone_on_with_as_it_was_begun(folder):
         (["--resume-override", "curriculum-threshold=0.5"], "cannot change within a run: its state"),
         (["--resume-override", "curriculum-lp-timescale=0.5"], "cannot change within a run: its state"),
         (["--resume-override", "curriculum-lp-min-samples=5"], "cannot change within a run: its state"),
+        (["--resume-override", "curriculum-replay-score=positve"], "=positve: give absolute, positive"),
+        (
+            ["--resume-override", "ppo.clip_range_vf_end=0.1"],
+            "clip_range_vf_end: has no effect without --clip-range-vf",
+        ),
         (["--resume-override", "desync-episodes=on"], "cannot change within a run: its first episodes"),
         (["--resume-override", "frame-skip=2"], "cannot change within a run: its policy .*; begin a new run"),
         (["--resume-override", "num-envs=8"], "cannot change within a run: its sizes .*; begin a new run"),

@@ -67,6 +67,7 @@ def test_a_level_is_stored_once_and_read_once(path):
         assert len(file["levels/end"]) == 2
     with ReplaySet(path) as found:
         assert found[0].level is found[2].level
+        assert Level.load(f"{path}#1") == found[1].level
         assert found[-1].inputs.tolist() == [1]
         assert found[0].frame_skip == 2 and found.entry(0).metadata == {"source": "planner", "seed": 3}
         with pytest.raises(IndexError):

@@ -9,7 +9,8 @@ from nppsim.studio import editing
 from nppsim.studio.agents import Ending
 from nppsim.studio.app import Studio
 from nppsim.studio.drafts import draft_of
-from nppsim.studio.library import Library
+from nppsim.studio.errors import StudioError
+from nppsim.studio.library import Library, _without_ending
 from nppsim.studio.roster import Roster
 from nppsim.studio.security import Access
 
@@ -58,6 +59,21 @@ def test_levels_are_saved_in_plain_folders_alone_and_replaced_when_that_is_confi
     assert page.post("edit/save", wish(name="three.level")) == {"saved": "three.level"}
     assert (plain / "three.level").read_text().startswith("nppsim level")
     assert sorted(file.name for file in plain.iterdir()) == ["one.map", "three.level", "two.map"]
+
+
+def test_names_of_runs_lose_endings_of_files_alone():
+    names = {"my run, 2.13 s": "my run, 2.13 s", "simple/1.map": "simple/1", "a.REPLAY": "a", ".": ".", "": ""}
+    assert {name: _without_ending(name) for name in names} == names
+
+
+def test_a_level_that_was_replaced_is_there_no_more(tmp_path):
+    straight().save(tmp_path / "one.map")
+    library = Library([tmp_path])
+    library.document(straight().fingerprint)
+    assert editing._save(library, json.loads(wish(name="one", replace=True))) == {"saved": "one.map"}
+    assert [(card["id"], card["name"]) for card in library.levels()["levels"]] == [(corridor().fingerprint, "one")]
+    with pytest.raises(StudioError, match="no such level"):
+        library.document(straight().fingerprint)
 
 
 @pytest.mark.parametrize("name", ["../two", "/tmp/two", ".two", "", "a/b", "a\\b", "two\0", "x" * 81, "é"])

@@ -15,11 +15,12 @@ from rl.stored import changes
 LIMIT_S = 60
 
 
-def test_the_page_is_there_while_the_block_lasts(tmp_path):
+def test_the_page_is_there_while_the_block_lasts(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     said = []
     with viewed(tmp_path, said.append):
-        address = said[0].split()[2]
+        address = capsys.readouterr().out.split()[2]
+        assert "token" not in "".join(said), "what is said is kept in a file"
         root, token = address.split("/?token=")
         request = urllib.request.Request(f"{root}/api/experiment", headers={"X-Studio-Token": token.split("#")[0]})
         with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:

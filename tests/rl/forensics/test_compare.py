@@ -1,6 +1,7 @@
 """Comparison of stored runs, made by hand here: differences, the first divergence and its cause, learning, speed."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -258,6 +259,14 @@ def test_a_single_training_may_be_given_by_its_own_folder(tmp_path):
     (found,) = find_runs(folder / "vision_free" / "seed_2")
     assert (found.label, found.seed) == ("vision_free", 2)
     assert len(find_runs(folder)) == 2
+
+
+def test_curves_of_a_seed_are_its_own_where_others_lie_below(tmp_path):
+    """As where an experiment begun with one seed was given more."""
+    folder, more = stored(tmp_path / "one", seeds=(1,)), stored(tmp_path / "more", seeds=(1, 2))
+    shutil.copytree(more / "vision_free" / "seed_2", folder / "vision_free" / "seed_2")
+    runs = find_runs(folder)
+    assert len(runs) == 2 and all(run.scalars for run in runs)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

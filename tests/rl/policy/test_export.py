@@ -272,6 +272,7 @@ def test_paths_of_a_machine_are_not_published():
         "a": "/home/me/levels",
         "b": ["C:\\Users\\me\\x.toml", "datasets/train"],
         "upload": {"bucket": "b"},
+        "sources": {"a": "file /home/me/x.toml"},
         "c": 1,
     }
     assert published(config) == {"a": "levels", "b": ["x.toml", "datasets/train"], "c": 1}

@@ -1,5 +1,6 @@
 """Alarms: sound training sets off none, and what is broken is named, by identities that are worked out a second time."""
 
+import math
 from collections import deque
 
 import numpy as np
@@ -7,10 +8,21 @@ import pytest
 import torch
 
 from rl.curriculum import LevelMismatchError
+from rl.curriculum_config import CurriculumConfig
 from rl.policy.policy import build_policy
 from rl.selftest.faults import Plants, all_faults
 from rl.train import growth
-from rl.train.alarms import WINDOW, Alarms, Figures, bands, progress_is_made, resources_stay, rewards_arrive
+from rl.train.alarms import (
+    ALL_AUDITED,
+    AUDIT_EVERY,
+    WINDOW,
+    Alarms,
+    Figures,
+    bands,
+    progress_is_made,
+    resources_stay,
+    rewards_arrive,
+)
 from rl.train.audit import Fault
 
 from learners import AT_ONCE, make_ppo, roll_out, statistics
@@ -177,8 +189,24 @@ def test_a_metric_that_stays_where_it_was_is_told(ppo, monkeypatch):
     alarms = alarms_of([figures(wins=1)] * WINDOW)
     alarms.looked, alarms.start_success = 10 * WINDOW, 0.02
     assert [one.name for one in progress_is_made(alarms, ppo)] == ["no progress"]
+    monkeypatch.setattr(ppo.sampler, "config", CurriculumConfig(strategy="learnability"))
+    assert not list(progress_is_made(alarms, ppo)), "it draws harder levels as success rises"
+    monkeypatch.undo()
+    monkeypatch.setattr(ppo, "num_timesteps", 5_000)
     alarms.start_success = 0.001
     assert not list(progress_is_made(alarms, ppo))
+
+
+def test_figures_of_every_update_are_there_and_distances_of_those_that_are_looked_at():
+    _, alarms, _ = watch(updates=ALL_AUDITED + 2 * AUDIT_EVERY, total_timesteps=10**6)
+    for name in ("kl", "clip_fraction", "entropy", "explained_variance"):
+        assert not np.isnan([getattr(one, name) for one in alarms.history]).any(), name
+    assert len(alarms._recent("away")) < WINDOW
+
+
+def test_a_clone_that_is_left_is_told_though_not_every_update_is_looked_at(ppo):
+    some = [figures(reference_kl=5.0 if number % AUDIT_EVERY == 0 else math.nan) for number in range(WINDOW)]
+    assert [one.name for one in bands(alarms_of(some), ppo)] == ["clone"]
 
 
 def test_each_stage_that_is_stuck_is_told_while_it_is(ppo, monkeypatch):

@@ -12,6 +12,7 @@ from rl.events import read_scalars
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.policy.policy import build_policy
+from rl.train import saving
 from rl.train.candidate import Evaluation
 from rl.train.first_update import check_gradients, check_inputs
 from rl.train.guard import EarlyStopping
@@ -408,7 +409,28 @@ def test_without_evaluations_nothing_is_guarded(tmp_path):
         monitor, ppo, _, _ = train(tmp_path / next(iter(settings)), clone=make_clone(), **settings)
         assert not told(monitor, "delivered")
         assert (ppo.updates, monitor.retention.best) == (3, None)
-        assert told(monitor, "evaluation") == [] or "eval_freq" not in settings
+        at = [event["at"] for event in monitor.events if "evaluation" in event]
+        assert at == ([] if "eval_freq" in settings else [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT])
+
+
+def test_a_run_whose_guard_was_switched_off_delivers_its_last_policy(tmp_path):
+    monitor, ppo, _, _ = train(tmp_path, clone=make_clone())
+    assert monitor.delivers_the_best
+    state = monitor.state()
+    config = replace(monitor.config, evaluation=replace(monitor.config.evaluation, retention_guard=False))
+    again = TrainingMonitor(config, tmp_path / "again", tmp_path / "again", half_won, None, [].append)
+    again.model = ppo
+    again.load(state)
+    assert not again.delivers_the_best
+
+
+def test_a_longer_schedule_pulls_towards_the_clone_from_where_it_goes_on():
+    ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
+    ppo.learn(2 * ROLLOUT)
+    ppo.held_since, stored = 0.5, saving.training_state(ppo)
+    longer, _ = make_ppo(total_timesteps=40 * ROLLOUT, **AT_ONCE)
+    saving.load_training_state(longer, ppo.policy.state_dict(), stored | {"held_since": 0.5})
+    assert longer.held_since == longer.progress == 0.05
 
 
 def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
