@@ -16,9 +16,9 @@ from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
 from rl import plugins
 from rl.config import ExperimentConfig, HardwareConfig
-from rl.forensics.runs import FINISHED_FILE
 
 CONFIG = "config.json"
+FINISHED_FILE = "finished.json"  # of one training that is over
 # How a run is gone on with, which is no part of what it computes.
 HOW = (
     "resume_from",

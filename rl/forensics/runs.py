@@ -19,9 +19,9 @@ from rl.events import Scalars, event_folders, read_scalars
 from rl.forensics.digests import Row, read_trail
 from rl.judge.history import History, read_history
 from rl.judge.results import ResultsError
+from rl.stored import FINISHED_FILE
 
 RUN_FILE = "run.json"  # of one training: its settings with their sources
-FINISHED_FILE = "finished.json"  # of one that is over
 DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``: what was learned from
 # Parts of a run's facts, as the table of differences has them, and where config.json keeps each.
 PARTS = {"settings": "", "data": "data", "versions": "versions", "machine": "host", "environment": "environment"}

@@ -34,10 +34,12 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     pytest.importorskip("av")
     monkeypatch.chdir(tmp_path)
     (replays,) = tmp_path.glob("evaluated/*/replays.h5")  # as the page's $(ls ...) finds it
-    _, _, module, *arguments = shlex.split(FILM.replace("$(ls evaluated/*/replays.h5)#188", f"{replays}#0"))
+    newest = "$(ls -t evaluated/*/replays.h5 | head -n 1)#188"
+    assert newest in FILM
+    _, _, module, *arguments = shlex.split(FILM.replace(newest, f"{replays}#0"))
     assert (module, nppsim.__main__.main(arguments)) == ("nppsim", 0)
-    assert capsys.readouterr().out.startswith("lost.mp4: won after ")
-    assert (tmp_path / "lost.mp4").stat().st_size > 1000
+    assert capsys.readouterr().out.startswith("run.mp4: won after ")
+    assert (tmp_path / "run.mp4").stat().st_size > 1000
 
 
 def test_training_is_asked_for_what_the_page_says(monkeypatch):

@@ -371,12 +371,14 @@ def test_clipped_apart_the_critic_shortens_nobody_elses_gradient():
 @pytest.mark.parametrize(("done", "share"), [(0, 0.0), (2_500, 0.25), (10_000, 1.0), (20_000, 1.0)])
 def test_schedules_follow_the_progress_of_training(done, share):
     ours, scalars = make_ppo(
+        **AT_ONCE,
         learning_rate=1e-3,
         ent_coef_start=0.02,
         ent_coef_end=0.01,
         bc_kl_coef_start=0.4,
         bc_kl_share=0.5,
     )
+    ours.anchor_to(ours.policy)
     roll_out(ours)
     ours.num_timesteps = done
     ours.train()
