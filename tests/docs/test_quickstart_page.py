@@ -34,7 +34,7 @@ def test_an_evaluation_is_filmed(tmp_path, monkeypatch, capsys):
     pytest.importorskip("av")
     monkeypatch.chdir(tmp_path)
     (replays,) = tmp_path.glob("evaluated/*/replays.h5")  # as the page's $(ls ...) finds it
-    newest = "$(ls -t evaluated/*/replays.h5 | head -n 1)#188"
+    newest = "$(ls -t evaluated/*/replays.h5 | head -n 1)#187"
     assert newest in FILM
     _, _, module, *arguments = shlex.split(FILM.replace(newest, f"{replays}#0"))
     assert (module, nppsim.__main__.main(arguments)) == ("nppsim", 0)
