@@ -460,9 +460,8 @@ def _generate_flags(parser: Parser) -> None:
 def _generate(arguments: argparse.Namespace) -> None:
     from nppsim.generate import generate, recipe
 
-    recipe(
-        arguments.category, arguments.seed, arguments.difficulty
-    )  # refuses what there is not, before there is a folder
+    # What there is not is refused before there is a folder.
+    recipe(arguments.category, arguments.seed, arguments.difficulty)
     if arguments.count is None:
         _check_level_file(arguments.out, "OUT")
         level, _ = generate(arguments.category, arguments.seed, arguments.difficulty)

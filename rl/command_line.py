@@ -78,6 +78,17 @@ REFUSED = {
 }
 
 
+def options(*known: Setting) -> frozenset[str]:
+    """Every way to type the flags of these settings: their aliases, and what switches them off, too."""
+    names = [name for one in known for name in (one.flag, *one.aliases) if name]
+    return frozenset(f"--{no}{name}" for name in names for no in ("", "no-"))
+
+
+def options_of(*flags: str) -> frozenset[str]:
+    """The same of flags by their names, such as "output-dir"."""
+    return options(*(FLAGS[flag][1] for flag in flags))
+
+
 COMMAND_LINE = "command line"  # as the record of a run calls where a value comes from
 Part = TypeVar("Part")
 

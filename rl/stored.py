@@ -40,14 +40,8 @@ _DRAWN = "its state is that of the curriculum it began with"
 _CURRICULUM = (
     *("use_curriculum", "strategy", "stage_order", "start_states"),
     *("start_stage", "threshold", "stage_thresholds"),  # stages keep the present one and its threshold
-    *(
-        "preset",
-        "formulas",
-        "active_levels",
-        "lp_timescale",
-        "lp_slow",
-        "lp_min_samples",
-    ),  # averages and pool are of these
+    # averages and pool are of these
+    *("preset", "formulas", "active_levels", "lp_timescale", "lp_slow", "lp_min_samples"),
 )
 FIXED = {  # place of a setting that no run can be gone on with another value of -> why
     "frame_skip": "its policy has learned to decide every so many frames",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import numpy as np
 
@@ -158,15 +158,18 @@ def made(strategy: type[Strategy], config: CurriculumConfig, count: int, seed: i
     return CurriculumManager(levels, strategy(levels, config, rng), config, rng)
 
 
-def begun(manager: CurriculumManager) -> BatchSimulator:
-    """Environments in which the manager has begun episodes; see ``OneStepEpisodes``."""
-    sim = cast(BatchSimulator, OneStepEpisodes(len(manager.levels)))
+def begun(manager: CurriculumManager) -> Any:
+    """OneStepEpisodes, in place of a simulator, in which the manager has begun episodes."""
+    sim: Any = OneStepEpisodes(len(manager.levels))
     manager.start(sim)
     return sim
 
 
-def play(manager: CurriculumManager, sim: BatchSimulator, rng: np.random.Generator, episodes: int) -> float:
-    """An update's worth of one-step episodes, as many at a time as there are environments; seconds of that."""
+def play(manager: CurriculumManager, sim: Any, rng: np.random.Generator, episodes: int) -> float:
+    """An update's worth of one-step episodes, as many at a time as there are environments; seconds of that.
+
+    sim: of ``begun``.
+    """
     chance, actions = rng.random(len(manager.levels)), np.zeros(ENVIRONMENTS, np.int64)
     seconds = 0.0
     for done in range(0, episodes, ENVIRONMENTS):
@@ -175,7 +178,7 @@ def play(manager: CurriculumManager, sim: BatchSimulator, rng: np.random.Generat
         manager.watch(sim, actions)
         manager.credited(sim)
         seconds += time.thread_time() - begin
-        cast(OneStepEpisodes, sim).step(luck < chance[sim.level[: len(luck)]], luck)
+        sim.step(luck < chance[sim.level[: len(luck)]], luck)
         begin = time.thread_time()
         manager.next_episodes(sim)
         seconds += time.thread_time() - begin

@@ -27,7 +27,7 @@ from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_
 from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
 from nppsim.signals import end_interrupted
-from rl.command_line import resolve
+from rl.command_line import options_of, resolve
 from rl.config import ExperimentConfig
 from rl.events import Scalars, event_folders, read_scalars
 from rl.judge.comparison import LEVELS_FILE, compare, read_levels
@@ -35,14 +35,7 @@ from rl.judge.history import History, level_wins, read_history
 from rl.judge.results import ALL, LevelWins, ResultsError, load_results
 
 PLAN = "plan.json"
-RESERVED = (
-    "--experiment-name",
-    "--output-dir",
-    "--out",
-    "--seed",
-    "--seeds",
-    "--resume-from",
-)  # the comparison sets these
+RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these
 _NO_TEST = "--skip-final-eval"
 GRID = 100  # points of a curve
 LAST_SHARE = 0.1  # of training: what counts as its end

@@ -23,9 +23,8 @@ from nppsim.errors import ConfigError
 from nppsim.files import table, write_json, write_text
 from nppsim.lock import locked
 from nppsim.reading import read_json
-from nppsim.settings import Setting
 from nppsim.signals import end_interrupted
-from rl.command_line import resolve
+from rl.command_line import options, options_of, resolve
 from rl.config import ExperimentConfig
 from rl.experiment.space import Space, drawn, toml_text
 from rl.judge.history import HISTORY_FILE, History, read_history
@@ -35,16 +34,9 @@ if TYPE_CHECKING:
     import optuna
 
 STUDY, PLAN, BEST = "study.db", "sweep.json", "best.toml"
-RESERVED = (
-    "--experiment-name",
-    "--output-dir",
-    "--out",
-    "--seed",
-    "--seeds",
-    "--resume-from",
-    "--config",
-    "--skip-final-eval",
-)  # the sweep sets these
+RESERVED = options_of(
+    "experiment-name", "output-dir", "seeds", "resume-from", "config", "skip-final-eval"
+)  # a sweep's own
 POLL_SECONDS = 1.0  # between looks at what a running trial achieves
 STOP_SECONDS = 300.0  # given to a trial to end after it was told to
 STARTING_TRIALS = 4  # that are drawn at random and never pruned
@@ -73,12 +65,12 @@ class Sweep:
     def check(self, folder: Path) -> None:
         """ConfigError for flags and settings that make no trial, at either end of each range."""
         for one in self.space:
-            if not set(RESERVED).isdisjoint(_options(one.known)):
+            if not RESERVED.isdisjoint(options(one.known)):
                 raise ConfigError(f"{one.name} is set for each trial by the sweep; leave it out", "--sweep")
         for flag in self.common:
             if flag.split("=")[0] in RESERVED:
                 raise ConfigError("is set for each trial by the sweep; leave it out", flag)
-            if flag.split("=")[0] in {option for one in self.space for option in _options(one.known)}:
+            if flag.split("=")[0] in options(*(one.known for one in self.space)):
                 raise ConfigError("is swept; leave it out of the flags for every trial", flag)
             if flag in ("--record-eval-videos", "--record-videos"):
                 raise ConfigError("films the test levels, which a sweep never plays; leave it out", flag)
@@ -113,11 +105,6 @@ class Sweep:
         """Of scripts/train_and_compare.py, for one trial whose settings are in a file."""
         own = ["--experiment-name", name, "--seeds", *map(str, self.seeds), "--output-dir", str(folder / "runs")]
         return [*self.common, "--skip-final-eval", "--config", str(settings), *own]
-
-
-def _options(known: Setting) -> list[str]:
-    """A setting's flag as it is typed, with all its names, and what switches it off."""
-    return [f"--{no}{name}" for name in (known.flag, *known.aliases) if name for no in ("", "no-")]
 
 
 def run_trials(sweep: Sweep, folder: Path, script: Path, log: Log = print) -> "optuna.Study":

@@ -14,11 +14,10 @@ from nppsim.actions import ACTION_TAGS
 from rl.config import ExperimentConfig
 from rl.events import Scalars, read_scalars, require_tags
 from rl.forensics.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
-from rl.forensics.runs import FINISHED_FILE
 from rl.forensics.samples import Observed
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
-from rl.stored import config_from_dict
+from rl.stored import FINISHED_FILE, config_from_dict
 from rl.train.monitor import REQUIRED_TAGS
 from rl.train.ppo import BatchPPO
 

@@ -30,6 +30,7 @@ from hardware.limits import MOST, largest
 from hardware.memory import REMEMBERED_BYTES, TRANSITION_BYTES, observation_bytes
 from hardware.sizes import DEVICE_SHARE, HOST_SHARE
 from nppsim.observe import layout
+from rl.experiment.timing import measured
 from rl.policy.architectures import ARCHITECTURES, get_architecture
 
 from places import ROOT
@@ -587,6 +588,11 @@ def test_encoded_graphs_count():
     (row,) = (row for row in graphs.memory if row.name == "encoded graphs")
     assert row.where == "device" and row.bytes == 16_384 * REMEMBERED_BYTES
     assert "encoded graphs" not in {row.name for row in plain.memory}
+
+
+def test_a_network_that_does_not_fit_is_an_answer_where_speed_is_measured_too():
+    answer = measured("mlp_baseline", Wishes(num_envs=65_536, rollout_length=1024), detect())
+    assert isinstance(answer.plan, PlanError) and answer.architecture == "mlp_baseline"
 
 
 @pytest.mark.parametrize(("name", "bf16"), [("V100-32GB", False), ("T4", False), ("rtx-3090", True), ("H100", True)])

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from nppsim.signals import postponed
+from nppsim.signals import end_interrupted, postponed
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +37,12 @@ def test_one_that_is_ignored_stays_ignored():
         os.kill(os.getpid(), signal.SIGHUP)
         assert asked.by == ""
     assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("interruption", "status"), [(("by SIGTERM",), 7), ((), -signal.SIGKILL)])
+def test_a_child_hears_what_came_to_this_process_alone_and_is_killed_where_it_does_not_end(interruption, status):
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()  # it listens
+        end_interrupted(child, KeyboardInterrupt(*interruption), 20 if interruption else 0.01)
+        assert child.wait() == status

@@ -457,6 +457,13 @@ def test_defaults_without_a_flag_change_only_on_purpose():
             "--frame-stack-padding repeat: pads stacks of several frames",
         ),
         (
+            [
+                *("--experiment-name", "a", "--architectures", "vision_free+subtasks50", "mlp_baseline"),
+                *("--replay-data-dir", "replays", "--teacher", "vision_free+subtasks50"),
+            ],
+            "--teacher vision_free.subtasks50: acts on more than it sees now, .* name another",
+        ),
+        (
             [*REQUIRED, "--architectures", "vision_free+gru", "--teacher", "mlp_baseline"],
             "--teacher mlp_baseline: lessons are of single decisions",
         ),

@@ -12,8 +12,9 @@ import nppsim
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import NAMES
 from nppsim.reward import TERMS
-from nppsim.studio import watching
+from nppsim.studio import documents, watching
 from nppsim.studio.agents import AgentError, Decision, Ending
+from nppsim.studio.errors import StudioError
 from nppsim.studio.roster import Roster
 
 from worlds import RIGHT, moving_level, straight
@@ -244,6 +245,47 @@ def test_the_planner_is_one_of_those_who_play(watched):
         socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"planner": True}]}})
         messages = follow(socket, "over")
     assert (messages[0]["label"], messages[-1]["over"]) == ("planner", "won")
+
+
+def test_the_planner_may_play_twice_side_by_side(watched):
+    with watched.client, watched.socket("watch") as socket:
+        runs = [{"planner": True}, {"planner": True}]
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": runs}})
+        messages = follow(socket, "difference")
+    assert sorted(one["run"] for one in messages if one.get("over") == "won") == [0, 1]
+
+
+def test_a_run_that_is_too_long_to_show_is_told(watched, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_CHANGES", -1)
+    with watched.socket("watch") as socket:
+        socket.send_json({"watch": {"number": 5, "level": straight().fingerprint, "runs": [{"replay": 0}]}})
+        assert "more moves in this run than can be shown" in follow(socket, "error")[-1]["error"]
+
+
+def test_agents_of_the_same_file_name_have_their_folders_too(page, plugin, tmp_path):
+    files = [tmp_path / folder / "a" for folder in ("old", "new")]
+    for file in files:
+        file.parent.mkdir()
+        file.touch()
+    cards = Roster(files, find=lambda: plugin).agents()["agents"]
+    assert [card["name"] for card in cards] == [f"{folder}/{plugin.agent.name}" for folder in ("old", "new")]
+
+
+def test_an_agent_of_an_experiment_stays_the_same_when_another_training_begins(plugin, tmp_path):
+    def told(label):
+        return {"label": label, "seed": 1, "checkpoint": {"path": str(tmp_path / label), "name": label, "written": 0.0}}
+
+    runs, loaded = [told("later")], []
+    (tmp_path / "later").touch()
+    plugin.read_experiment = lambda folder: {"name": "x", "runs": [dict(run) for run in runs]}
+    plugin.load_agent = lambda path: loaded.append(path.name)
+    roster = Roster(experiment=tmp_path, find=lambda: plugin)
+    id = roster.experiment()["runs"][0]["agent"]
+    runs.insert(0, told("earlier"))
+    roster.agent(id)
+    assert loaded == ["later"]
+    with pytest.raises(StudioError, match="no agent 'run other, seed 1' here"):
+        roster.agent("run other, seed 1")
 
 
 def test_agents_are_listed_or_it_is_said_why_there_are_none(watched, page):

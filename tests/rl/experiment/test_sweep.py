@@ -199,6 +199,8 @@ def test_what_cannot_be_swept_is_named(text, message):
         (["gamma=0.9..2"], COMMON, "--sweep gamma 2.0: give a number"),
         (["gamma=0.9..0.99"], (*COMMON, "--gamma", "0.9"), "--gamma: is swept; leave it out"),
         (["gamma=0.9..0.99"], (*COMMON, "--seeds", "1"), "--seeds: is set for each trial"),
+        (["gamma=0.9..0.99"], (*COMMON, "--out", "a"), "--out: is set for each trial"),
+        (["mixed-precision=on,off"], (*COMMON, "--no-mixed-precision"), "--no-mixed-precision: is swept; leave it out"),
         (["seeds=1,2"], COMMON, "--sweep: seeds is set for each trial by the sweep; leave it out"),
         (["output-dir=a,b"], COMMON, "--sweep: output-dir is set for each trial"),
         (["skip-final-eval=on,off"], COMMON, "--sweep: skip-final-eval is set for each trial"),

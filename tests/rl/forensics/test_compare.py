@@ -9,9 +9,10 @@ import pytest
 from nppsim.files import write_json
 from rl.events import EventWriter
 from rl.forensics.digests import TRAIL_FILE
-from rl.forensics.runs import FINISHED_FILE, find_runs
+from rl.forensics.runs import find_runs
 from rl.judge.history import HISTORY_FILE, DevHistory
 from rl.judge.results import LevelWins
+from rl.stored import FINISHED_FILE
 
 from programs import load_script
 

@@ -36,10 +36,11 @@ from rl.forensics.doctor import (
     Doctor,
     DoctorError,
 )
-from rl.forensics.runs import FINISHED_FILE, RUN_FILE
+from rl.forensics.runs import RUN_FILE
 from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
+from rl.stored import FINISHED_FILE
 from rl.train.vec_env import BatchVecEnv
 
 from excerpt import excerpt

@@ -258,6 +258,11 @@ def test_a_card_takes_its_figures_from_both_kinds_of_results(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(json.dumps(whole))
     assert list(methods_of(path, "own")) == ["seed 3", "random play"]
+    both = {"seeds": {"3": seed | {"baselines": {"random": None, "bc": {"all": stats}}}, "4": seed}}
+    path.write_text(json.dumps(whole | {"architectures": {"own, no_pretrain": both, "ownly": both}}))
+    names = ["no_pretrain, seed 3", "no_pretrain, seed 3, imitation alone", "no_pretrain, seed 4"]
+    assert list(methods_of(path, "own")) == names
+    path.write_text(json.dumps(whole))
     with pytest.raises(ResultsError, match="results of own, not of vision_free"):
         methods_of(path, "vision_free")
     path.write_text(json.dumps({"suites": {"x": {"all": stats}}, "settings": {}}))
