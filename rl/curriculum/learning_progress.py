@@ -163,9 +163,10 @@ class LearningProgress(Strategy):
         """Add outcomes to the averages, all of a level at once: after k values, an old one weighs (1 - rate) ** k."""
         if not len(levels):
             return
-        order = np.argsort(levels * len(levels) + np.arange(len(levels)))  # by level, then in time
-        value = won[order].astype(np.float64)
-        touched, first, added = np.unique(levels[order], return_index=True, return_counts=True)
+        keys = np.sort(levels << 32 | np.arange(len(levels)))  # by level, then in time; faster than any argsort
+        value = won[keys & 0xFFFF_FFFF].astype(np.float64)
+        first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # of each level's episodes
+        touched, added = keys[first] >> 32, np.diff(first, append=len(keys))
         row = np.repeat(np.arange(len(touched)), added)  # of each episode, in ``touched``
         place = np.arange(len(levels)) - first[row]  # number of the episode among its level's
         later = added[row] - 1 - place  # episodes of the level that come after

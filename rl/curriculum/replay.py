@@ -51,16 +51,22 @@ class PrioritisedReplay(Strategy):
 
     def _rescore(self, seen: np.ndarray, score: np.ndarray) -> None:
         """Give levels new scores, and move only them to their new ranks.  seen: int64[n], each once."""
-        known = seen[self.last[seen] >= 0]
-        self._ranked = np.delete(self._ranked, np.searchsorted(self._ranked, self._keys(known)))
         self.score[seen] = score + np.float32(0)  # -0 becomes 0
-        keys = np.sort(self._keys(seen))
-        self._ranked = np.insert(self._ranked, np.searchsorted(self._ranked, keys), keys)
+        moves = np.zeros(len(self.levels), bool)
+        moves[seen] = True
+        stay = self._ranked[~moves[self._by_score]]
+        both = np.concatenate([stay, np.sort(self._keys(seen))])
+        self._ranked = np.sort(both, kind="stable")  # which merges what is sorted in two parts
 
     def _keys(self, levels: np.ndarray) -> np.ndarray:
         """uint64[n], in the order of falling scores, then of levels: bits of floats that are at least 0 sort like these."""
         bits = np.uint32(0xFFFF_FFFF) - self.score[levels].view(np.uint32)
         return bits.astype(np.uint64) << np.uint64(32) | levels.astype(np.uint64)
+
+    @property
+    def _by_score(self) -> np.ndarray:
+        """int64[played]: the levels that were played, the best one first."""
+        return (self._ranked & np.uint64(0xFFFF_FFFF)).astype(np.int64)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -80,8 +86,7 @@ class PrioritisedReplay(Strategy):
         if played < count:
             weights[self.last < 0] = 1 / count  # together 1 - replayed
         by_rank = self._by_rank[:played]
-        order = self._ranked.astype(np.uint32).astype(np.int64)  # the lower halves
-        weights[order] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
+        weights[self._by_score] += by_rank * (replayed * (1 - self.staleness) / self._by_rank_sums[played - 1])
         return weights
 
     def details(self) -> dict[str, float]:

@@ -25,6 +25,7 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
+from rl.curriculum.search import places
 from rl.curriculum.statistics import unpacked
 from rl.curriculum_config import CurriculumConfig
 
@@ -172,7 +173,7 @@ class Strategy(ABC):
         """int32[n]: indices of the levels to play next."""
         points = self.rng.random(n) * self._cumulative[-1]
         # A point that rounding puts at the very end belongs to the last level that has a weight.
-        return np.minimum(self._cumulative.searchsorted(points, side="right"), self._last, dtype=np.int32)
+        return np.minimum(places(self._cumulative, points), self._last, dtype=np.int32)
 
     @abstractmethod
     def update(self, outcomes: Outcomes) -> None:
