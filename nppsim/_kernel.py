@@ -10,10 +10,32 @@ caller, which together took a third of all compilation.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numba.extending
+from numba.core.caching import CacheImpl, UserProvidedCacheLocator
+
+_ROOT = Path(__file__).parents[1]  # the checkout, or site-packages
+
+
+class RelativeCacheLocator(UserProvidedCacheLocator):
+    """Store compiled kernels by their path below the packages' root, so that copies of one version share them.
+
+    Numba's own locator hashes the absolute path: a second checkout of the same sources would compile everything again.
+    """
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        return "_".join(Path(py_file).absolute().parent.relative_to(_ROOT).parts)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> "RelativeCacheLocator | None":
+        return super().from_function(py_func, py_file) if Path(py_file).absolute().is_relative_to(_ROOT) else None
+
+
+CacheImpl._locator_classes.insert(0, RelativeCacheLocator)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -163,3 +163,11 @@ def test_folders_of_old_versions_go_but_for_the_newest_few_and_those_in_use(tmp_
     assert not (tmp_path / "numba-d").exists()
     assert [path.name for path in tmp_path.glob("kernels-of-*")] == ["kernels-of-new"]
     assert (tmp_path / "numba-held" / "inner").is_dir() and (tmp_path / "numba-linked" / "inner").is_dir()
+
+
+def test_a_copy_of_the_sources_uses_the_same_compiled_kernels():
+    from nppsim import _kernel
+
+    path = f"{_kernel._ROOT}/nppsim/physics/tick.py"
+    assert _kernel.RelativeCacheLocator.get_suitable_cache_subpath(path) == "nppsim_physics"
+    assert _kernel.RelativeCacheLocator.from_function(lambda: None, "/elsewhere/kernels.py") is None
