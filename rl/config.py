@@ -372,7 +372,7 @@ class StackingConfig:
 
 @dataclass(frozen=True)
 class HierarchyConfig:
-    """Hierarchical PPO; see ``rl.train.hierarchy``."""
+    """Hierarchical PPO; see ``rl.ppo.hierarchy``."""
 
     hierarchical: bool = setting(
         False,
@@ -405,7 +405,7 @@ class HierarchyConfig:
 
 @dataclass(frozen=True)
 class ProfilingConfig:
-    """What is measured in training beside its curves; see ``rl.train.profiling``.  It costs time, and changes no bit."""
+    """What is measured in training beside its curves; see ``rl.ppo.profiling``.  It costs time, and changes no bit."""
 
     phases: bool = setting(
         False, "where the time goes, phase by phase, in profiling/phases.json", flag="enable-profiling", switch=True

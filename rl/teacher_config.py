@@ -12,7 +12,7 @@ _TEACHER = "teacher"
 
 @dataclass(frozen=True)
 class TeacherConfig:
-    """Who teaches, and for how long; docs/teacher.md says what it is for.
+    """Who teaches, and for how long; docs/distillation.md says what it is for.
 
     Decisions and minutes are limits, both: whichever is reached first ends the lessons.
     """

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Attack, print and write."""
-    from rl.forensics import machine_faults as faults
+    from rl.doctor import machine_faults as faults
 
     parser = Parser(prog="attack.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--doors", nargs="+", choices=list(faults.DOORS), help="commands to attack; default: all")

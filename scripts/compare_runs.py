@@ -21,7 +21,7 @@ from nppsim.files import check_output_file, write_json
 from nppsim.settings import Parser, Setting
 
 if TYPE_CHECKING:
-    from rl.forensics.runs import Run
+    from rl.doctor.runs import Run
 
 DIFFERENT = 1  # exit status
 
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     def job() -> int:
         arguments = parse(argv)
         errors.needed("torch", "train")
-        from rl.forensics.runs import find_runs
+        from rl.doctor.runs import find_runs
 
         sides = [find_runs(folder) for folder in arguments.runs]
         if arguments.write_reference:
@@ -44,8 +44,8 @@ def main(argv: list[str]) -> int:
 
 def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Print the differences of all, and every later side against the first; the status is that of the last."""
-    from rl.forensics.causes import COLUMNS, difference_table, differences
-    from rl.forensics.compare import Tolerance, compare_runs
+    from rl.doctor.causes import COLUMNS, difference_table, differences
+    from rl.doctor.compare import Tolerance, compare_runs
 
     tolerance = Tolerance(arguments.tolerance / 100, arguments.speed_tolerance / 100, arguments.exact)
     columns = COLUMNS.get(len(sides), tuple(map(str, range(1, len(sides) + 1))))
@@ -80,8 +80,8 @@ def compare(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Hold every training against the reference that --reference names."""
-    from rl.forensics.reference import hold_against, load_reference
-    from rl.judge.results import ResultsError
+    from rl.doctor.reference import hold_against, load_reference
+    from rl.evaluation.results import ResultsError
 
     reference = load_reference(arguments.reference)
     runs = [run for side in sides for run in side if run.label == reference["label"]]
@@ -99,7 +99,7 @@ def hold(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
 
 def write_reference(sides: "list[list[Run]]", arguments: argparse.Namespace) -> int:
     """Make a reference of all trainings."""
-    from rl.forensics.reference import make_reference
+    from rl.doctor.reference import make_reference
 
     check_output_file(arguments.write_reference, "--write-reference", ".json")
     runs = [run for side in sides for run in side]

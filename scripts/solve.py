@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
-        from rl.solve.job import parse, run
+        from rl.search.job import parse, run
 
         return run(*parse(given))
 

@@ -29,10 +29,10 @@ from nppsim.report.charts import band_chart
 from nppsim.signals import end_interrupted
 from rl.command_line import options_of, resolve
 from rl.config import ExperimentConfig
+from rl.evaluation.comparison import LEVELS_FILE, compare, read_levels
+from rl.evaluation.history import History, level_wins, read_history
+from rl.evaluation.results import ALL, LevelWins, ResultsError, load_results
 from rl.events import Scalars, event_folders, read_scalars
-from rl.judge.comparison import LEVELS_FILE, compare, read_levels
-from rl.judge.history import History, level_wins, read_history
-from rl.judge.results import ALL, LevelWins, ResultsError, load_results
 
 PLAN = "plan.json"
 RESERVED = options_of("experiment-name", "output-dir", "seeds", "resume-from")  # the comparison sets these

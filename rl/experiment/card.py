@@ -14,8 +14,8 @@ from typing import Any
 from nppsim.actions import ACTION_NAMES, FRAMES_PER_SECOND
 from nppsim.observe import layout
 from nppsim.reading import mismatch, read_json
-from rl.judge.agreement import Agreement
-from rl.judge.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
+from rl.evaluation.agreement import Agreement
+from rl.evaluation.results import STATS_SHAPE, ResultsError, Stats, format_table, load_results
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 

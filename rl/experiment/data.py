@@ -17,8 +17,8 @@ from nppsim.levels.level import Level, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
 from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
-from rl.judge.evaluation import EvaluationSuite
-from rl.judge.results import ALL
+from rl.evaluation.results import ALL
+from rl.evaluation.suite import EvaluationSuite
 from rl.policy.architectures import Architecture
 
 Log = Callable[[str], None]  # receives lines for people

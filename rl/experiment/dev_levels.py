@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from nppsim.signals import Asked
 from rl.config import ExperimentConfig
+from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, aggregate
+from rl.evaluation.suite import EvaluationSuite, Policy
+from rl.evaluation.verify import BEGINNING, check_beginning, check_counts, check_levels, verify
 from rl.experiment.data import Pairs
-from rl.judge.evaluation import EvaluationSuite, Policy
-from rl.judge.results import ALL, EpisodeRecord, LevelWins, aggregate
-from rl.judge.verify import BEGINNING, check_beginning, check_counts, check_levels, verify
 from rl.policy.policy import NppPolicy
-from rl.train.candidate import Evaluation
+from rl.ppo.candidate import Evaluation
 
 
 @dataclass(frozen=True, eq=False)

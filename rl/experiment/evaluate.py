@@ -29,11 +29,11 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
+from rl.evaluation.results import EpisodeRecord, ResultsError, aggregate, format_table
+from rl.evaluation.verify import check_counts
+from rl.evaluation.video import record_evaluation
 from rl.experiment.data import joined, leave_out, readable
 from rl.experiment.units import Play, check_played, play
-from rl.judge.results import EpisodeRecord, ResultsError, aggregate, format_table
-from rl.judge.verify import check_counts
-from rl.judge.video import record_evaluation
 from rl.policy import checkpoint
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx

@@ -30,15 +30,15 @@ from nppsim.errors import UserError
 from nppsim.signals import Asked
 from rl import plugins
 from rl.config import ExperimentConfig
+from rl.evaluation.history import DevHistory, check_history
+from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite
 from rl.experiment.dev_levels import DevLevels, Found, stop_if
-from rl.judge.evaluation import EvaluationSuite
-from rl.judge.history import DevHistory, check_history
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.train.candidate import Evaluation
-from rl.train.written import write
+from rl.ppo.candidate import Evaluation
+from rl.ppo.written import write
 
 ORDERED = f"in_evaluation{checkpoint.SUFFIX}"  # in the run's folder, as long as it is played
 ASK_S = 0.2  # between looks whether somebody wants the program to end

@@ -2,7 +2,7 @@
 
     run(parse(argv))
 
-Nothing is written before the network has been compared with its policy (``rl.judge.agreement``).
+Nothing is written before the network has been compared with its policy (``rl.evaluation.agreement``).
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import ExperimentConfig
+from rl.evaluation.agreement import Agreement, compare
 from rl.experiment.card import AGENT, NETWORK, Card, Tables, card_text, methods_of, published
-from rl.judge.agreement import Agreement, compare
 from rl.policy import checkpoint
 from rl.policy.export import SUFFIX, ExportError, described, facts_of, to_onnx
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
-from rl.train.written import check_same, write
+from rl.ppo.written import check_same, write
 
 CONFIG, CARD = "config.json", "README.md"
 

@@ -3,7 +3,7 @@
 follow(config, ranks)             # in every process but the first, which does the job itself (``rl.experiment.run``)
 
 It reads the same levels as the first, writes nothing, evaluates nothing, and has environments, draws and random numbers of
-its own.  It looks at its rollouts and updates as the first does (``rl.train.alarms``), and ends the job where one cannot be
+its own.  It looks at its rollouts and updates as the first does (``rl.ppo.alarms``), and ends the job where one cannot be
 right.
 """
 
@@ -27,13 +27,13 @@ from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import Alone, Ranks, RanksError
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
+from rl.ppo.alarms import AlarmError, Alarms
+from rl.ppo.audit import Fault
+from rl.ppo.make import make_ppo
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
 from rl.stored import other_levels
-from rl.train.alarms import AlarmError, Alarms
-from rl.train.audit import Fault
-from rl.train.make import make_ppo
-from rl.train.ppo import BatchPPO
-from rl.train.vec_env import BatchVecEnv
 
 
 @dataclass(frozen=True)

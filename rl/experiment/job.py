@@ -21,6 +21,15 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import Asked, postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.distributed.ranks import ALONE, Alone
+from rl.doctor.digests import DigestTrail, read_trail
+from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
+from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
+from rl.doctor.samples import parts_of
+from rl.evaluation.history import DevHistory, check_history
+from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.suite import Policy, RandomPolicy
+from rl.evaluation.verify import check_counts, check_levels, check_random, verify
+from rl.evaluation.video import Film, record_evaluation
 from rl.events import EventWriter, require_values
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
@@ -30,33 +39,24 @@ from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, read_facts, rea
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
 from rl.experiment.teaching import learn_from_teacher, load_teacher
-from rl.forensics.digests import DigestTrail, read_trail
-from rl.forensics.doctor import BEFORE, IMITATION, UPDATE, Doctor
-from rl.forensics.runs import DEMONSTRATIONS_FILE, RUN_FILE
-from rl.forensics.samples import parts_of
-from rl.judge.evaluation import Policy, RandomPolicy
-from rl.judge.history import DevHistory, check_history
-from rl.judge.results import EpisodeRecord
-from rl.judge.verify import check_counts, check_levels, check_random, verify
-from rl.judge.video import Film, record_evaluation
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import TransferReport, check_same_policy, transfer
+from rl.ppo import saving
+from rl.ppo.candidate import Evaluate, Evaluation
+from rl.ppo.logs import BOARD, cut_events, write_settings
+from rl.ppo.logs import IMITATION as IMITATION_TAGS
+from rl.ppo.make import make_ppo
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.ppo import PARTS, BatchPPO
+from rl.ppo.probe import UpdateProbe
+from rl.ppo.profiling import profilers
+from rl.ppo.recurrent import segment_length
+from rl.ppo.remembered import remembered
+from rl.ppo.vec_env import BatchVecEnv
+from rl.ppo.written import check_same, write
 from rl.stored import stored_facts
-from rl.train import saving
-from rl.train.candidate import Evaluate, Evaluation
-from rl.train.logs import BOARD, cut_events, write_settings
-from rl.train.logs import IMITATION as IMITATION_TAGS
-from rl.train.make import make_ppo
-from rl.train.monitor import TrainingMonitor
-from rl.train.ppo import PARTS, BatchPPO
-from rl.train.probe import UpdateProbe
-from rl.train.profiling import profilers
-from rl.train.recurrent import segment_length
-from rl.train.remembered import remembered
-from rl.train.vec_env import BatchVecEnv
-from rl.train.written import check_same, write
 from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations

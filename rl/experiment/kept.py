@@ -26,18 +26,18 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.plain import from_plain
 from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
+from rl.doctor.runs import RUN_FILE
+from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.video import Film
 from rl.experiment.record import RunRecord
 from rl.experiment.report import METHODS
-from rl.forensics.runs import RUN_FILE
-from rl.judge.results import EpisodeRecord
-from rl.judge.video import Film
 from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
+from rl.ppo.checkpoints import Checkpoints
+from rl.ppo.written import write
 from rl.ppo_config import PPOConfig
 from rl.stored import FINISHED_FILE
-from rl.train.checkpoints import Checkpoints
-from rl.train.written import write
 
 PLAN = "plan.json"
 CLONE = f"pretrain/clone{checkpoint.SUFFIX}"

@@ -25,11 +25,11 @@ from nppsim.batch import BatchSimulator
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve
+from rl.doctor.doctor import Doctor
+from rl.doctor.doors import make_world
+from rl.doctor.machine_faults import AttackError
+from rl.doctor.same_run import differences
 from rl.experiment.run import run
-from rl.forensics.doctor import Doctor
-from rl.forensics.doors import make_world
-from rl.forensics.machine_faults import AttackError
-from rl.forensics.same_run import differences
 from rl.policy.architectures import get_architecture
 
 ARCHITECTURE = "vision_free"

@@ -29,14 +29,14 @@ from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from rl import plugins
 from rl.config import MOST_EPISODES, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig, check_folders
+from rl.evaluation.results import ALL, Stats, aggregate, format_table
+from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import EventWriter
 from rl.experiment.data import joined
-from rl.judge.evaluation import EvaluationSuite, Policy, RandomPolicy
-from rl.judge.results import ALL, Stats, aggregate, format_table
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy, build_policy
+from rl.ppo.written import write
 from rl.seeds import LARGEST_SEED
-from rl.train.written import write
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from nppsim.errors import redact
 from nppsim.files import write_json
 from nppsim.measure.machine import environment, git_state, machine
 from rl.config import ExperimentConfig
+from rl.doctor.checklist import Item, checklist, checklist_table
+from rl.doctor.doctor import read_findings, told
+from rl.evaluation.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
+from rl.evaluation.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
+from rl.evaluation.video import Film
 from rl.experiment.recount import check_written
 from rl.experiment.report import METHODS, write_report
-from rl.forensics.checklist import Item, checklist, checklist_table
-from rl.forensics.doctor import read_findings, told
-from rl.judge.comparison import LEVELS_FILE, Comparison, compare, comparison_table, write_levels
-from rl.judge.results import EpisodeRecord, LevelWins, Stats, aggregate, format_table
-from rl.judge.video import Film
 from rl.policy.weight_map import TransferReport
 
 LIBRARIES = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium", "h5py", "tensorboard")

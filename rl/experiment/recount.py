@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nppsim.reading import read_json
+from rl.evaluation.comparison import LEVELS_FILE
+from rl.evaluation.results import ALL, EpisodeRecord, ResultsError, load_results
+from rl.evaluation.verify import check_counts
 from rl.experiment.report import METHODS
-from rl.judge.comparison import LEVELS_FILE
-from rl.judge.results import ALL, EpisodeRecord, ResultsError, load_results
-from rl.judge.verify import check_counts
 
 if TYPE_CHECKING:
     from rl.experiment.record import ExperimentRecord, RunRecord

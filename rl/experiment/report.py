@@ -10,10 +10,10 @@ its data says "not run":
     machine               text, or dict with "name" and more
     versions              dict: name -> text
     architectures         dict: name -> dict with
-        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``rl.judge.results.aggregate``
+        results           {"random": S, "bc": S, "ppo": S}; S: category -> statistics as from ``results.aggregate``
                           (None: not run)
         comparisons       PPO against what came before it, as below
-        checklist         list of dicts with criterion, verdict and figure: ``rl.forensics.checklist``
+        checklist         list of dicts with criterion, verdict and figure: ``rl.doctor.checklist``
         delivered         text: which policy of the run was delivered, and why
         bc                ``bc.BCResult.as_dict()``: validation, training, baselines (dicts with accuracy,
                           change_accuracy, loss), history (list of dicts), closed_loop and more
@@ -25,10 +25,10 @@ its data says "not run":
         wall_time_s       seconds
         events            list of dicts: what happened during training
         settings          dict: dotted name -> {"value", "source"}
-        paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.judge.video.Film``]}; relative
+        paths             {"tensorboard": folder, "run": folder, "films": [dicts of ``rl.evaluation.video.Film``]}; relative
                           paths are looked up in the report's folder, then in the working directory; a film's in "run"
     all_seeds             dict: name -> results as above, over several seeds
-    comparisons           list of ``rl.judge.comparison.Comparison.to_dict()``: architectures and conditions
+    comparisons           list of ``rl.evaluation.comparison.Comparison.to_dict()``: architectures and conditions
 
 The page is ``nppsim/report/templates/experiment.html``.  Values that are no texts, numbers, lists or dictionaries are
 shown as ``str`` gives them.
@@ -47,10 +47,10 @@ from nppsim.report.charts import coloured, lines_chart
 from nppsim.report.pages import Plot, render_page, write_page
 from nppsim.studio import page as players
 from nppsim.studio.page import LevelRuns, player_data
+from rl.evaluation.comparison import Difference, format_difference
+from rl.evaluation.results import ALL, categories
 from rl.events import EventsError, Scalars, read_scalars
 from rl.experiment.curves import CHARTS, Chart, curve_chart, stages
-from rl.judge.comparison import Difference, format_difference
-from rl.judge.results import ALL, categories
 
 METHODS = {"ppo": "after PPO", "bc": "before PPO", "random": "random play"}  # what matters first
 _LOSSES = {"train_loss": "training", "validation_loss": "validation"}  # in the history of cloning -> label

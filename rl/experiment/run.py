@@ -22,18 +22,18 @@ from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
 from rl.distributed.ranks import ALONE, Alone
+from rl.doctor.digests import first_divergence, read_trail
+from rl.evaluation.results import ResultsError
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
 from rl.experiment.kept import CLONE, is_extended, read_run, reopen
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.experiment.viewer import viewed
-from rl.forensics.digests import first_divergence, read_trail
-from rl.judge.results import ResultsError
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
+from rl.ppo.hierarchy.advice import advice
 from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
-from rl.train.hierarchy.advice import advice
 from rl.upload import Uploader
 
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing

@@ -26,9 +26,9 @@ from nppsim.reading import read_json
 from nppsim.signals import end_interrupted
 from rl.command_line import options, options_of, resolve
 from rl.config import ExperimentConfig
+from rl.evaluation.history import HISTORY_FILE, History, read_history
+from rl.evaluation.results import ResultsError
 from rl.experiment.space import Space, drawn, toml_text
-from rl.judge.history import HISTORY_FILE, History, read_history
-from rl.judge.results import ResultsError
 
 if TYPE_CHECKING:
     import optuna

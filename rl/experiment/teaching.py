@@ -1,4 +1,4 @@
-"""Between imitation and PPO: lessons from a trained agent, where one is asked for (docs/teacher.md).
+"""Between imitation and PPO: lessons from a trained agent, where one is asked for (docs/distillation.md).
 
     clone = learn_from_teacher(job, plan, clone, path)
 
@@ -18,16 +18,16 @@ from hardware.team import Team
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from rl.curriculum_config import CurriculumConfig
+from rl.distillation import Figures, Lessons, TeacherError, as_tags
+from rl.evaluation.results import ALL, aggregate
 from rl.events import EventWriter
 from rl.experiment.follower import make_env
 from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, save_clone
-from rl.judge.results import ALL, aggregate
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
-from rl.train.lessons import Figures, Lessons, TeacherError, as_tags
-from rl.train.logs import BOARD, LESSONS, cut_events
-from rl.train.written import write
+from rl.ppo.logs import BOARD, LESSONS, cut_events
+from rl.ppo.written import write
 
 if TYPE_CHECKING:
     from rl.experiment.job import Job

@@ -21,10 +21,10 @@ from rl.config import CurriculumConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.experiment.job import statistics_of_random_play
 from rl.policy.architectures import get_architecture
-from rl.train.make import make_ppo
-from rl.train.probe import UpdateProbe
-from rl.train.remembered import remembered
-from rl.train.vec_env import BatchVecEnv
+from rl.ppo.make import make_ppo
+from rl.ppo.probe import UpdateProbe
+from rl.ppo.remembered import remembered
+from rl.ppo.vec_env import BatchVecEnv
 
 UPDATES = 2  # that are timed, after one that warms up
 

@@ -13,10 +13,10 @@ from nppsim.executor import open_executor
 from nppsim.levels.level import Level
 from nppsim.observe.stacking import Stacking
 from nppsim.workers import usable_cores
+from rl.evaluation.results import EpisodeRecord, ResultsError
+from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.evaluation.verify import check_levels, check_random, verify
 from rl.experiment.dev_levels import check_suite
-from rl.judge.evaluation import EvaluationSuite, NoOpPolicy, RandomPolicy
-from rl.judge.results import EpisodeRecord, ResultsError
-from rl.judge.verify import check_levels, check_random, verify
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed

@@ -24,7 +24,7 @@ import numpy as np
 
 from nppsim.errors import ConfigError, UserError, did_you_mean, redact
 from nppsim.files import table, write_bytes
-from rl.forensics.damage import Reader
+from rl.doctor.damage import Reader
 from rl.fuzzing.readers import readers
 
 MEMORY_BYTES = 1 << 30  # that reading may take, beyond what the process has with its libraries

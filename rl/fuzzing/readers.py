@@ -23,16 +23,16 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.shadow.report import judge
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
-from rl.forensics import damage
-from rl.forensics.damage import Reader
-from rl.forensics.digests import read_trail
-from rl.forensics.reference import FORMAT as REFERENCE
-from rl.forensics.reference import VERSION, load_reference
+from rl.doctor import damage
+from rl.doctor.damage import Reader
+from rl.doctor.digests import read_trail
+from rl.doctor.reference import FORMAT as REFERENCE
+from rl.doctor.reference import VERSION, load_reference
+from rl.evaluation.comparison import read_levels, write_levels
+from rl.evaluation.history import DevHistory, read_history
+from rl.evaluation.results import EpisodeRecord, LevelWins, aggregate, load_results
 from rl.fuzzing.readers_of_messages import readers_of_messages
 from rl.fuzzing.readers_of_runs import readers_of_runs
-from rl.judge.comparison import read_levels, write_levels
-from rl.judge.history import DevHistory, read_history
-from rl.judge.results import EpisodeRecord, LevelWins, aggregate, load_results
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.stored import stored_config

@@ -16,8 +16,8 @@ from nppsim.studio.errors import StudioError
 from nppsim.studio.library import Library
 from nppsim.studio.recordings import Recordings
 from nppsim.studio.sessions import Session
-from rl.forensics import damage
-from rl.forensics.damage import Reader, named
+from rl.doctor import damage
+from rl.doctor.damage import Reader, named
 
 
 def readers_of_messages() -> list[Reader]:

@@ -37,6 +37,12 @@ from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
 from rl.config_file import Given, read_settings
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
+from rl.doctor import damage, machine_faults
+from rl.doctor.damage import Reader, named
+from rl.doctor.doctor import Finding, findings_table, read_findings, to_dict
+from rl.doctor.runs import RUN_FILE, find_runs
+from rl.evaluation.results import EpisodeRecord, aggregate
+from rl.evaluation.video import Film
 from rl.events import read_scalars
 from rl.experiment import ab, kept, sweep
 from rl.experiment.card import methods_of
@@ -44,24 +50,18 @@ from rl.experiment.examination import read_config
 from rl.experiment.job import statistics_of_random_play
 from rl.experiment.record import ExperimentRecord, RunRecord, report_view, results_view, summary
 from rl.experiment.space import read_space
-from rl.forensics import damage, machine_faults
-from rl.forensics.damage import Reader, named
-from rl.forensics.doctor import Finding, findings_table, read_findings, to_dict
-from rl.forensics.runs import RUN_FILE, find_runs
-from rl.judge.results import EpisodeRecord, aggregate
-from rl.judge.video import Film
 from rl.policy.archive import convert
 from rl.policy.export import to_onnx
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy, build_policy
+from rl.ppo import remembered
+from rl.ppo.candidate import Evaluation
+from rl.ppo.logs import TABLE, GrowingTable, cut_events
+from rl.ppo.make import make_ppo
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.vec_env import BatchVecEnv
 from rl.studio.training import read_experiment
-from rl.train import remembered
-from rl.train.candidate import Evaluation
-from rl.train.logs import TABLE, GrowingTable, cut_events
-from rl.train.make import make_ppo
-from rl.train.monitor import TrainingMonitor
-from rl.train.ppo import BatchPPO
-from rl.train.vec_env import BatchVecEnv
 from rl.upload import MANIFEST, Uploader
 
 _EVENTS = "events.out.tfevents.0000000001.host.1.0"

@@ -14,15 +14,15 @@ from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import check_disjoint
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
+from rl.evaluation.suite import EvaluationSuite
 from rl.experiment import data as experiment_data
 from rl.experiment.data import Suites
 from rl.experiment.job import clone_behaviour, hand_over
-from rl.judge.evaluation import EvaluationSuite
 from rl.policy import weight_map
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.weight_map import check_same_policy, transfer
+from rl.ppo.ppo import BatchPPO
 from rl.selftest.faults import Plants, fault
-from rl.train.ppo import BatchPPO
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Labels and observations

@@ -4,9 +4,9 @@ import torch
 
 from rl.policy.commander import COMMAND
 from rl.policy.commands import Commands, done
+from rl.ppo.hierarchy.losses import CommandLosses, HierarchicalLosses
+from rl.ppo.hierarchy.ppo import HierarchicalBuffer, HierarchicalPPO
 from rl.selftest.faults import Plants, fault
-from rl.train.hierarchy.losses import CommandLosses, HierarchicalLosses
-from rl.train.hierarchy.ppo import HierarchicalBuffer, HierarchicalPPO
 
 SUBTASKS_ON = ("--use-hierarchical-ppo", "--high-level-update-freq", "10")
 

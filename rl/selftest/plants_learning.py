@@ -13,15 +13,15 @@ import bc.train as imitation
 from bc import dataset as demonstrations
 from bc.batches import Batches
 from bc.dataset import BCDataset
+from rl import distillation as lessons
+from rl.distillation import Lessons
 from rl.experiment import job as main_job
 from rl.experiment import teaching
 from rl.policy.policy import build_policy
+from rl.ppo.losses import divergence
 from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_data import _labels
 from rl.selftest.selftest import TEACHER as SHIPPED_AGENT
-from rl.train import lessons
-from rl.train.lessons import Lessons
-from rl.train.losses import divergence
 
 WEIGHTED = ("--bc-class-weight-power", "1")
 TEACHER = ("--teacher", SHIPPED_AGENT, "--teacher-decisions", "2048")

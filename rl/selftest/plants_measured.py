@@ -18,18 +18,18 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.measure import intervals
 from nppsim.observe.statistics import ObservationStatistics
+from rl.distillation import Lessons
+from rl.evaluation import comparison, results, video
+from rl.evaluation.history import DevHistory
+from rl.evaluation.results import LevelWins, aggregate
+from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.experiment import data as experiment_data
 from rl.experiment import evaluate, teaching, units
 from rl.experiment import job as main_job
 from rl.experiment import record as records
-from rl.judge import comparison, results, video
-from rl.judge.evaluation import EvaluationSuite, RandomPolicy
-from rl.judge.history import DevHistory
-from rl.judge.results import LevelWins, aggregate
 from rl.policy import export
 from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_unlisted import OFTEN
-from rl.train.lessons import Lessons
 
 TEACHER = ("--teacher", "datasets/agents/vision_free_foresight.safetensors", "--teacher-decisions", "2048")
 TWO = ("--seeds", "1", "2")
@@ -456,7 +456,7 @@ def _(plant: Plants) -> None:
 
 @fault("the checklist is met by success below its mark", "F125", stage="report")
 def _(plant: Plants) -> None:
-    from rl.forensics import checklist
+    from rl.doctor import checklist
 
     def changed(original, *given):
         item = original(*given)

@@ -5,8 +5,8 @@ import torch
 
 from bc.batches import Sequences
 from rl.policy.recurrent import MEMORY
+from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
 from rl.selftest.faults import Plants, fault
-from rl.train.recurrent import RecurrentBuffer, RecurrentPPO
 
 REMEMBERING = ("--architectures", "vision_free+gru")
 

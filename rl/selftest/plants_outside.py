@@ -16,19 +16,19 @@ from bc.make import _Files
 from bc.train import BCResult
 from nppsim.generate import generate
 from nppsim.replays.replay_set import ReplayWriter
+from rl.distillation import Lessons
 from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
 from rl.policy.player import HierarchicalPlayer, RecurrentPlayer
 from rl.policy.recurrent import MEMORY
+from rl.ppo.hierarchy.ppo import HierarchicalPPO
+from rl.ppo.recurrent import RecurrentPPO
+from rl.search import job as solving
+from rl.search.levels import read_tasks
+from rl.search.results import Solved
+from rl.search.solve import solve
 from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_hierarchy import SUBTASKS_ON
 from rl.selftest.plants_memory import REMEMBERING
-from rl.solve import job as solving
-from rl.solve.levels import read_tasks
-from rl.solve.results import Solved
-from rl.solve.solve import solve
-from rl.train.hierarchy.ppo import HierarchicalPPO
-from rl.train.lessons import Lessons
-from rl.train.recurrent import RecurrentPPO
 
 TAUGHT = ("--teacher", "datasets/agents/vision_free_foresight.safetensors", "--teacher-decisions", "2048")
 

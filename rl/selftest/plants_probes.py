@@ -2,9 +2,9 @@
 
 import torch
 
+from rl.ppo.losses import normalised
+from rl.ppo.ppo import BatchPPO
 from rl.selftest.faults import Plants, fault
-from rl.train.losses import normalised
-from rl.train.ppo import BatchPPO
 
 
 @fault("decisions learn from their own reward alone", "F24", stage="probes")

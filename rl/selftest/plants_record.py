@@ -19,10 +19,10 @@ from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfi
 from rl.curriculum_config import CurriculumConfig
 from rl.events import EventWriter
 from rl.policy import checkpoint
+from rl.ppo import saving
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.ppo import BatchPPO
 from rl.selftest.faults import Plants, fault
-from rl.train import saving
-from rl.train.monitor import TrainingMonitor
-from rl.train.ppo import BatchPPO
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Logs

@@ -12,24 +12,24 @@ from nppsim.bank import LevelBank
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager
 from rl.curriculum.stages import Stages
+from rl.evaluation import results
+from rl.evaluation.suite import EvaluationSuite
 from rl.experiment import job as main_job
-from rl.judge import results
-from rl.judge.evaluation import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.player import RecurrentPlayer
 from rl.policy.policy import NppPolicy
+from rl.ppo import saving
+from rl.ppo.alarms import Alarms
+from rl.ppo.candidate import Candidate
+from rl.ppo.guard import Retention
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.passes import Passes
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.steering import steered
+from rl.ppo.vec_env import BatchVecEnv
 from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_unlisted import CURRICULUM, OFTEN
-from rl.train import saving
-from rl.train.alarms import Alarms
-from rl.train.candidate import Candidate
-from rl.train.guard import Retention
-from rl.train.monitor import TrainingMonitor
-from rl.train.passes import Passes
-from rl.train.ppo import BatchPPO
-from rl.train.rollout import TensorRolloutBuffer
-from rl.train.steering import steered
-from rl.train.vec_env import BatchVecEnv
 
 STAGED = (*CURRICULUM, "--curriculum", "stages")
 PROGRESS = ("--curriculum", "learning_progress")

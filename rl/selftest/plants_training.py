@@ -11,10 +11,10 @@ from rl.config import PPOConfig
 from rl.policy import networks
 from rl.policy.networks import ByteLinear, Encoder, NormalizeObservations
 from rl.policy.policy import NppPolicy, build_policy, check_optimiser_coverage, sample_actions
+from rl.ppo.losses import losses, normalised
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.rollout import TensorRolloutBuffer
 from rl.selftest.faults import Plants, fault
-from rl.train.losses import losses, normalised
-from rl.train.ppo import BatchPPO
-from rl.train.rollout import TensorRolloutBuffer
 
 
 @fault("advantages with the wrong sign in the loss", "F65")

@@ -12,18 +12,18 @@ import bc.train as imitation
 from nppsim.batch import BatchSimulator
 from rl.curriculum import make_sampler
 from rl.curriculum.manager import CurriculumManager
+from rl.evaluation import suite
+from rl.evaluation.suite import EvaluationSuite
 from rl.experiment import data as experiment_data
 from rl.experiment import job as main_job
 from rl.experiment.data import Suites
-from rl.judge import evaluation
-from rl.judge.evaluation import EvaluationSuite
 from rl.policy.policy import NppPolicy, build_policy, sample_actions
+from rl.ppo.guard import EarlyStopping, Retention
+from rl.ppo.losses import losses
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.passes import Passes, samples_of
+from rl.ppo.ppo import BatchPPO
 from rl.selftest.faults import Plants, fault
-from rl.train.guard import EarlyStopping, Retention
-from rl.train.losses import losses
-from rl.train.monitor import TrainingMonitor
-from rl.train.passes import Passes, samples_of
-from rl.train.ppo import BatchPPO
 
 CURRICULUM = ("--use-curriculum", "--curriculum-min-episodes", "20")
 OFTEN = ("--eval-freq", "2048")
@@ -395,7 +395,7 @@ def _(plant: Plants) -> None:
     def changed(original, categories, *arguments):
         return np.array([categories.index(categories[i]) for i in original(categories, *arguments)])
 
-    plant.around(evaluation._schedule, changed)
+    plant.around(suite._schedule, changed)
 
 
 @fault("every evaluation draws other random numbers", "H22")

@@ -20,25 +20,25 @@ from rl.curriculum.replay import PrioritisedReplay
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.strategy import Strategy
 from rl.curriculum_config import CurriculumConfig
-from rl.forensics import checklist, doctor, reference
+from rl.doctor import checklist, doctor, reference
 from rl.policy import commands
+from rl.ppo import growth
+from rl.ppo.alarms import Alarms
+from rl.ppo.checkpoints import Checkpoints
+from rl.ppo.draws import Bet
+from rl.ppo.guard import EarlyStopping, Retention
+from rl.ppo.logs import GrowingTable, ScalarOutput
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.passes import Passes, importance, priorities
+from rl.ppo.ppo import BatchPPO, desynchronise
+from rl.ppo.recurrent import RecurrentPPO
+from rl.ppo.rollout import TensorRolloutBuffer, estimated
+from rl.ppo.steering import steered
 from rl.ppo_config import PPOConfig
 from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_hierarchy import SUBTASKS_ON
 from rl.selftest.plants_told import STAGED
 from rl.selftest.plants_unlisted import OFTEN
-from rl.train import growth
-from rl.train.alarms import Alarms
-from rl.train.checkpoints import Checkpoints
-from rl.train.draws import Bet
-from rl.train.guard import EarlyStopping, Retention
-from rl.train.logs import GrowingTable, ScalarOutput
-from rl.train.monitor import TrainingMonitor
-from rl.train.passes import Passes, importance, priorities
-from rl.train.ppo import BatchPPO, desynchronise
-from rl.train.recurrent import RecurrentPPO
-from rl.train.rollout import TensorRolloutBuffer, estimated
-from rl.train.steering import steered
 
 PLAIN = ("--no-pretraining",)
 PRIORITISED = (*PLAIN, "--prioritised-alpha", "0.6")

@@ -16,9 +16,9 @@ from rl.curriculum.stages import Stages
 from rl.curriculum_config import CurriculumConfig
 from rl.experiment import follower
 from rl.experiment.follower import make_env
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.vec_env import BatchVecEnv
 from rl.selftest.faults import Plants, fault
-from rl.train.ppo import BatchPPO
-from rl.train.vec_env import BatchVecEnv
 
 CURRICULUM = ("--use-curriculum", "--curriculum-min-episodes", "20")
 PERMUTED = np.array([0, 2, 1, 3, 5, 4])  # left and right change places
@@ -80,7 +80,7 @@ def _training_simulator(plant: Plants, **other: object) -> None:
 
 @fault("evaluation plays with another frame skip", "F44")
 def _(plant: Plants) -> None:
-    import rl.judge.evaluation as evaluation
+    import rl.evaluation.suite as evaluation
 
     plant.set(evaluation, "BatchSimulator", lambda *a, **named: BatchSimulator(*a, **{**named, "frame_skip": 2}))
 

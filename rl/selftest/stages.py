@@ -25,14 +25,14 @@ from rl.command_line import resolve
 from rl.config import ExperimentConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
+from rl.doctor.doctor import MARKS, REHEARSAL, WARNING, Doctor, DoctorError, all_checks
 from rl.experiment import evaluate, export
 from rl.experiment.data import Log, audit_rewards, load_data
 from rl.experiment.job import Job, make_jobs, train_one
 from rl.experiment.run import run
-from rl.forensics.doctor import MARKS, REHEARSAL, WARNING, Doctor, DoctorError, all_checks
-from rl.solve import job as solving
-from rl.train.alarms import AlarmError
-from rl.train.vec_env import BatchVecEnv
+from rl.ppo.alarms import AlarmError
+from rl.ppo.vec_env import BatchVecEnv
+from rl.search import job as solving
 from rl.upload import Uploader
 
 # Of every tiny run; later flags win.

@@ -19,7 +19,7 @@ from nppsim.plain import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, Ending
-from rl.judge.evaluation import EvaluationSuite
+from rl.evaluation.suite import EvaluationSuite
 from rl.policy.checkpoint import load_policy
 from rl.policy.commander import SUBTASKS
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx

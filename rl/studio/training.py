@@ -14,14 +14,14 @@ import numpy as np
 
 from nppsim.reading import read_json
 from rl import plugins
+from rl.doctor.runs import RUN_FILE, Run, find_runs
+from rl.evaluation.results import ResultsError
 from rl.events import Scalars
 from rl.experiment.curves import CHARTS, STAGE, Chart, shown_line, stage_names, stages
 from rl.experiment.kept import CLONE
 from rl.experiment.run import SUMMARY
-from rl.forensics.runs import RUN_FILE, Run, find_runs
-from rl.judge.results import ResultsError
-from rl.train.checkpoints import Checkpoints
-from rl.train.logs import TABLE, read_table
+from rl.ppo.checkpoints import Checkpoints
+from rl.ppo.logs import TABLE, read_table
 
 POINTS = 400  # of a line: more than a chart has px would be seen by nobody
 LOG_LINES = 40

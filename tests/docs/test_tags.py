@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 
 from nppsim import reward
-from rl.forensics.doctor import all_checks
-from rl.train.hierarchy.losses import HierarchicalLosses
-from rl.train.lessons import Figures, as_tags
-from rl.train.logs import LESSONS
+from rl.distillation import Figures, as_tags
+from rl.doctor.doctor import all_checks
+from rl.ppo.hierarchy.losses import HierarchicalLosses
+from rl.ppo.logs import LESSONS
 
 from places import ROOT
 

@@ -547,7 +547,7 @@ def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machi
 )
 def test_stored_memory_is_what_an_update_takes(name, close):
     """Of what stands behind the + of a name, too: the same for every network."""
-    from rl.train.probe import UpdateProbe
+    from rl.ppo.probe import UpdateProbe
 
     network = get_architecture(name)
     stored = stored_figures(name, network.observations, network.stacking).update

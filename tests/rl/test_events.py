@@ -7,7 +7,7 @@ import pytest
 from stable_baselines3.common.logger import Logger
 
 from rl.events import EventsError, EventWriter, read_scalars, require_values
-from rl.train.logs import ScalarOutput
+from rl.ppo.logs import ScalarOutput
 
 
 def test_scalars_are_on_disk_after_a_flush_and_several_files_are_one_history(tmp_path):

@@ -20,7 +20,7 @@ RECIPES = DATA / "golden_recipes.json"
 # Whose constants decide what is learned, how and from what.  Packages stand for all of their modules.
 MODULES = (
     *("bc", "hardware", "rl.config", "rl.curriculum", "rl.curriculum_config", "rl.ppo_config"),
-    *("rl.experiment", "rl.judge", "rl.policy", "rl.train"),
+    *("rl.experiment", "rl.evaluation", "rl.policy", "rl.ppo"),
     *("nppsim.decision", "nppsim.observe.statistics", "nppsim.planner.settings", "nppsim.reward"),
 )
 _PLAIN = (bool, int, float, str, type(None))

@@ -14,9 +14,9 @@ from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import ALONE
 from rl.policy.architectures import get_architecture
+from rl.ppo.make import make_ppo as ppo_for
+from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
-from rl.train.make import make_ppo as ppo_for
-from rl.train.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor
 

@@ -11,7 +11,7 @@ from nppsim.files import write_json
 
 def episode(category="simple", outcome="won", frames=10, ret=1.0, level_index=0):
     """An episode on a level without content."""
-    from rl.judge.results import EpisodeRecord  # not at the top: tests of the simulator import this file, too
+    from rl.evaluation.results import EpisodeRecord  # not at the top: tests of the simulator import this file, too
 
     level = SimpleNamespace(name="l", fingerprint=f"level {level_index}")
     inputs = np.zeros(frames, np.uint8)

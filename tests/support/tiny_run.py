@@ -15,10 +15,10 @@ import torch
 from stable_baselines3.common.logger import Logger
 
 from nppsim.files import write_json
-from rl.forensics.digests import DigestTrail
-from rl.forensics.reference import make_reference
-from rl.forensics.runs import RUN_FILE, Run, find_runs
-from rl.train.logs import TABLE, GrowingTable, ScalarOutput
+from rl.doctor.digests import DigestTrail
+from rl.doctor.reference import make_reference
+from rl.doctor.runs import RUN_FILE, Run, find_runs
+from rl.ppo.logs import TABLE, GrowingTable, ScalarOutput
 
 from learners import make_ppo
 from places import DATA

@@ -39,8 +39,8 @@ def update(ppo, alarms):
 
 def train(ranks, folder):
     """Three updates, the third twice: a second time after going back to where it began."""
-    from rl.train import saving
-    from rl.train.alarms import Alarms
+    from rl.ppo import saving
+    from rl.ppo.alarms import Alarms
 
     from learners import make_ppo, roll_out, weights
 

@@ -13,7 +13,7 @@ from rl.curriculum.prefixes import Prefixes, StartStateError
 from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Run
 from rl.curriculum.statistics import as_json
 from rl.curriculum_config import CURRICULA, CurriculumConfig
-from rl.train.audit import Kept, Start, faults_of_rollout
+from rl.ppo.audit import Kept, Start, faults_of_rollout
 
 from learners import make_ppo, roll_out
 from worlds import RIGHT, corridor

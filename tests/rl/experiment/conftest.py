@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from hardware.compute import Timings
-from rl.train import remembered
-from rl.train.probe import UpdateProbe
+from rl.ppo import remembered
+from rl.ppo.probe import UpdateProbe
 
 
 @pytest.fixture(autouse=True, scope="module")

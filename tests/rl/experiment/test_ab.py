@@ -9,10 +9,10 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
+from rl.evaluation.comparison import LEVELS_FILE, write_levels
+from rl.evaluation.history import HISTORY_FILE, DevHistory
+from rl.evaluation.results import LevelWins, ResultsError, aggregate
 from rl.experiment import ab
-from rl.judge.comparison import LEVELS_FILE, write_levels
-from rl.judge.history import HISTORY_FILE, DevHistory
-from rl.judge.results import LevelWins, ResultsError, aggregate
 
 from packages import hide
 from places import ROOT

@@ -17,11 +17,11 @@ from nppsim.replays.replay_set import ReplayWriter
 from rl.command_line import check_prepared, resolve
 from rl.config import DEV_LEVELS
 from rl.curriculum import make_sampler
+from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import hold_back, joined, load_data, load_demonstrations
 from rl.experiment.run import run
-from rl.judge.evaluation import EvaluationSuite
+from rl.ppo import first_update
 from rl.stored import other_levels
-from rl.train import first_update
 
 from recordings import winning_inputs
 from worlds import corridor

@@ -7,9 +7,9 @@ import torch
 
 from nppsim.signals import Asked
 from rl.command_line import resolve
+from rl.evaluation.history import read_history
 from rl.experiment import evaluator as evaluation
 from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, prepare
-from rl.judge.history import read_history
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from rl.doctor.machine_faults import AttackError
 from rl.experiment import kill_and_resume
 from rl.experiment.kill_and_resume import _phases, _Process
-from rl.forensics.machine_faults import AttackError
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from nppsim.measure.intervals import wilson
+from rl.evaluation.comparison import Comparison, Difference
 from rl.events import EventsError, EventWriter, Scalars, read_scalars, require_tags
 from rl.experiment.curves import CHARTS, STAGE, _since_start, curve_chart, stages
 from rl.experiment.report import write_report
-from rl.judge.comparison import Comparison, Difference
 
 from places import ROOT
 

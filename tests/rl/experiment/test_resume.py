@@ -13,14 +13,14 @@ from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
 from rl.command_line import resolve
+from rl.doctor.digests import first_divergence, read_trail
+from rl.doctor.doctor import read_findings
+from rl.doctor.same_run import differences
 from rl.experiment import job
 from rl.experiment.run import run
-from rl.forensics.digests import first_divergence, read_trail
-from rl.forensics.doctor import read_findings
-from rl.forensics.same_run import differences
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.solve.search import Agent
+from rl.search.search import Agent
 
 from excerpt import excerpt
 from places import ROOT

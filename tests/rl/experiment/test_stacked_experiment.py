@@ -12,8 +12,8 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.simulate import simulate
 from rl.command_line import resolve
+from rl.evaluation.results import load_results
 from rl.experiment.run import run
-from rl.judge.results import load_results
 from rl.policy import checkpoint
 
 from programs import load_script

@@ -13,11 +13,11 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.files import write_text
 from rl.command_line import resolve
+from rl.evaluation.history import DevHistory
+from rl.evaluation.results import LevelWins, ResultsError
 from rl.experiment import sweep as sweeps
 from rl.experiment.space import read_space, toml_text
 from rl.experiment.sweep import Sweep, over, report, run_trials
-from rl.judge.history import DevHistory
-from rl.judge.results import LevelWins, ResultsError
 from rl.policy import architectures
 
 from programs import load_script

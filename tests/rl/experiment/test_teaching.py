@@ -7,14 +7,14 @@ import pytest
 import hardware
 from nppsim.errors import ConfigError
 from rl.command_line import resolve
+from rl.distillation import TeacherError
+from rl.doctor.same_run import differences
 from rl.events import read_scalars
 from rl.experiment import teaching
 from rl.experiment.data import load_data
 from rl.experiment.job import make_jobs, teacher_of
 from rl.experiment.run import run
-from rl.forensics.same_run import differences
 from rl.policy import checkpoint
-from rl.train.lessons import TeacherError
 
 from excerpt import excerpt
 from places import ROOT

@@ -24,7 +24,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy
-from rl.train.vec_env import BatchVecEnv
+from rl.ppo.vec_env import BatchVecEnv
 
 from places import ROOT
 from programs import load_script

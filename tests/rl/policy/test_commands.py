@@ -24,7 +24,7 @@ from rl.policy.commander import (
     targets,
 )
 from rl.policy.commands import EXPLORED_PX, Commands, done, facts
-from rl.train.hierarchy.advice import advice
+from rl.ppo.hierarchy.advice import advice
 
 from worlds import FLOOR, LEFT, RIGHT, corridor
 

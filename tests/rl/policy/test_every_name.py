@@ -8,12 +8,12 @@ import torch
 from bc.train import BCConfig, pretrain
 from nppsim.bank import LevelBank
 from nppsim.observe.graph import announce
-from rl.judge.evaluation import EvaluationSuite
+from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.architectures import ALIASES, ARCHITECTURES, get_architecture
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import check_same_policy, transfer
-from rl.train import saving
+from rl.ppo import saving
 
 from learners import AT_ONCE, LEVELS, logged, make_ppo, roll_out
 from networks import EVERY_NAME, dataset_of, number_formats, observed, remembering, simulator_for

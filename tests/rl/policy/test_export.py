@@ -10,10 +10,10 @@ import torch
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels.level_set import LevelEntry, LevelSet
+from rl.evaluation.agreement import compare
+from rl.evaluation.results import ResultsError
 from rl.experiment import evaluate
 from rl.experiment.card import methods_of, published
-from rl.judge.agreement import compare
-from rl.judge.results import ResultsError
 from rl.policy import architectures, checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.export import ExportError, to_onnx

@@ -13,10 +13,10 @@ from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.heads import DeepHeads, ResidualBlocks
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import transfer
+from rl.ppo.audit import Kept, faults_of_rollout
+from rl.ppo.audit_update import faults_of_update
+from rl.ppo.ppo import BatchPPO
 from rl.ppo_config import PPOConfig
-from rl.train.audit import Kept, faults_of_rollout
-from rl.train.audit_update import faults_of_update
-from rl.train.ppo import BatchPPO
 
 from learners import AT_ONCE, Patient, make_env, make_plan, roll_out, statistics
 

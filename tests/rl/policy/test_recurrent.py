@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nppsim.observe.statistics import ObservationStatistics
-from rl.forensics.samples import made_up_policy
+from rl.doctor.samples import made_up_policy
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.networks import ObservationError

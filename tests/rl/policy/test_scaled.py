@@ -10,7 +10,7 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecNormalize
 
-import rl.train.vec_env
+import rl.ppo.vec_env
 from nppsim.batch import BatchSimulator
 from nppsim.env import STARTER_LEVELS, NppEnv
 from nppsim.errors import UserError
@@ -20,7 +20,7 @@ from nppsim.spaces import observation_space
 from rl.config import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.policy.scaled import CLAMP, ScaledFeatures
-from rl.train.vec_env import BatchVecEnv
+from rl.ppo.vec_env import BatchVecEnv
 
 from worlds import straight
 
@@ -37,7 +37,7 @@ def test_plain_ppo_plays_the_default_environment():
 
 def test_the_example_of_the_batched_environment_runs(monkeypatch):
     """As its page has it, on the levels that ship and in small."""
-    example = re.search(r"\n\n((?:    .*\n)+)", rl.train.vec_env.__doc__)[1]
+    example = re.search(r"\n\n((?:    .*\n)+)", rl.ppo.vec_env.__doc__)[1]
     small = example.replace("100_000", "16").replace("datasets/train", str(STARTER_LEVELS)).replace(", 64)", ", 2)")
     assert small.count("16") == 1 and "datasets" not in small
     names = {"LevelSet": LevelSet, "make_sampler": make_sampler, "CurriculumConfig": CurriculumConfig,

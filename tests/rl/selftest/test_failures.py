@@ -132,11 +132,11 @@ def test_a_page_without_its_marks_is_refused(page):
 
 def test_plants_are_gone_afterwards():
     """Every fault changes something, and leaves nothing changed."""
-    import rl.train.losses
-    from rl.train.ppo import BatchPPO
+    import rl.ppo.losses
+    from rl.ppo.ppo import BatchPPO
 
-    before = rl.train.losses.normalised, BatchPPO.train, BatchPPO._decide
+    before = rl.ppo.losses.normalised, BatchPPO.train, BatchPPO._decide
     for one in all_faults():
         with Plants() as plants:
             one.plant(plants)
-    assert (rl.train.losses.normalised, BatchPPO.train, BatchPPO._decide) == before
+    assert (rl.ppo.losses.normalised, BatchPPO.train, BatchPPO._decide) == before

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rl.judge.results import ResultsError
+from rl.evaluation.results import ResultsError
 from rl.studio.training import POINTS, read_experiment
 
 import tiny_run

@@ -1,0 +1,166 @@
+"""Paired comparisons: who finishes more of the same levels, and whether the difference is more than chance.
+
+comparison = compare("vision_free", "mlp_baseline", LevelWins.count(*of_a), LevelWins.count(*of_b))
+comparison.sentence        # "vision_free finishes 12.3 points more than mlp_baseline (95 % interval ...)."
+write_levels(folder / "test_levels.csv", {"random": ..., "ppo": ...})  # so that later runs can be compared, too
+"""
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.files import table, write_text
+from nppsim.measure.intervals import mean_over_levels
+from nppsim.reading import read_bytes
+from rl.evaluation.results import ALL, LevelWins, ResultsError
+
+LEVELS_FILE = "test_levels.csv"
+_MAX_BYTES = 64 << 20
+_COLUMNS = ("level", "category", "episodes")  # then a column of wins for each method
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Success of two on the same levels, shares from 0 to 1.
+
+    ci95: of the difference, over levels, and seeds where there are several; None where it is the same on every level.
+    """
+
+    first: float
+    second: float
+    difference: float
+    ci95: list[float] | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves no doubt which is better."""
+        return self.ci95 is not None and not self.ci95[0] <= 0 <= self.ci95[1]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two policies, or those of several seeds, on the same levels.
+
+    first, second: their names.
+    levels, seeds: how many there were of each.
+    categories: difference of each category, and of all levels.
+    """
+
+    first: str
+    second: str
+    levels: int
+    seeds: int
+    categories: dict[str, Difference]
+
+    @property
+    def sentence(self) -> str:
+        """What may be claimed of all levels."""
+        total = self.categories[ALL]
+        points = 100 * total.difference
+        if total.ci95 is None:
+            what = f"{points:+.1f} points on every level alike"
+            if total.difference:
+                return f"{self.first} against {self.second}: {what}, which allows no interval."
+            return f"No difference found between {self.first} and {self.second} (0.0 points on every level)."
+        low, high = (100 * bound for bound in total.ci95)
+        over = (
+            f"over {self.levels:,} levels and {self.seeds} seeds" if self.seeds > 1 else f"over {self.levels:,} levels"
+        )
+        interval = f"95 % interval {low:+.1f} to {high:+.1f} {over}"
+        if total.clear:
+            more = "more" if points > 0 else "LESS"
+            return f"{self.first} finishes {abs(points):.1f} points {more} than {self.second} ({interval})."
+        return f"No difference found between {self.first} and {self.second} ({points:+.1f} points, {interval})."
+
+    def to_dict(self) -> dict:
+        """Plain values for results.json."""
+        return asdict(self) | {"sentence": self.sentence}
+
+
+def compare(first: str, second: str, a: LevelWins, b: LevelWins) -> Comparison:
+    """The difference a - b in every category, level by level and seed by seed.
+
+    first, second: names of a and b.
+    Raises ResultsError unless both were judged on the same levels, equally often, with as many seeds.
+    """
+    if a.levels != b.levels or a.wins.shape != b.wins.shape or (a.episodes != b.episodes).any():
+        raise ResultsError(
+            f"{first} and {second} were not judged on the same levels with as many episodes and seeds, so they cannot be "
+            "compared in pairs; evaluate them with the same settings"
+        )
+    names = (*dict.fromkeys(a.categories), ALL)
+    rows = {name: _difference(a.of(name), b.of(name)) for name in names}
+    return Comparison(first, second, len(a.levels), len(a.wins), rows)
+
+
+def _difference(a: LevelWins, b: LevelWins) -> Difference:
+    first, second = (float(np.average(wins.success.mean(axis=0), weights=wins.episodes)) for wins in (a, b))
+    found = mean_over_levels(a.success - b.success, a.episodes)
+    bounds = None if found.low is None or found.high is None else [found.low, found.high]
+    return Difference(first, second, found.value, bounds)
+
+
+def format_difference(difference: Difference) -> str:
+    """In points with its interval, e.g. "+12.3 [9.1, 15.5]"."""
+    text = f"{100 * difference.difference:+.1f}"
+    if difference.ci95 is None:
+        return f"{text} (no interval)"
+    return f"{text} [{100 * difference.ci95[0]:.1f}, {100 * difference.ci95[1]:.1f}]"
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> str:
+    """A row for each comparison, over all levels, and what may be claimed."""
+    header = ("first", "second", "first, %", "second, %", "difference, points [95 %]")
+    rows = [
+        (c.first, c.second, f"{100 * total.first:.1f}", f"{100 * total.second:.1f}", format_difference(total))
+        for c in comparisons
+        for total in (c.categories[ALL],)
+    ]
+    return "\n".join([table(header, rows, align="llrrr"), *(c.sentence for c in comparisons)])
+
+
+def write_levels(path: Path, methods: Mapping[str, LevelWins]) -> None:
+    """Write the wins on each level, a row per level and a column per method; all were judged on the same levels."""
+    (any_wins, *_) = methods.values()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_COLUMNS, *methods])
+    columns = [
+        any_wins.levels,
+        any_wins.categories,
+        any_wins.episodes,
+        *(wins.wins.sum(axis=0) for wins in methods.values()),
+    ]
+    writer.writerows(zip(*columns, strict=True))
+    write_text(path, text.getvalue())
+
+
+def read_levels(paths: Sequence[Path], method: str) -> LevelWins:
+    """The wins of a method in several runs, a seed each.  Raises ResultsError for a file that is missing or no such table."""
+    runs = [_read(path, method) for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        if run.levels != runs[0].levels or (run.episodes != runs[0].episodes).any():
+            raise ResultsError(f"{path}: other levels than in {paths[0]}; evaluate them with the same settings")
+    return LevelWins(runs[0].levels, runs[0].categories, runs[0].episodes, np.concatenate([run.wins for run in runs]))
+
+
+def _read(path: Path, method: str) -> LevelWins:
+    data = read_bytes(path, ResultsError, _MAX_BYTES, "evaluate the run again")
+    try:
+        rows = list(csv.DictReader(io.StringIO(data.decode())))
+        levels, categories = (tuple(row[name] for row in rows) for name in _COLUMNS[:2])
+        episodes, wins = (np.array([int(row[name]) for row in rows], np.int64) for name in ("episodes", method))
+        if not rows or not all(map(isinstance, (*levels, *categories), itertools.repeat(str))):
+            raise ValueError("rows without a level")
+        if (episodes < 1).any() or (wins < 0).any() or (wins > episodes).any():
+            raise ValueError("more wins than episodes")
+    except (KeyError, TypeError, ValueError, OverflowError, csv.Error) as error:
+        raise ResultsError(
+            f"{path}: no table of wins per level of {method!r} ({type(error).__name__}: {error}); evaluate the run again"
+        ) from error
+    return LevelWins(levels, categories, episodes, wins[None])

@@ -1,0 +1,253 @@
+"""Evaluation: play fixed episodes on fixed levels, and keep of each exactly what is needed to play it again.
+
+    suite = EvaluationSuite(
+        pairs, episodes_per_category=20, seed=1, frame_skip=4, observations=policy.observations, stacking=policy.stacking
+    )
+    records = suite.run(policy, deterministic=False)       # as often as you like; the levels are compiled once
+
+Every run of a suite plays the same levels equally often, with the same random numbers.  An episode ends by winning,
+by dying or by the level's own limit of frames, never by the clock, so a slow machine gets the same result.  All
+episodes begun are counted: stopping once enough have ended would favour short ones.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from nppsim import outcomes
+from nppsim.actions import ACTION_INPUT, NUM_ACTIONS
+from nppsim.bank import LevelBank
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelSet
+from nppsim.observe import layout
+from nppsim.observe.stacking import NO_STACKS, Stacking
+from nppsim.reward import GAMMA, RewardConfig
+from rl.evaluation.results import EpisodeRecord, ResultsError
+from rl.policy.player import player_of
+
+
+class Policy(Protocol):
+    """Whatever acts."""
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N]: an action, 0..5, for each row of the raw observations ``obs`` (key -> [N, ...])."""
+
+
+class RandomPolicy:
+    """Every action equally likely, deterministic or not: what any trained agent has to beat."""
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N]; see ``Policy``."""
+        return torch.randint(NUM_ACTIONS, (_rows(obs),), generator=rng).numpy()
+
+
+class NoOpPolicy:
+    """Presses nothing."""
+
+    def act(self, obs: dict[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None) -> np.ndarray:
+        """int64[N], all 0; see ``Policy``."""
+        return np.zeros(_rows(obs), np.int64)
+
+
+class EvaluationSuite:
+    """Levels chosen once, to be played by any number of policies.
+
+    levels: a LevelSet, of which only the levels played are read, or (level, category) pairs.
+    episodes_per_category: spread over the category's levels, each played equally often give or take one, in an order
+        that ``seed`` fixes; None: every level ``episodes_per_level`` times.
+    seed: of the order, and of sampled actions.
+    frame_skip, observations, stacking: as in training.
+    reward, gamma: for the recorded returns.
+    num_envs: environments stepped together; like ``seed`` it is part of what makes runs comparable, since sampled
+        actions are drawn for the whole batch at once.
+    threads: of the simulator.
+    Raises ConfigError if there are no levels, LevelSetError for a level that cannot be read.
+    """
+
+    def __init__(
+        self,
+        levels: LevelSet | Iterable[tuple[Level, str]],
+        *,
+        episodes_per_category: int | None,
+        episodes_per_level: int = 1,
+        seed: int,
+        frame_skip: int,
+        observations: Sequence[str] = layout.VISION_FREE,
+        reward: str | RewardConfig = "default",
+        gamma: float = GAMMA,
+        num_envs: int = 64,
+        threads: int | None = None,
+        stacking: Stacking = NO_STACKS,
+    ):
+        levels = levels if isinstance(levels, LevelSet) else list(levels)
+        categories = _categories(levels)
+        if not categories:
+            raise ConfigError("there are no levels to evaluate on; give a folder that holds some")
+        for name, value in (("category", episodes_per_category), ("level", episodes_per_level)):
+            if value is not None and value < 1:
+                raise ConfigError("give at least 1", f"episodes_per_{name}", value)
+        self.seed = seed
+        self.level_index = _schedule(categories, episodes_per_category, episodes_per_level, seed)
+        chosen, rows = np.unique(self.level_index, return_inverse=True)
+        self._rows = rows.astype(np.int32)  # place in the bank of each episode's level
+        self._category = [categories[i] for i in self.level_index]
+        self.bank = LevelBank([_level(levels, int(i)) for i in chosen])
+        self.simulator = BatchSimulator(
+            self.bank,
+            min(num_envs, len(self.level_index)),
+            frame_skip=frame_skip,
+            observations=observations,
+            reward=reward,
+            gamma=gamma,
+            threads=threads,
+            stacking=stacking,
+        )
+
+    @property
+    def schedule(self) -> list[tuple[str, str]]:
+        """(fingerprint of the level, category it counts for) of each episode of one run."""
+        return [(self.bank.levels[row].fingerprint, name) for row, name in zip(self._rows, self._category, strict=True)]
+
+    def __len__(self) -> int:
+        """Episodes of one run."""
+        return len(self.level_index)
+
+    def run(
+        self, policy: Policy, *, deterministic: bool, progress: Callable[[int], None] | None = None
+    ) -> list[EpisodeRecord]:
+        """Play all episodes and return their records in the order of the schedule.
+
+        progress: called with the number of episodes that have just ended.
+        ConfigError if the policy reads other stacks of frames than are shown.
+        """
+        self._check_stacks(policy)
+        rng = torch.Generator().manual_seed(self.seed)
+        sim, total = self.simulator, len(self)
+        playing = np.arange(sim.num_envs)  # episode of each environment; it plays every num_envs-th, so that which
+        # environment plays what does not depend on how long episodes last.  ``total`` or more: nothing left to do.
+        pressed: list[list[int]] = [[] for _ in range(sim.num_envs)]
+        commands: list[list[np.ndarray]] = [[] for _ in range(sim.num_envs)]
+        player = player_of(policy, sim.num_envs)
+        records: dict[int, EpisodeRecord] = {}
+        obs = sim.reset(self._bank_row(playing))
+        sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+        actions = np.zeros(sim.num_envs, np.int64)
+        while len(records) < total:
+            active = np.flatnonzero(playing < total)
+            seen = obs if len(active) == len(playing) else {key: values[active] for key, values in obs.items()}
+            actions[:] = 0
+            actions[active] = player.act(seen, active, deterministic=deterministic, rng=rng)
+            for env in active:
+                pressed[env].append(actions[env])
+                if player.commands is not None:
+                    commands[env].append(player.commands[env].copy())
+            obs = sim.step(actions, asleep=None if seen is obs else playing >= total)
+            ended = sim.finished
+            for env in ended:
+                memory = None if player.states is None else player.states[env].copy()
+                records[playing[env]] = self._record(
+                    playing[env], sim.episode[env], pressed[env], commands[env], memory
+                )
+                pressed[env], commands[env] = [], []
+                playing[env] += sim.num_envs
+            player.begin(ended)
+            if player.states is not None and player.states[ended].any():
+                raise ResultsError(
+                    "the policy remembers an episode that has ended, and would be judged with that in the next one; please "
+                    "report this"
+                )
+            sim.next_level[:] = self._bank_row(playing + sim.num_envs)
+            if progress is not None and ended.size:
+                progress(len(ended))
+        return [records[number] for number in range(total)]
+
+    def beginning(self, policy: Policy, *, deterministic: bool, decisions: int) -> np.ndarray:
+        """int64[D, N]: the actions with which the first N episodes of a run begin, up to where one of them ends."""
+        rng = torch.Generator().manual_seed(self.seed)
+        sim, actions, everybody = self.simulator, [], np.arange(self.simulator.num_envs)
+        player = player_of(policy, sim.num_envs)
+        obs = sim.reset(self._bank_row(everybody))
+        for _ in range(decisions):
+            actions.append(player.act(obs, everybody, deterministic=deterministic, rng=rng))
+            obs = sim.step(actions[-1])
+            if sim.finished.size:
+                break
+        return np.stack(actions)
+
+    def _check_stacks(self, policy: Policy) -> None:
+        """Stacks of other lengths would not fit, stacks with another padding would, and mean something else."""
+        shown, read = self.simulator.stacking, getattr(policy, "stacking", None)
+        if read is not None and read != shown:
+            raise ConfigError(
+                f"the policy reads {read}, the evaluation shows {shown}; make it with stacking=policy.stacking"
+            )
+
+    def _bank_row(self, episodes: np.ndarray) -> np.ndarray:
+        """int32[N]: the bank's level of each episode; of the last one for those beyond it."""
+        return self._rows[np.minimum(episodes, len(self._rows) - 1)]
+
+    def _record(
+        self,
+        number: int,
+        episode: np.void,
+        actions: list[int],
+        commands: list[np.ndarray],
+        memory: np.ndarray | None,
+    ) -> EpisodeRecord:
+        skip, frames = self.simulator.frame_skip, int(episode["frames"])
+        if len(actions) != episode["decisions"] or not (len(actions) - 1) * skip < frames <= len(actions) * skip:
+            raise AssertionError(
+                f"{len(actions)} actions of {skip} frames were given in an episode of {frames} frames and "
+                f"{episode['decisions']} decisions: the recording would not play back"
+            )
+        if episode["level"] != self._rows[number]:
+            raise AssertionError(f"level {episode['level']} of the bank was played instead of {self._rows[number]}")
+        level = self.bank.levels[episode["level"]]
+        return EpisodeRecord(
+            level_index=int(self.level_index[number]),
+            level_name=level.name,
+            category=self._category[number],
+            level=level,
+            inputs=np.repeat(ACTION_INPUT[np.array(actions)], skip)[:frames],
+            outcome=outcomes.NAMES[episode["outcome"]],
+            frames=frames,
+            decisions=len(actions),
+            ret=float(episode["ret"]),
+            gold=int(episode["gold"]),
+            path_length=float(self.bank.path_length[episode["level"]]),
+            commands=np.array(commands) if commands else None,
+            memory=memory,
+        )
+
+
+def _schedule(
+    categories: Sequence[str], episodes_per_category: int | None, episodes_per_level: int, seed: int
+) -> np.ndarray:
+    """int64[episodes]: the level of each episode."""
+    if episodes_per_category is None:
+        return np.repeat(np.arange(len(categories)), episodes_per_level)
+    names = np.asarray(categories)
+    parts = []
+    for category in dict.fromkeys(categories):  # in the order in which they occur
+        own = np.random.default_rng(seed).permutation(np.flatnonzero(names == category))
+        parts.append(np.resize(own, episodes_per_category))
+    return np.concatenate(parts)
+
+
+def _categories(levels: LevelSet | Sequence[tuple[Level, str]]) -> list[str]:
+    """Category of each level."""
+    if isinstance(levels, LevelSet):
+        return [entry.category for entry in levels.entries]
+    return [category for _, category in levels]
+
+
+def _level(levels: LevelSet | Sequence[tuple[Level, str]], index: int) -> Level:
+    return levels[index] if isinstance(levels, LevelSet) else levels[index][0]
+
+
+def _rows(obs: dict[str, np.ndarray]) -> int:
+    return len(next(iter(obs.values())))

@@ -1,0 +1,189 @@
+"""PPO for a network with a memory: BatchPPO that carries a state per environment, and learns from sequences of decisions.
+
+    ppo = RecurrentPPO(env, "vision_free+gru", config, plan, statistics=statistics)
+
+The state before a decision is part of its observation (``rl.policy.recurrent``), stored as it was played with.  A rollout is
+cut into segments of ``memory_segment`` decisions of one environment; minibatches are whole segments, and gradients flow from
+decision to decision within one, up to the end of an episode.  A segment begins with its stored state, or, with
+``memory_burn_in``, with the one that present weights come to from the stored state so many decisions before.
+Source: Kapturowski et al. 2019 (stored states, burn-in).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from hardware import Plan
+from nppsim.errors import ConfigError
+from rl.policy.architectures import get_architecture
+from rl.policy.policy import NppPolicy
+from rl.policy.recurrent import FOLLOWS, MEMORY, with_memory
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo_config import MEMORY_SEGMENT, PPOConfig
+
+STATE = "memory"  # key in what a checkpoint keeps of training
+
+
+class RecurrentBuffer(TensorRolloutBuffer):
+    """A rollout with what was remembered, in segments.
+
+    obs[MEMORY]: float32[T, N, size], the state before each decision.
+    segments: int64[S, L], numbers of the decisions of each segment; set by ``cut``.
+    Observations of decisions that follow each other in one segment, within an episode, say so with FOLLOWS.
+    """
+
+    segments: torch.Tensor
+
+    def __init__(self, *arguments: Any, memory: int, **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        self.obs[MEMORY] = torch.zeros((*self.shape, memory), device=self.device)
+
+    def cut(self, length: int) -> None:
+        """Into segments of so many decisions, which divides the rollout's."""
+        steps, envs = self.shape
+        self.segments = torch.arange(steps * envs, device=self.device).view(steps, envs).T.reshape(-1, length)
+
+    @property
+    def segment(self) -> int:
+        return self.segments.shape[1]
+
+    def in_order(self) -> torch.Tensor:
+        return self.segments.flatten()
+
+    def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Indices into the flattened samples: whole segments in random order, every one once."""
+        order, count = torch.from_numpy(rng.permutation(len(self.segments))).to(self.device), size // self.segment
+        for first in range(0, len(order) - count + 1, count):
+            yield self.segments[order[first : first + count]].flatten()
+
+    def observations(self, index: torch.Tensor, keys: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
+        found = super().observations(index, keys)
+        if keys is None and bool((follows := self.follows(index)).any()):
+            found[FOLLOWS] = follows
+        return found
+
+    def follows(self, index: torch.Tensor) -> torch.Tensor:
+        """bool[B]: whether a decision comes right after the one above it, in one segment and one episode."""
+        found = torch.zeros_like(index, dtype=torch.bool)
+        envs = self.shape[1]
+        next_one = (index[1:] == index[:-1] + envs) & (index[1:] // envs % self.segment != 0)
+        found[1:] = next_one & ~self.flat("episode_ends")[index[:-1]]
+        return found
+
+    def before(self, begins: torch.Tensor, count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """(observations of the ``count`` decisions before segments, as sequences; int64[S] the last row of each).
+
+        begins: int64[S], numbers of their first decisions, none of which is among the first ``count`` of its environment.
+        """
+        back = torch.arange(count, 0, -1, device=self.device) * self.shape[1]
+        seen = RecurrentBuffer.observations(self, (begins[:, None] - back).flatten())
+        return seen, torch.arange(1, len(begins) + 1, device=self.device) * count - 1
+
+
+class RecurrentPPO(BatchPPO):
+    """BatchPPO with a memory; see there for the arguments.
+
+    architecture: one with a memory.
+    states: float32[N, size], what each environment's player remembers now.
+    ConfigError where segments do not divide rollout and minibatches.
+    """
+
+    rollout_buffer: RecurrentBuffer
+    buffer_class = RecurrentBuffer
+
+    def __init__(self, env: Any, architecture: str, config: PPOConfig, plan: Plan, **keywords: Any):
+        size = get_architecture(architecture).memory
+        if not size:
+            raise ValueError(f"{architecture} has no memory; its name would end with +gru")
+        self.buffer_settings = {"memory": size}
+        self.states = np.zeros((env.sim.num_envs, size), np.float32)
+        self._after, self._after_decision = (
+            np.zeros_like(self.states),
+            -1,
+        )  # states after that decision, ends left aside
+        super().__init__(env, architecture, config, plan, **keywords)
+        self.rollout_buffer.cut(segment_length(config, plan))
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Rollout
+
+    @property
+    def seen(self) -> Mapping[str, np.ndarray]:
+        return with_memory(self.sim.obs, self.states)
+
+    def last_seen(self, final_obs: Mapping[str, np.ndarray], t: int) -> Mapping[str, np.ndarray]:
+        """With what is remembered after decision t: the episode would have gone on with it."""
+        return with_memory(final_obs, self._after if t == self._after_decision else self._states_after(t))
+
+    @torch.no_grad()
+    def _states_after(self, t: int) -> np.ndarray:
+        """float32[N, size]: what was remembered after an earlier decision, worked out again."""
+        envs = self.sim.num_envs
+        index = torch.arange(t * envs, (t + 1) * envs, device=self.device)
+        states = self.policy.step(self.rollout_buffer.observations(index))[2]
+        assert states is not None
+        return states.cpu().numpy()
+
+    def judge(self, t: int, rows: slice, shown: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, values, states = self.policy.step(shown)
+        assert states is not None
+        self._after[rows], self._after_decision = states.cpu().numpy(), t
+        return logits, values
+
+    def _prepare_decision(self, t: int) -> None:
+        """Go on with what is remembered; nothing is where an episode begins."""
+        ended = self.sim.terminated | self.sim.truncated
+        self.states = np.where(ended[:, None], np.float32(0), self._after)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Update
+
+    @torch.no_grad()
+    def shown(self, policy: NppPolicy, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """With burn-in, segments begin with what this policy remembers by then; those that begin the rollout, as played."""
+        buffer, count = self.rollout_buffer, self.config.memory_burn_in
+        found = buffer.observations(index)
+        steps = index // self.sim.num_envs
+        where = torch.nonzero((steps % buffer.segment == 0) & (steps >= count))[:, 0]
+        if not count or not len(where):
+            return found
+        begins = index[where]
+        earlier, last = buffer.before(begins, count)
+        states = policy.step(earlier)[2]
+        assert states is not None
+        ended = buffer.flat("episode_ends")[begins - self.sim.num_envs]
+        found[MEMORY][where] = states[last] * ~ended[:, None]
+        return found
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Kept
+
+    def own_state(self) -> dict[str, Any]:
+        return {STATE: self.states.copy()}
+
+    def load_own_state(self, training: Mapping[str, Any]) -> None:
+        self.states = np.array(training[STATE], np.float32)
+
+
+def segment_length(config: PPOConfig, plan: Plan) -> int:
+    """Decisions of a segment: as configured, or the most up to MEMORY_SEGMENT that divide rollouts and minibatches.
+
+    ConfigError for settings that do not go together with these sizes, or with sequences.
+    """
+    rollout, minibatch, wanted = plan.rollout_length, plan.minibatch_size, config.memory_segment
+    possible = [n for n in range(1, rollout + 1) if rollout % n == 0 and minibatch % n == 0]
+    if config.prioritised_alpha:
+        advice = "draws single decisions, and a network with a memory learns from sequences; leave it out"
+        raise ConfigError(advice, "--prioritised-alpha", config.prioritised_alpha)
+    if wanted is not None and wanted not in possible:
+        numbers = ", ".join(map(str, possible))
+        advice = f"segments divide rollouts ({rollout} decisions) and minibatches ({minibatch}); give one of {numbers}"
+        raise ConfigError(advice, "--memory-segment", wanted)
+    length = wanted or max(n for n in possible if n <= MEMORY_SEGMENT)
+    if config.memory_burn_in > length:
+        advice = f"is longer than a segment ({length} decisions); give at most that, or a longer --memory-segment"
+        raise ConfigError(advice, "--memory-burn-in", config.memory_burn_in)
+    return length

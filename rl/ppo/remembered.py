@@ -1,0 +1,73 @@
+"""Timings of updates that were made on this machine before, so that the same run is planned the same way again.
+
+    plan = hardware.plan(..., race=remembered(probe, machine))
+
+Threads and precision are chosen by timing, and other numbers of threads round another way: two runs of one seed would differ
+because the machine was busy once.  So the first timing counts until ``python -m hardware plan --measure`` makes a new one,
+or the code is another.
+"""
+
+import datetime
+import functools
+import hashlib
+from pathlib import Path
+
+import torch
+
+from hardware import Machine, Race, Timings, Way
+from nppsim._cache import CACHE_FOLDER
+from nppsim.errors import UserError
+from nppsim.files import write_json
+from nppsim.reading import mismatch, read_json
+from rl.ppo.probe import UpdateProbe
+
+FILE = CACHE_FOLDER.parent / "timings.json"  # beside the compiled kernels
+_TIMED = ("hardware/team.py", "rl/policy/*.py", "rl/ppo/gradients.py", "rl/ppo/losses.py", "rl/ppo/probe.py")
+_REMEDY = "remove it: all is timed again"
+_SHAPE = {...: {"wall": [float], "processor": [float], "others": float, "date": str}}
+
+
+class TimingsError(UserError, ValueError):
+    """The file of timings cannot be read; the message names it and says what to do."""
+
+
+def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race:
+    """A race that is run once for each network, machine, size and version of the code, and then told from memory.
+
+    anew: run it, whatever is known, and remember that.
+    Raises TimingsError for a file of timings that is damaged.
+    """
+
+    def race(minibatch_size: int, ways: list[Way]) -> Timings:
+        told = ", ".join(f"{way.precision} by {way.threads}" for way in ways)
+        here = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
+        key = f"{probe.name}, update of {minibatch_size}: {told}; {here}, code {code_digest()}"
+        if key not in (known := known_timings(FILE)) or anew:
+            made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
+            known = known_timings(FILE) | {key: made._asdict()}  # another process may have added some meanwhile
+            write_json(FILE, known)
+        timings = Timings(**known[key])
+        if {len(timings.wall), len(timings.processor)} != {len(ways)}:
+            raise TimingsError(f"{FILE}: {key}: not {len(ways)} timings; {_REMEDY}")
+        return timings
+
+    return race
+
+
+@functools.cache
+def code_digest() -> str:
+    """Digest (8 hex characters) of the sources whose speed is timed."""
+    root, digest = Path(__file__).parents[2], hashlib.sha256()
+    for path in sorted(path for pattern in _TIMED for path in root.glob(pattern)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def known_timings(file: Path) -> dict[str, dict]:
+    """The timings in a file, as dictionaries; none where there is no file.  Raises TimingsError."""
+    if not file.exists():
+        return {}
+    known: dict[str, dict] = read_json(file, TimingsError, _REMEDY)
+    if wrong := mismatch(known, _SHAPE):
+        raise TimingsError(f"{file}: {wrong}; {_REMEDY}")
+    return known

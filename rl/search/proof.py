@@ -1,0 +1,75 @@
+"""Proof that what a search has found is what is told of it: runs are played again, and the files are read back.
+
+check_found(solved, tasks, path)
+check_files(solved, out, demonstrations)
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.errors import UserError
+from nppsim.levels.level_set import INDEX, LevelSet
+from nppsim.replays.replay import Replay
+from nppsim.replays.replay_set import ReplaySet
+from nppsim.simulate import simulate
+from rl.search.levels import Task
+from rl.search.results import REPLAYS, Solved
+
+_REPORT = "please report this"
+
+
+class SolveError(UserError, RuntimeError):
+    """What was found is not what would be told; the message says of which level."""
+
+
+def check_found(solved: Sequence[Solved], tasks: Sequence[Task], path: Path) -> None:
+    """SolveError unless each level was searched, and each run finishes its level in as many frames as are told, beside the
+    par of the set's index.
+
+    path: where the levels come from.
+    """
+    if [one.task.level for one in solved] != [task.level for task in tasks]:
+        raise SolveError(f"{len(solved)} levels were searched, or others, asked for were {len(tasks)}; {_REPORT}")
+    pars: dict[str, set[int | None]] = {}
+    if (path / INDEX).is_file():
+        levels = LevelSet.open(path)
+        for i, entry in enumerate(levels.entries):
+            pars.setdefault(levels.fingerprint(i), set()).add(entry.par_frames)
+    for one in solved:
+        name = one.task.name
+        if one.task.par_frames not in pars.get(one.task.level.fingerprint, {one.task.par_frames}):
+            raise SolveError(f"{name}: {one.task.par_frames} is not the par of this level in {path / INDEX}; {_REPORT}")
+        if one.solution.run is None:
+            continue
+        run = simulate(one.task.level, one.solution.run.inputs)
+        if not run.won or run.frames != one.frames or len(one.solution.run.inputs) != one.frames:
+            raise SolveError(
+                f"{name}: is told as solved in {one.frames} frames; played again, the run is {run.outcome} after "
+                f"{run.frames}: it is of another level, or cut short; {_REPORT}"
+            )
+
+
+def check_files(solved: Sequence[Solved], out: Path, demonstrations: Path | None) -> None:
+    """SolveError unless the files hold the runs that were found.  demonstrations: folder of the replay sets, if any."""
+    found = [one for one in solved if one.solution.run is not None]
+    for one in found:
+        file = out / REPLAYS / f"{one.stem}.replay"
+        if not _same(Replay.load(file), one.replay):
+            raise SolveError(f"{file}: is not the run that was found on {one.task.name}; {_REPORT}")
+    if demonstrations is None:
+        return
+    for category in {one.task.category for one in found}:
+        wanted = [one.replay for one in found if one.task.category == category]
+        file = demonstrations / f"{category}.h5"
+        with ReplaySet(file) as replays:
+            same = len(replays) == len(wanted) and all(
+                replays.entry(i).category == category and _same(replays[i], wanted[i]) for i in range(len(wanted))
+            )
+        if not same:
+            raise SolveError(f"{file}: does not hold the {len(wanted)} runs that were found in {category}; {_REPORT}")
+
+
+def _same(one: Replay, other: Replay) -> bool:
+    return one.level == other.level and np.array_equal(one.inputs, other.inputs) and one.success == other.success

@@ -1,0 +1,172 @@
+"""Solve one level: searches that the agent guides, the planner where they find nothing, and then shorter runs.
+
+solution = solve(level, Agent.load(path), SolveSettings())
+solution.run.inputs, solution.found_by
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nppsim.levels.level import Level
+from nppsim.planner import PlannedRun, plan, polish
+from nppsim.planner.search import Way, confirmed
+from nppsim.planner.settings import PlannerSettings
+from nppsim.settings import check_settings, same_setting, setting
+from rl.search.search import Agent, Effort, GuidedSearch, Manner
+
+# What is tried to find a run, until one is found: names of finders, widths of beams (0: best-first search), and their shares
+# of the budget at most.  Each beam needs four times the frames of the one before.
+ATTEMPTS = (
+    ("agent", 1, 1.0),
+    ("beam of 4", 4, 1.0),
+    ("beam of 16", 16, 1.0),
+    ("beam of 64", 64, 0.2),
+    ("best-first", 0, 0.1),
+    ("beam of 256", 256, 0.3),
+)
+PLANNER = "planner"  # tried last, with all that is left
+GUIDED_FRAMES = 200_000  # of the frames that look for shorter runs; the planner's beams get the others
+# How beams look for a shorter run: first so, then in a manner drawn from the lists.
+FIRST_MANNERS = (Manner(64), Manner(64, trust=0.0))
+WIDTHS = (16, 32, 64, 128)
+BRANCHINGS = (2, 3)
+MOMENTA = (0.0, 4.0, 8.0)
+TRUSTS = (0.0, 5.0, 10.0)
+NOISES = (2.0, 12.0)
+
+
+@dataclass(frozen=True)
+class SolveSettings:
+    """How much is searched; the only place where the defaults are written."""
+
+    budget: int = same_setting(
+        PlannerSettings, "budget", help="simulated frames per level until there is a run, at most"
+    )
+    polish: int = setting(200_000, "simulate N frames more per level to shorten the run", flag="polish", low=0)
+    seconds: float | None = setting(
+        None,
+        "per level, whatever frames are left then (not within the planner's part); results depend on the machine's speed",
+        flag="seconds",
+        above=0,
+    )
+    seed: int = setting(0, "of the noise in the search", flag="seed", aliases=("seeds",), low=0)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What was found on a level.
+
+    run: the shortest run, None if none was found.
+    found_by: which of ATTEMPTS, or PLANNER, found the first run; "" if none did.
+    first_frames: length of the first run.
+    finding, shortening: frames that were simulated until there was a run, and to shorten it.
+    asked: states for which the agent was asked.
+    foreseen: frames that were played for its ``foresight`` of them, at most; they are not counted above.
+    """
+
+    run: PlannedRun | None
+    found_by: str
+    first_frames: int | None
+    finding: int
+    shortening: int
+    asked: int
+    foreseen: int
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a run was being shortened; ``solution`` has the shortest one so far."""
+
+    def __init__(self, solution: Solution):
+        super().__init__()
+        self.solution = solution
+
+
+def solve(
+    level: Level, agent: Agent, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
+) -> Solution:
+    """Look for a run that finishes ``level``, and then for shorter ones.
+
+    bar: a progress bar (``nppsim.progress``) to move.
+    threads: of the simulator; all usable cores if None.
+    Without ``settings.seconds`` the result is a function of level, agent and settings.
+    Raises Interrupted at Ctrl-C once there is a run.
+    """
+    until = None if settings.seconds is None else time.monotonic() + settings.seconds
+    search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
+    finding = Effort(settings.budget, until, _stage(bar, "searching", settings.budget))
+    way, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
+    if way is None:
+        return Solution(None, "", None, finding.simulated, 0, search.asked, search.asked * agent.foreseen)
+    title = f"shortening {len(way.inputs)} frames"
+    shortening = Effort(settings.polish, until, _stage(bar, title, settings.polish))
+
+    def solution(run: PlannedRun) -> Solution:
+        simulated = finding.simulated, shortening.simulated
+        return Solution(run, found_by, len(way.inputs), *simulated, search.asked, search.asked * agent.foreseen)
+
+    shortest = way
+    try:
+        for found in _guided(search, way, shortening.part(GUIDED_FRAMES)):
+            shortest = found
+        run = confirmed(search.bank, shortest, None, shortening.simulated)
+        if shortening.left:
+            run = polish(level, run, agent.frame_skip, budget=shortening.left, seed=settings.seed)
+            shortening.spend(run.simulated - shortening.simulated)
+    except KeyboardInterrupt:
+        raise Interrupted(solution(confirmed(search.bank, shortest, None, shortening.simulated))) from None
+    return solution(run)
+
+
+def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
+    """Begin a stage of a progress bar; returns what moves it."""
+    if bar is None:
+        return lambda frames: None
+    bar.set_description(title)
+    bar.reset(total=frames)
+    return bar.update
+
+
+def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: Effort) -> tuple[Way | None, str]:
+    """The first run, and what found it."""
+    for name, width, share in ATTEMPTS:
+        part = effort.part(int(share * settings.budget))
+        manner = Manner(width, branching=min(width, Manner._field_defaults["branching"]))
+        way = search.beam(manner, part) if width else search.best_first(part)
+        if way is not None:
+            return way, name
+    if not effort.left:
+        return None, ""
+    found = plan(level, search.agent.frame_skip, budget=effort.left, seed=settings.seed)
+    effort.spend(effort.left if found is None else found.simulated)
+    return (None, "") if found is None else (Way(found.actions, found.inputs), PLANNER)
+
+
+def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Iterator[Way]:
+    """Ever shorter runs that guided beams come to, in turn from the spawn and from a random decision of the best run so
+    far."""
+    states = None
+    for turn in range(effort.left):  # each beam simulates a frame at least
+        if not effort.left:
+            break
+        if states is None:
+            states = search.states_along(best.actions, effort)
+        known = turn < len(FIRST_MANNERS)
+        cut = 0 if known or turn % 2 == 0 else int(search.rng.integers(len(best.actions)))
+        manner = FIRST_MANNERS[turn] if known else _drawn(search.rng)
+        end = search.beam(manner, effort, len(best.inputs) - 1, states[cut])
+        if end is not None:
+            before = best.inputs[: cut * search.agent.frame_skip]
+            best = Way(np.concatenate([best.actions[:cut], end.actions]), np.concatenate([before, end.inputs]))
+            states = None
+            yield best
+
+
+def _drawn(rng: np.random.Generator) -> Manner:
+    return Manner(*(rng.choice(values).item() for values in (WIDTHS, BRANCHINGS, MOMENTA, TRUSTS, NOISES)))

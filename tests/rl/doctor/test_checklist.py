@@ -1,0 +1,87 @@
+"""The checklist at a run's end reads its figures from the curves, and tells what was not reached from what was missed."""
+
+import numpy as np
+import pytest
+
+from rl.doctor.checklist import checklist, checklist_table
+from rl.events import EventWriter
+
+
+def write(folder, curves):
+    """Event files of a run.  curves: tag -> (steps, values)."""
+    with EventWriter(folder / "tensorboard") as writer:
+        for tag, (steps, values) in curves.items():
+            for step, value in zip(steps, values, strict=True):
+                writer.add_scalar(tag, value, step)
+
+
+def verdicts(folder):
+    return {item.criterion: item.mark for item in checklist(folder)}
+
+
+STEPS = np.arange(1, 61) * 10_000
+
+
+def sound(last=60):
+    """Curves of a run that learns, to its update ``last``."""
+    steps, share = STEPS[:last], np.linspace(0.05, 0.6, len(STEPS))[:last]
+    return {
+        "rollout/success_rate": (steps, share),
+        "curriculum_stages/simplest_success_rate": (steps, share),
+        "rollout/ep_rew_mean": (steps, share),
+        "train/policy_gradient_loss": (steps, -share),
+        "sim/update_s": (steps, np.full(last, 2.0)),
+        "sim/decisions_per_s": (steps, np.full(last, 5_000.0)),
+        "time/fps": (steps, np.full(last, 2_500.0)),
+        "curriculum/current_stage_idx": (steps, (steps > 300_000).astype(float)),
+    }
+
+
+def test_a_sound_run_meets_every_criterion(tmp_path):
+    write(tmp_path, sound())
+    items = checklist(tmp_path)
+    assert [item.mark for item in items] == ["✓"] * 8, checklist_table(items)
+    figures = " ".join(item.figure for item in items)
+    assert "4.0 s, 2.0 of them for the rollout" in figures
+    assert "after 310,000 decisions" in figures
+
+
+def test_a_run_that_does_not_learn_misses_them(tmp_path):
+    flat = dict(sound())
+    for tag in ("rollout/success_rate", "curriculum_stages/simplest_success_rate", "curriculum/current_stage_idx"):
+        flat[tag] = (STEPS, np.zeros(len(STEPS)))
+    for tag in ("rollout/ep_rew_mean", "train/policy_gradient_loss"):
+        flat[tag] = (STEPS, -np.array(flat[tag][1]))
+    flat["sim/update_s"] = (STEPS, np.full(len(STEPS), 900.0))
+    flat["time/fps"] = (STEPS, np.full(len(STEPS), 5.0))
+    write(tmp_path, flat)
+    items = checklist(tmp_path)
+    assert [item.mark for item in items] == ["✗"] * 8, checklist_table(items)
+
+
+def test_what_a_short_run_does_not_reach_is_neither_met_nor_missed(tmp_path):
+    write(tmp_path, sound(last=5))
+    found = verdicts(tmp_path)
+    assert list(found.values()).count("not judged") == 6
+    assert found["an update takes less than 30 s"] == found["100,000 decisions take less than 2 h"] == "✓"
+
+
+def test_without_curves_nothing_was_reached(tmp_path):
+    items = checklist(tmp_path)
+    assert {item.mark for item in items} == {"not judged"}
+    assert "no TensorBoard event files" in items[0].figure
+
+
+@pytest.mark.parametrize("tag", ["rollout/success_rate", "time/fps"])
+def test_a_lost_curve_is_said(tmp_path, tag):
+    curves = sound()
+    del curves[tag]
+    write(tmp_path, curves)
+    assert any(f"no {tag}" in item.figure for item in checklist(tmp_path))
+
+
+def test_returns_that_fall_on_harder_levels_are_no_verdict(tmp_path):
+    curves = sound()
+    curves["rollout/ep_rew_mean"] = (STEPS, -np.array(curves["rollout/ep_rew_mean"][1]))
+    write(tmp_path, curves)
+    assert verdicts(tmp_path)["returns rise"] == "not judged"

@@ -1,0 +1,32 @@
+"""The agents that are shipped (``datasets/agents``) load, are small, and can do what is said of them."""
+
+import pytest
+
+from nppsim.levels.level_set import LevelSet
+from rl.evaluation.suite import EvaluationSuite
+from rl.policy import checkpoint
+
+from places import ROOT
+
+AGENTS = sorted((ROOT / "datasets" / "agents").glob("*.safetensors"))
+
+
+def test_there_is_one():
+    assert AGENTS
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("path", AGENTS, ids=lambda path: path.stem)
+def test_it_finishes_levels_it_has_not_learned_from(path):
+    assert path.stat().st_size < 2e6
+    policy, about = checkpoint.load_policy(path)
+    assert policy.architecture == path.stem
+    assert about["training"] is None
+    suite = EvaluationSuite(
+        LevelSet.open(ROOT / "datasets" / "dev"),
+        episodes_per_category=2,
+        seed=0,
+        frame_skip=about["frame_skip"],
+        observations=policy.observations,
+    )
+    assert sum(episode.won for episode in suite.run(policy, deterministic=False)) >= 18  # of 20

@@ -1,0 +1,299 @@
+"""Evaluation on corridors that some policies finish, some die in, and some never leave."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import nppsim
+from nppsim.batch import BatchSimulator
+from nppsim.errors import ConfigError
+from nppsim.levels import kinds
+from nppsim.levels.level_set import LevelEntry, LevelSet
+from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
+from nppsim.observe.statistics import ObservationStatistics
+from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
+from rl.policy import checkpoint
+from rl.policy.policy import build_policy
+
+from programs import load_script
+from worlds import FLOOR, RIGHT, corridor
+
+STATE = ("game_state",)
+
+
+class Right:
+    """Runs to the right."""
+
+    def act(self, obs, *, deterministic, rng):
+        return np.full(len(obs["game_state"]), RIGHT)
+
+
+LEVELS = [
+    (corridor(door=40, name="a"), "simplest"),
+    (corridor(door=60, name="b"), "simplest"),
+    (corridor(door=80, name="c"), "simplest"),
+    (corridor(entities=[(kinds.MINE, 26, FLOOR)], name="d"), "mined"),
+]
+
+
+def play(policy, episodes=5, num_envs=3, seed=1, levels=LEVELS, progress=None, frame_skip=4):
+    suite = EvaluationSuite(
+        levels,
+        episodes_per_category=episodes,
+        seed=seed,
+        frame_skip=frame_skip,
+        observations=STATE,
+        num_envs=num_envs,
+        threads=1,
+    )
+    return suite.run(policy, deterministic=False, progress=progress)
+
+
+def test_each_category_gets_its_episodes_and_each_level_its_share():
+    records = play(Right(), episodes=5)
+    assert [r.category for r in records] == ["simplest"] * 5 + ["mined"] * 5
+    counts = np.bincount([r.level_index for r in records])
+    assert sorted(counts[:3]) == [1, 2, 2]
+    assert counts[3] == 5
+    assert all(LEVELS[r.level_index][0] == r.level and r.level_name == r.level.name for r in records)
+
+
+def test_without_a_number_every_level_is_played_once():
+    assert [r.level_index for r in play(Right(), episodes=None)] == [0, 1, 2, 3]
+    twice = EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=2, seed=1, frame_skip=4)
+    assert twice.level_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_outcomes_are_told_apart():
+    outcomes = {r.category: r.outcome for r in play(Right())}
+    assert outcomes == {"simplest": "won", "mined": "died"}
+    assert {r.outcome for r in play(NoOpPolicy(), episodes=1)} == {"timeout"}
+
+
+@pytest.mark.parametrize("frame_skip", [1, 3, 4])
+@pytest.mark.parametrize("policy", [RandomPolicy(), Right()])
+def test_every_episode_plays_back_exactly_from_its_inputs(policy, frame_skip):
+    for record in play(policy, episodes=4, frame_skip=frame_skip):
+        run = nppsim.simulate(record.level, record.inputs)
+        assert run.frames == record.frames == len(record.inputs)
+        assert run.outcome == {"timeout": "running"}.get(record.outcome, record.outcome)
+        assert -(-record.frames // frame_skip) == record.decisions
+        assert record.path_length > 0
+
+
+def test_a_run_can_be_repeated_and_does_not_depend_on_what_ran_before():
+    suite = EvaluationSuite(LEVELS, episodes_per_category=4, seed=3, frame_skip=4, observations=STATE, threads=1)
+    first = suite.run(RandomPolicy(), deterministic=False)
+    suite.run(Right(), deterministic=True)
+    again = suite.run(RandomPolicy(), deterministic=False)
+    assert len(suite) == len(first) == 8
+    for a, b in zip(first, again, strict=True):
+        assert a.inputs.tobytes() == b.inputs.tobytes()
+        assert (a.ret, a.outcome) == (b.ret, b.outcome)
+
+
+def test_a_policy_without_chance_does_the_same_whatever_the_number_of_environments():
+    few, many = play(Right(), num_envs=2), play(Right(), num_envs=64)
+    assert [(r.level_index, r.frames, r.outcome) for r in few] == [(r.level_index, r.frames, r.outcome) for r in many]
+
+
+def test_long_episodes_are_not_lost():
+    """Environments whose episodes are done do not end the run while others still play."""
+
+    class OneWaits:
+        def act(self, obs, *, deterministic, rng):
+            return np.where(np.arange(len(obs["game_state"])) == 0, 0, RIGHT)
+
+    records = play(OneWaits(), episodes=6, num_envs=4)
+    assert len(records) == 12
+    assert {"timeout", "won"} <= {r.outcome for r in records}
+
+
+def test_the_policy_gets_the_observations_it_reads_and_a_seeded_generator():
+    seen = []
+
+    class Curious:
+        def act(self, obs, *, deterministic, rng):
+            assert deterministic is True
+            seen.append((tuple(obs), rng.initial_seed()))
+            assert obs["game_state"].shape[1:] == layout.SPECS["game_state"].shape
+            return np.full(len(obs["game_state"]), RIGHT)
+
+    suite = EvaluationSuite(LEVELS, episodes_per_category=1, seed=7, frame_skip=4, observations=STATE, threads=1)
+    suite.run(Curious(), deterministic=True)
+    assert set(seen) == {(STATE, 7)}
+
+
+def test_progress_counts_every_episode():
+    counts = []
+    play(Right(), progress=counts.append)
+    assert sum(counts) == 10
+
+
+def test_only_the_levels_played_are_read_from_a_level_set(tmp_path):
+    rows = [(level, LevelEntry(category)) for level, category in LEVELS]
+    level_set = LevelSet.write(tmp_path / "set", rows)
+    first = play(Right(), episodes=1, levels=level_set)
+    assert [r.category for r in first] == ["simplest", "mined"]
+    unused = next(i for i in range(3) if i != first[0].level_index)
+    (tmp_path / "set" / level_set.entries[unused].file).unlink()
+    again = play(Right(), episodes=1, levels=LevelSet.open(tmp_path / "set"))
+    assert [r.level_index for r in again] == [r.level_index for r in first]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ConfigError, match="no levels to evaluate on"):
+        play(Right(), levels=[])
+    with pytest.raises(ConfigError, match="episodes_per_category 0: give"):
+        play(Right(), episodes=0)
+    with pytest.raises(ConfigError, match="episodes_per_level 0: give"):
+        EvaluationSuite(LEVELS, episodes_per_category=None, episodes_per_level=0, seed=1, frame_skip=4)
+
+
+def test_random_play_is_uniform_and_seeded():
+    rows = {"game_state": np.zeros((6000, 1))}
+    actions = RandomPolicy().act(rows, deterministic=False, rng=torch.Generator().manual_seed(0))
+    assert actions.dtype == np.int64
+    assert np.bincount(actions, minlength=6) == pytest.approx(np.full(6, 1000), abs=150)
+    assert (actions == RandomPolicy().act(rows, deterministic=True, rng=torch.Generator().manual_seed(0))).all()
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/evaluate.py as a module."""
+    return load_script("evaluate")
+
+
+@pytest.fixture
+def untrained(tmp_path):
+    """A checkpoint of a network that has not learned anything, and a folder of levels."""
+    policy = build_policy("vision_free")
+    keys = policy.observations
+    statistics = ObservationStatistics(keys)
+    sim = BatchSimulator([level for level, _ in LEVELS], 4, observations=keys, threads=1)
+    sim.reset(np.arange(4))
+    for _ in range(5):
+        sim.step(np.arange(4))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    policy.set_statistics(statistics)
+    checkpoint.save(tmp_path / "a.safetensors", policy, frame_skip=4)
+    LevelSet.write(tmp_path / "levels", [(level, LevelEntry(category)) for level, category in LEVELS])
+    return tmp_path
+
+
+def test_the_evaluation_script_prints_a_table_and_writes_results_and_films(script, untrained, capsys):
+    command = [untrained / "a.safetensors", "--levels", untrained / "levels", "--output-dir", untrained / "out"]
+    assert script.main([*map(str, command), "--record-videos", "--max-videos-per-category", "1"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^\| simplest +\| +3 \|.*%.*\[", text, re.MULTILINE)
+    assert re.search(r"^\| category \| episodes \| +a.safetensors \| +random play \| +doing nothing \|", text)
+    folder = next((untrained / "out").iterdir())
+    results = json.loads((folder / "results.json").read_text())
+    assert len(results["episodes"]) == 4
+    assert results["suites"]["a.safetensors"]["mined"]["episodes"] == 1
+    assert results["settings"]["frame_skip"] == 4
+    assert len(list(folder.glob("videos/*/*.mp4"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.safetensors", "--levels", "levels"], "error: nothing.safetensors: no such checkpoint"),
+        (["a.safetensors", "--levels", "nowhere"], "error: nowhere does not exist"),
+        (["levels/index.json", "--levels", "levels"], "error: levels/index.json: not a checkpoint"),
+        (["a.safetensors", "--levels", "a.safetensors"], "error: a.safetensors"),
+        (["levels", "--levels", "levels"], "error: levels: is a folder; give a file"),
+        ([".", "--levels", "levels"], "error: .: is a folder; give a file in it: a.safetensors"),
+        (
+            ["a.safetensors", "--levels", "levels", "--output-dir", "a.safetensors/x"],
+            "error: --output-dir a.safetensors/x: cannot be written (",
+        ),
+    ],
+)
+def test_the_evaluation_script_says_what_is_wrong_in_one_line(
+    script, untrained, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(untrained)
+    assert script.main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(message)
+    assert printed.count("\n") == 1
+    assert not (untrained / "experiments").exists()
+
+
+def test_levels_that_cannot_be_read_are_all_named_and_can_be_skipped(script, untrained, monkeypatch, capsys):
+    monkeypatch.chdir(untrained)
+    (untrained / "mixed").mkdir()
+    LEVELS[0][0].save(untrained / "mixed" / "good.map")
+    for name in ("cut.map", "torn.level"):
+        (untrained / "mixed" / name).write_text("nppsim level 1\n")
+    command = ["a.safetensors", "--levels", "mixed", "--output-dir", "out"]
+    assert script.main(command) == 2
+    assert re.search(r"2 levels cannot .*cut\.map: .*torn\.level: .*--skip-bad-levels", capsys.readouterr().err)
+    assert script.main([*command, "--skip-bad-levels"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("left out: mixed/") == 2
+    assert re.search(r"^\| all +\| +1 \|", text, re.MULTILINE)
+
+
+def test_the_evaluation_script_refuses_bad_numbers(script, capsys):
+    assert script.main(["a.safetensors", "--levels", "levels", "--video-fps", "0"]) == 2
+    assert "--video-fps 0: give a whole number from 1 to 60" in capsys.readouterr().err
+    assert script.main(["a.safetensors", "--levels", "levels", "--seed", "4294967296"]) == 2
+    assert "--seed 4294967296: give a whole number from 0 to 2,147,483,647" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["av", "PIL"])
+def test_the_evaluation_script_looks_for_what_makes_films_before_it_plays(
+    script, untrained, monkeypatch, capsys, package
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(untrained)
+    assert script.main(["a.safetensors", "--levels", "levels", "--record-eval-videos"]) == 2
+    assert "pip install 'nppsim[video]'" in capsys.readouterr().err
+    assert not (untrained / "experiments").exists()
+
+
+class Stacked:
+    """Runs to the right, and remembers the stacks that it was shown in the first environment."""
+
+    def __init__(self, stacking):
+        self.stacking, self.shown = stacking, []
+
+    def act(self, obs, *, deterministic, rng):
+        self.shown.append(obs["game_state"][0].copy())
+        return np.full(len(obs["game_state"]), RIGHT)
+
+
+def stacked_suite(stacking):
+    return EvaluationSuite(
+        LEVELS[:2], episodes_per_category=4, seed=1, frame_skip=4, observations=STATE, num_envs=2, stacking=stacking
+    )
+
+
+@pytest.mark.parametrize("padding", ["zero", "repeat"])
+def test_an_evaluation_shows_stacks_of_one_episode_only(padding):
+    stacking = Stacking(state=3, padding=padding)
+    policy, plain = Stacked(stacking), Stacked(Stacking())
+    records = stacked_suite(stacking).run(policy, deterministic=True)
+    assert [r.frames for r in records] == [r.frames for r in stacked_suite(Stacking()).run(plain, deterministic=True)]
+    frames = np.array(plain.shown)
+    ends = np.cumsum([record.decisions for record in records[::2]])  # of the first environment's episodes
+    begin = 0
+    for t in range(ends[0] + 5):
+        begin = ends[0] if t == ends[0] else begin
+        for place, back in enumerate((2, 1, 0)):
+            wanted = frames[max(t - back, begin)] if padding == "repeat" or t - back >= begin else np.zeros(26)
+            np.testing.assert_array_equal(policy.shown[t][place], wanted)
+
+
+def test_a_policy_that_reads_other_stacks_than_are_shown_is_refused():
+    with pytest.raises(
+        ConfigError, match="reads .*padding='zero'.* shows .*padding='repeat'.*stacking=policy.stacking"
+    ):
+        stacked_suite(Stacking(state=3, padding="repeat")).run(Stacked(Stacking(state=3)), deterministic=True)

@@ -1,0 +1,149 @@
+"""Films: what is on disk is decoded again and compared with what was asked for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+import nppsim
+from nppsim.actions import RIGHT
+from nppsim.errors import MissingPackageError
+from nppsim.pictures.film import AGAIN_S, HOLD_S, SLOWER, record
+from nppsim.pictures.render import FilmLook, RenderError, film_steps, frames
+from rl.evaluation.results import EpisodeRecord
+from rl.evaluation.video import VideoError, _subtasks, record_evaluation
+
+from packages import hide
+from worlds import small_room as corridor
+
+
+def decoded(path):
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        return stream.codec_context.name, stream.codec_context.pix_fmt, float(stream.average_rate), pictures
+
+
+def episode(outcome, category="simplest", frames_played=None, name="corridor"):
+    level = corridor()
+    if outcome == "won":
+        inputs = np.full(600, RIGHT, np.uint8)[: nppsim.simulate(level, np.full(600, RIGHT, np.uint8)).frames]
+    else:
+        inputs = np.zeros(frames_played or 12, np.uint8)
+    return EpisodeRecord(0, name, category, level, inputs, outcome, len(inputs), len(inputs) // 4, 1.0, 0, 200.0)
+
+
+@pytest.mark.parametrize("fps", [30, 60])
+def test_a_film_is_h264_with_the_asked_rate_size_and_length(tmp_path, fps):
+    level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
+    path = record(tmp_path / "films" / "a.mp4", level, inputs, FilmLook(fps=fps, title="corridor"))
+    codec, pixels, rate, pictures = decoded(path)
+    assert codec == "h264" and pixels == "yuv420p" and rate == fps
+    assert len(pictures) == len(film_steps(20, fps)) + round(HOLD_S * fps)
+    first = next(frames(level, inputs, FilmLook(fps=fps)))
+    assert pictures[0].shape == first.shape
+    assert [p.name for p in path.parent.iterdir()] == ["a.mp4"]  # nothing half-written left
+    content = path.read_bytes()
+    assert content.index(b"moov") < content.index(b"mdat")  # starts to play before it is loaded
+
+
+def test_the_decoded_pictures_are_those_drawn(tmp_path):
+    level, inputs = corridor(), np.full(20, RIGHT, np.uint8)
+    *_, pictures = decoded(record(tmp_path / "a.mp4", level, inputs))
+    films = list(frames(level, inputs))
+    for drawn, seen in zip(films, pictures[: len(films)], strict=True):
+        assert np.abs(drawn.astype(int) - seen).mean() < 4
+
+
+def test_films_name_the_subtask_in_force():
+    won = episode("won")
+    commands = np.array([[i % 2, 0] for i in range(won.decisions + 1)])
+    told = replace(won, decisions=won.decisions + 1, commands=commands)
+    notes = _subtasks(told, 4)
+    assert len(notes) == won.frames
+    assert notes[:5] == ["subtask: exit switch"] * 4 + ["subtask: locked door"]
+    short = replace(told, inputs=told.inputs[:9], frames=9, decisions=3)
+    assert _subtasks(short, 4) == notes[:9]
+    assert _subtasks(won, 4) == []
+    plain = list(frames(won.level, won.inputs))
+    named = list(frames(won.level, won.inputs, FilmLook(notes=notes)))
+    for one, other in zip(plain, named, strict=True):
+        rows = np.flatnonzero((one != other).any(axis=(1, 2)))
+        assert len(rows) and rows.min() > 0.5 * len(one)  # below the picture
+    assert (named[1] != named[3]).any()
+    with pytest.raises(RenderError, match="1 notes for a run"):
+        next(frames(won.level, won.inputs, FilmLook(notes=["one"])))
+
+
+def test_a_death_is_shown_once_more_slowly(tmp_path):
+    level, inputs = corridor(), np.full(40, RIGHT, np.uint8)
+    *_, lived = decoded(record(tmp_path / "a.mp4", level, inputs, FilmLook(outcome="timeout")))
+    *_, died = decoded(record(tmp_path / "b.mp4", level, inputs, FilmLook(outcome="died")))
+    shown = min(round(AGAIN_S * 30), len(film_steps(40, 30)))
+    assert len(died) - len(lived) == SLOWER * shown + round(HOLD_S * 30)
+    again = died[len(lived) :: SLOWER][:shown]
+    played = lived[: -round(HOLD_S * 30)][-shown:]
+    assert all(np.abs(a.astype(int) - b).mean() < 4 for a, b in zip(again, played, strict=True))
+
+
+def test_a_failure_leaves_no_file(tmp_path):
+    with pytest.raises(ValueError, match="fps=90"):
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8), FilmLook(fps=90))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_evaluation_shows_both_outcomes_under_their_names(tmp_path):
+    episodes = [episode("won")] * 3 + [episode("timeout"), episode("timeout", "odd/name")]
+    for _ in range(2):  # a second evaluation replaces the films of the first
+        films = record_evaluation(episodes, tmp_path, frame_skip=4, max_per_category=2)
+    assert [film.video for film in films] == [
+        "videos/simplest/simplest_000_success.mp4",
+        "videos/simplest/simplest_001_failure.mp4",
+        "videos/odd_name/odd_name_000_failure.mp4",
+    ]
+    assert films[1].outcome == "timeout" and films[1].level_name == "corridor"
+    for film in films:
+        assert len(decoded(tmp_path / film.video)[-1]) > 30
+        with Image.open(tmp_path / film.route) as picture:
+            assert picture.width >= 576
+    assert len(list(tmp_path.rglob("*.mp4"))) == len(list(tmp_path.rglob("*.png"))) == 3
+
+
+def test_films_stay_in_the_folder_whatever_the_category_is_called(tmp_path):
+    (film,) = record_evaluation([episode("timeout", "../..")], tmp_path / "out", frame_skip=4)
+    assert film.category == "../.." and film.video.startswith("videos/_")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and (tmp_path / "out" / film.video).is_file()
+
+
+def test_two_categories_do_not_share_a_folder_of_films(tmp_path):
+    films = record_evaluation(
+        [episode("timeout", "very simple"), episode("timeout", "very_simple")], tmp_path, frame_skip=4
+    )
+    assert len({Path(film.video).parent for film in films}) == 2
+    assert all((tmp_path / film.video).is_file() for film in films)
+
+
+def test_an_episode_without_inputs_is_filmed(tmp_path):
+    level = corridor()
+    empty = EpisodeRecord(0, "none", "c", level, np.zeros(0, np.uint8), "timeout", 0, 0, 0.0, 0, 0.0)
+    (film,) = record_evaluation([empty], tmp_path, frame_skip=4)
+    assert len(decoded(tmp_path / film.video)[-1]) == 1 + round(HOLD_S * 30)
+
+
+@pytest.mark.parametrize("package", ["av", "PIL"])
+def test_a_missing_package_is_named_and_leaves_no_file(tmp_path, monkeypatch, package):
+    hide(monkeypatch, package)
+    with pytest.raises(MissingPackageError, match=rf"{package} .*nppsim\[video\]"):
+        record(tmp_path / "a.mp4", corridor(), np.zeros(4, np.uint8))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_episode_that_does_not_play_back_is_not_filmed(tmp_path):
+    lost = episode("timeout")
+    wrong = EpisodeRecord(0, "corridor", "c", lost.level, lost.inputs, "won", lost.frames, 3, 0.0, 0, 0.0)
+    with pytest.raises(VideoError, match="play back to 'running' after 12 frames, recorded were 'won' and 12"):
+        record_evaluation([wrong], tmp_path, frame_skip=4)
+    assert not list(tmp_path.rglob("*.mp4"))

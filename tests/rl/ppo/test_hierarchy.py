@@ -1,0 +1,352 @@
+"""Hierarchical PPO: choices that last, the loss they add, the switch from plain PPO, and what the audit makes of it."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppsim.errors import ConfigError
+from rl.curriculum_config import CurriculumConfig
+from rl.evaluation.suite import EvaluationSuite
+from rl.evaluation.verify import check_beginning, verify
+from rl.policy import checkpoint
+from rl.policy.commander import COMMAND, EXPLORE, NOBODY, SUBTASKS
+from rl.policy.policy import build_policy
+from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
+from rl.ppo import saving
+from rl.ppo.alarms import Alarms
+from rl.ppo.hierarchy.audit import faults_of_commands
+from rl.ppo.hierarchy.ppo import HierarchicalPPO
+from rl.ppo.hierarchy.returns import semi_markov
+from rl.ppo.losses import Losses, LossSettings
+from rl.ppo.rollout import estimated
+
+from learners import AT_ONCE, CATEGORIES, LEVELS, logged, make_env, make_plan, make_ppo, roll_out, statistics, weights
+
+NAME = "vision_free+subtasks5"
+STAGES = CurriculumConfig(strategy="stages")
+
+
+def hierarchical(**changes):
+    return make_ppo(**{"architecture": NAME, "rollout_length": 64} | AT_ONCE | changes)
+
+
+# ------------------------------------------------------------------ returns
+
+
+def naive_semi_markov(rewards, values, chooses, ends, last, gamma, decay):
+    """Choice by choice, of one environment."""
+    advantages, returns = np.zeros(len(rewards)), np.zeros(len(rewards))
+    following, trace = last, 0.0
+    for t in reversed(np.flatnonzero(chooses)):
+        earned, discount, i = 0.0, 1.0, t
+        while True:
+            earned += discount * rewards[i]
+            discount *= gamma
+            if ends[i]:
+                discount = 0.0
+                break
+            i += 1
+            if i == len(rewards) or chooses[i]:
+                break
+        delta = earned + discount * following - values[t]
+        advantages[t] = delta + discount * decay * trace
+        returns[t] = advantages[t] + values[t]
+        following, trace = values[t], advantages[t]
+    return advantages, returns
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), steps=st.integers(1, 12), gamma=st.sampled_from([0.5, 1.0]), decay=st.floats(0.0, 1.0)
+)
+def test_returns_of_choices_match_their_naive_twin(seed, steps, gamma, decay):
+    rng = np.random.default_rng(seed)
+    rewards, values = rng.normal(size=(2, steps, 3)).astype(np.float32)
+    ends, last = rng.random((steps, 3)) < 0.3, rng.normal(size=3).astype(np.float32)
+    chooses = rng.random((steps, 3)) < 0.4
+    chooses[1:] |= ends[:-1]
+    given_ = (torch.from_numpy(part) for part in (rewards, values, chooses, ends, last))
+    found = semi_markov(*given_, gamma, decay)
+    for env in range(3):
+        columns = (part[:, env] for part in (rewards, values, chooses, ends))
+        wanted = naive_semi_markov(*columns, last[env], gamma, decay)
+        for have, want in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(have[:, env], want, atol=1e-5)
+
+
+def test_returns_of_choices_by_hand():
+    """Choices before decisions 1 (lasts 2), 3 (lasts 1, the episode's last) and 4 (goes on after the rollout)."""
+    column = lambda *values: torch.tensor(values)[:, None]  # noqa: E731
+    advantages, returns = semi_markov(
+        column(1.0, 2.0, 4.0, 8.0, 16.0),
+        column(10.0, 99.0, 20.0, 30.0, 99.0),
+        column(True, False, True, True, False),
+        column(False, False, True, False, False),
+        torch.tensor([40.0]),
+        0.5,
+        0.5,
+    )
+    # the last: 8 + 16/2 + 40/4 - 30; the one before, whose episode ends: 4 - 20; the first: 1 + 2/2 + 20/4 - 10 + .5 * -16/4
+    assert advantages[:, 0].tolist() == [1 + 1 + 5 - 10 - 2, 0, -16, 8 + 8 + 10 - 30, 0]
+    assert returns[:, 0].tolist() == [-5 + 10, 0, 4, 26, 0]
+
+
+def test_choices_before_every_decision_have_the_usual_advantages():
+    rng = torch.Generator().manual_seed(0)
+    rewards, values = torch.randn(2, 9, 4, generator=rng)
+    ends, last = torch.rand(9, 4, generator=rng) < 0.3, torch.randn(4, generator=rng)
+    wanted = estimated(rewards, values, ends, last, 0.9, 0.8)
+    found = semi_markov(rewards, values, torch.ones_like(ends), ends, last, 0.9, 0.8)
+    for have, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(have, want)
+
+
+# ------------------------------------------------------------------ training
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True},
+        {"n_epochs": 2, "returns_from": "current"},
+        {"prioritised_alpha": 0.5},
+        {"architecture": "vision_free+deep2+subtasks5"},
+        {"architecture": "vision_free+subtasks1000"},
+        {"architecture": "vision_free+subtasks1"},
+    ],
+)
+def test_sound_training_sets_off_nothing(changes):
+    ppo, _ = hierarchical(**changes)
+    alarms, faults = Alarms(), []
+    before = weights(ppo.policy)
+    for _ in range(3):
+        alarms.before_rollout(ppo)
+        roll_out(ppo)
+        faults += alarms.after_rollout(ppo)
+        ppo.train()
+        faults += alarms.after_update(ppo)
+        ppo.logger.dump()
+    assert [fault for fault in faults if fault.stop or fault.name != "choices"] == []
+    assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
+
+
+def _subtask_changes(ppo):
+    ppo.rollout_buffer.obs[COMMAND][7, 0, 0] += 1
+
+
+def _age_is_lost(ppo):
+    ppo.rollout_buffer.obs[COMMAND][..., 1] = 0
+
+
+def _probabilities_of_others(ppo):
+    ppo.rollout_buffer.command_log_probs.copy_(ppo.rollout_buffer.command_log_probs.roll(1, dims=2))
+
+
+def _no_bootstrap(ppo):
+    buffer = ppo.rollout_buffer
+    parts = buffer.rewards, buffer.command_values, buffer.chooses, buffer.episode_ends, torch.zeros(4)
+    buffer.command_advantages, _ = semi_markov(*parts, ppo.gamma, ppo.gae_lambda)
+
+
+@pytest.mark.parametrize("damage", [_subtask_changes, _age_is_lost, _probabilities_of_others, _no_bootstrap])
+def test_what_is_broken_is_named(damage):
+    ppo, _ = hierarchical(gamma=0.99)
+    for _ in range(2):
+        roll_out(ppo)
+        ppo.train()
+    roll_out(ppo)
+    assert list(faults_of_commands(ppo)) == []
+    damage(ppo)
+    assert {fault.name for fault in faults_of_commands(ppo)} == {"subtasks"}
+
+
+def test_the_update_begins_where_the_rollout_was_played():
+    """With the stored subtask and time, all ratios are 1 before the first step, whatever is in force by then."""
+    ppo, _ = hierarchical()
+    roll_out(ppo)
+    ppo.train()
+    roll_out(ppo)
+    ppo.commands.now[:] = (EXPLORE, 3)
+    samples = ppo._passes(ppo._loss_settings()).samples
+    rows = torch.arange(4, len(ppo.rollout_buffer))  # choices before the first decisions are older than the weights
+    seen, some = ppo.rollout_buffer.observations(rows), samples.take(rows)
+    logits, values = ppo.policy.logits_and_values(seen)
+    weighing = LossSettings(clip_range=0.2, vf_coef=0.0, ent_coef=0.0)
+    nothing = Losses(*torch.zeros(len(Losses._fields)))
+    losses = ppo.further(nothing, ppo.policy, seen, some, weighing)
+    assert abs(float(losses.command_kl)) < 1e-6
+    torch.testing.assert_close(torch.log_softmax(logits, 1), some.log_probs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(values, ppo.rollout_buffer.flat("values")[rows], atol=1e-5, rtol=1e-5)
+    gradient = torch.autograd.grad(losses.loss, ppo.policy.commander.policy_net[2].bias)[0]
+    chosen = some.chooses.nonzero()[:, 0]
+    with torch.no_grad():
+        probs = ppo.policy.choose_subtasks({key: tensor[chosen] for key, tensor in seen.items()})[0].softmax(1)
+    picked = torch.nn.functional.one_hot(seen[COMMAND][chosen, 0], len(SUBTASKS))
+    wanted = -(some.command_advantages[chosen, None] * (picked - probs)).sum(0) / len(rows)  # the score function's
+    torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-4)
+
+
+def test_shares_and_durations_are_logged():
+    ppo, scalars = hierarchical()
+    roll_out(ppo)
+    ppo.train()
+    row = logged(ppo, scalars)
+    assert sum(row[f"hierarchy/share/{name}"] for name in SUBTASKS) == pytest.approx(1)
+    assert row["hierarchy/share/locked_door"] == 0  # no level has one
+    assert 1 <= row["hierarchy/decisions/explore"] <= 5
+    assert row["train/command_value_loss"] > 0
+
+
+def test_a_run_goes_on_bit_for_bit():
+    ours, _ = hierarchical()
+    roll_out(ours)
+    ours.train()
+    other, _ = hierarchical(seed=5)
+    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    for ppo in (ours, other):
+        roll_out(ppo)
+        ppo.train()
+    for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert torch.equal(ours.rollout_buffer.obs[COMMAND], other.rollout_buffer.obs[COMMAND])
+    assert (ours.commands.now == other.commands.now).all()
+
+
+# ------------------------------------------------------------------ from plain PPO, and from imitation
+
+
+def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
+    ppo, scalars = hierarchical(from_stage="simpler", curriculum=STAGES)
+    alarms, faults = Alarms(), []
+
+    def once():
+        alarms.before_rollout(ppo)
+        roll_out(ppo)
+        probe = ppo.rollout_buffer.observations(torch.arange(64))
+        faults.extend(alarms.after_rollout(ppo))
+        ppo.train()
+        faults.extend(alarms.after_update(ppo))
+        return probe, logged(ppo, scalars)
+
+    fresh = weights(ppo.policy.commander)
+    for _ in range(2):
+        probe, row = once()
+        assert (probe[COMMAND][:, 0] == NOBODY).all()
+        assert "hierarchy/share/explore" not in row
+    assert all(torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
+    plain = build_policy("vision_free", statistics())
+    transfer(weights(ppo.policy), plain, skipped=("commander.",))
+    with torch.no_grad():
+        wanted = plain.logits_and_values(probe)
+        for number in (NOBODY, *range(len(SUBTASKS))):  # plain, and under every subtask
+            told = {**probe, COMMAND: torch.tensor([[number, 2]]).repeat(64, 1)}
+            for one, other in zip(ppo.policy.logits_and_values(told), wanted, strict=True):
+                assert torch.equal(one, other)
+    assert check_same_policy(plain, ppo.policy, {key: values.numpy() for key, values in probe.items()}) == 1.0
+    ppo.sampler.strategy.place = 1  # the curriculum has come to the stage
+    probe, row = once()
+    assert ppo.commanding
+    assert (probe[COMMAND][:, 0] != NOBODY).all()
+    assert "hierarchy/share/explore" in row
+    assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
+    assert [fault for fault in faults if fault.stop] == []
+    other, _ = hierarchical(from_stage="simpler", curriculum=STAGES)
+    saving.load_training_state(other, ppo.policy.state_dict(), saving.training_state(ppo))
+    assert other.commanding
+
+
+def test_a_stage_that_there_is_not():
+    with pytest.raises(ConfigError, match=r"--hierarchical-from-stage medium: .*only simplest, simpler, mined"):
+        make_ppo(architecture=NAME, from_stage="medium")
+
+
+def test_a_plain_network_is_no_hierarchy():
+    plan = make_plan()
+    with pytest.raises(ValueError, match="vision_free has no subtasks"):
+        HierarchicalPPO(make_env(), "vision_free", None, plan, statistics=statistics())
+
+
+def test_a_clone_fills_the_low_level_and_the_rest_is_named():
+    torch.manual_seed(3)
+    clone = build_policy("vision_free", statistics())
+    with torch.no_grad():
+        clone.action_net.weight.mul_(100)
+    ppo, _ = hierarchical(critic_warmup_min_updates=1, critic_warmup_max_updates=1)
+    moved = transfer(clone.state_dict(), ppo.policy, fresh=("commander.",))
+    assert (moved.used, moved.filled + len(moved.fresh)) == (moved.source, moved.target)
+    assert moved.fresh[0] == "commander.condition"
+    with pytest.raises(WeightTransferError, match=r"neither filled nor fresh: commander\.condition"):
+        transfer(clone.state_dict(), ppo.policy)
+    probe = {key: values.copy() for key, values in ppo.sim.obs.items()}
+    assert check_same_policy(clone, ppo.policy, probe) == 1.0
+    ppo.anchor_to(ppo.policy)
+    alarms, faults = Alarms(), []
+    for _ in range(3):
+        alarms.before_rollout(ppo)
+        roll_out(ppo)
+        faults += alarms.after_rollout(ppo)
+        ppo.train()
+        faults += alarms.after_update(ppo)
+        ppo.logger.dump()
+    assert [fault for fault in faults if fault.stop] == []
+    other, _ = hierarchical()
+    transfer(clone.state_dict(), other.policy, fresh=("commander.",))
+    with torch.no_grad():
+        other.policy.commander.condition[:, 5] += 1.0  # under one subtask of the five
+    with pytest.raises(WeightTransferError, match="logits of the two policies differ"):
+        check_same_policy(clone, other.policy, probe)
+
+
+# ------------------------------------------------------------------ play
+
+
+def test_evaluation_follows_subtasks_and_its_proof_knows_them(tmp_path):
+    ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
+    for _ in range(3):
+        roll_out(ppo)
+        ppo.train()
+    checkpoint.save(tmp_path / "agent.safetensors", ppo.policy, frame_skip=4)
+    policy, _ = checkpoint.load_policy(tmp_path / "agent.safetensors")
+    assert (policy.architecture, policy.commander.longest) == (NAME, 5)
+    levels = list(zip(LEVELS, CATEGORIES, strict=True))
+    suite = EvaluationSuite(
+        levels, episodes_per_category=2, seed=1, frame_skip=4, observations=policy.observations, num_envs=6
+    )
+    for deterministic in (False, True):
+        episodes = suite.run(policy, deterministic=deterministic)
+        again = suite.run(policy, deterministic=deterministic)
+        for one, other in zip(episodes, again, strict=True):
+            assert (one.inputs == other.inputs).all()
+            assert (one.commands == other.commands).all()
+            assert len(one.commands) == one.decisions
+            subtask, age = one.commands.T
+            assert age[0] == 0
+            assert age.max() < 5
+            changed = subtask[1:] != subtask[:-1]
+            assert (age[1:][changed] == 0).all()
+            assert ((age[1:] == 0) | (age[1:] == age[:-1] + 1)).all()
+        proof = {"planned": 6, "deterministic": deterministic, "frame_skip": 4, "observations": policy.observations}
+        verify(episodes, policy, **proof)
+        actions = suite.beginning(policy, deterministic=deterministic, decisions=8)
+        check_beginning(episodes, actions, 4)
+    assert len({tuple(episode.commands[:, 0]) for episode in episodes}) > 1
+
+
+def test_without_a_command_it_follows_the_likeliest_subtask():
+    """As at the start of an episode: for tools that look at single states, such as the search of ``solve``."""
+    ppo, _ = hierarchical(learning_rate=3e-2, target_kl=None)
+    roll_out(ppo)
+    ppo.train()
+    seen = ppo.rollout_buffer.observations(torch.arange(32))
+    with torch.no_grad():
+        likeliest = ppo.policy.choose_subtasks(seen)[0].argmax(1)
+        commanded = {**seen, COMMAND: torch.stack([likeliest, torch.zeros_like(likeliest)], 1)}
+        alone = {key: values for key, values in seen.items() if key != COMMAND}
+        pairs = zip(ppo.policy.logits_and_values(alone), ppo.policy.logits_and_values(commanded), strict=True)
+        assert all(itertools.starmap(torch.equal, pairs))

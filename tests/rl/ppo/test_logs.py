@@ -1,0 +1,96 @@
+"""Curves on disk: rows and events of a run that is gone on with, without a gap and without a doubled one."""
+
+import csv
+
+import pytest
+from stable_baselines3.common.logger import Logger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from rl.events import EventsError, EventWriter, event_files, read_scalars
+from rl.ppo.logs import GrowingTable, ScalarLog, cut_events, write_settings
+
+
+def write(log, steps, **more):
+    """A row for each step; ``more`` from the second one on."""
+    logger = Logger(None, log.outputs)
+    for step in steps:
+        logger.record("a", float(step))
+        logger.record("hidden", 1.0, exclude="tensorboard")
+        for name, value in more.items() if step > 1 else ():
+            logger.record(name, value)
+        logger.dump(step)
+
+
+def rows(folder):
+    with open(folder / "progress.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_curves_are_cut_back_to_the_checkpoint_and_go_on(tmp_path):
+    log = ScalarLog(tmp_path)
+    write(log, [1, 2], b=0.5)
+    written = log.written
+    assert written == {"rows": 2, "events": 3}
+    write(log, [3, 4], later=1.0)
+    with open(tmp_path / "progress.csv", "a") as file:
+        file.write("5.0,1")  # torn
+    with open(event_files(tmp_path / "tensorboard")[-1], "ab") as file:
+        file.write(b"\x10torn")
+    write(ScalarLog(tmp_path, **written), [3, 4], b=0.5)
+    assert [row["a"] for row in rows(tmp_path)] == ["1.0", "2.0", "3.0", "4.0"]
+    assert [row["b"] for row in rows(tmp_path)] == ["", "0.5", "0.5", "0.5"]
+    assert read_scalars(tmp_path)["a"].steps.tolist() == [1, 2, 3, 4]
+    ScalarLog(tmp_path)
+    assert not (tmp_path / "progress.csv").exists()
+
+
+def test_events_of_imitation_stay_and_those_of_repeated_epochs_go(tmp_path):
+    def imitate(epochs):
+        with EventWriter(tmp_path / "tensorboard") as writer:
+            for epoch in epochs:
+                writer.add_scalar("bc/loss", epoch, epoch)
+
+    imitate([0, 1, 2, 3])
+    cut_events(tmp_path / "tensorboard", 0, epochs=2)
+    imitate([3, 4])
+    write(ScalarLog(tmp_path), [100])
+    log = ScalarLog(tmp_path, rows=1, events=1)
+    write(log, [200])
+    scalars = read_scalars(tmp_path)
+    assert scalars["bc/loss"].steps.tolist() == [0, 1, 2, 3, 4]
+    assert scalars["a"].steps.tolist() == [100, 200]
+    cut_events(tmp_path / "tensorboard", 0, epochs=-1)
+    assert event_files(tmp_path / "tensorboard") == []
+
+
+def test_settings_are_on_the_board_once_and_stay(tmp_path):
+    settings = {"ppo.gamma": {"value": 0.995, "source": "default"}, "seeds": {"value": [1, 2], "source": "a | b"}}
+    board = tmp_path / "tensorboard"
+    write_settings(board, settings)
+    write(ScalarLog(tmp_path), [1])
+    write_settings(board, settings)
+    write(ScalarLog(tmp_path, rows=1, events=1), [2])
+    found = EventAccumulator(str(board)).Reload()
+    assert read_scalars(board)["a"].steps.tolist() == [1, 2]
+    (text,) = found.Tensors("configuration/text_summary")
+    assert b"| ppo.gamma | 0.995 | default |" in text.tensor_proto.string_val[0]
+    assert len(found.PluginTagToContent("hparams")) == 2
+
+
+def test_columns_are_in_order_whenever_they_appear(tmp_path):
+    logger = Logger(None, [GrowingTable(tmp_path / "progress.csv")])
+    for names in (["x/b", "train/loss"], ["time/fps", "x/a", "train/loss"], ["x/b"]):
+        for name in names:
+            logger.record(name, len(name))
+        logger.dump()
+    assert (tmp_path / "progress.csv").read_text() == "time/fps,train/loss,x/a,x/b\n,10,,3\n8,10,3,\n,,,3\n"
+
+
+@pytest.mark.parametrize("lost", ["progress.csv", "tensorboard"])
+def test_curves_that_lack_what_was_written_are_not_gone_on_with(tmp_path, lost):
+    log = ScalarLog(tmp_path)
+    write(log, [1, 2])
+    for file in [tmp_path / lost] if lost.endswith("csv") else event_files(tmp_path / lost):
+        file.unlink()
+    with pytest.raises(EventsError, match=f"{lost}.* are left of the 2 that were written"):
+        ScalarLog(tmp_path, **log.written)

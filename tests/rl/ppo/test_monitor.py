@@ -1,0 +1,463 @@
+"""What happens between updates: checks, evaluations, checkpoints, uploads, and the end of training."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig, UploadConfig
+from rl.events import read_scalars
+from rl.policy import checkpoint
+from rl.policy.checkpoint import CheckpointError
+from rl.policy.policy import build_policy
+from rl.ppo import saving
+from rl.ppo.candidate import Evaluation
+from rl.ppo.first_update import check_gradients, check_inputs
+from rl.ppo.guard import EarlyStopping
+from rl.ppo.monitor import TrainingMonitor
+from rl.ppo.ppo import DivergedError
+from rl.upload import UploadError
+
+from learners import AT_ONCE, CATEGORIES, make_ppo, roll_out, statistics
+
+ROLLOUT = 128  # decisions of an update
+
+
+class Store:
+    """Stands for an uploader; refuses the first upload."""
+
+    def __init__(self):
+        self.folders = []
+
+    def sync(self, folder):
+        self.folders.append(folder)
+        if len(self.folders) == 1:
+            raise UploadError("the network is down")
+
+
+def half_won(policy, decisions):
+    """Stands for an evaluation: what it finds does not change."""
+    return found(0.5)
+
+
+def found(success):
+    """An evaluation of 40 dev levels, where so many, the first of them, are finished."""
+    rows = {**dict.fromkeys(CATEGORIES, success), "all": success}
+    return Evaluation(success, rows, (np.arange(40) < 40 * success).astype(float))
+
+
+class Elsewhere:
+    """Stands for a process beside training: keeps the weights that it is given, and plays them when it is asked."""
+
+    def __init__(self, evaluate):
+        self.evaluate = evaluate
+        self.orders = []  # decisions
+
+    def order(self, policy, decisions):
+        self.orders.append(decisions)
+        self.waiting = copy.deepcopy(policy), decisions
+
+    def check(self):
+        pass
+
+    def result(self):
+        return self.evaluate(*self.waiting), 0.0
+
+
+def train(root, updates=3, evaluate=half_won, clone=None, settings=AT_ONCE, remote=None, **evaluation):
+    """(monitor, PPO, log lines, store) after some updates."""
+    ppo, _ = make_ppo(total_timesteps=updates * ROLLOUT, **settings)
+    if clone is not None:
+        ppo.policy.load_state_dict(clone.state_dict())
+        ppo.anchor_to(clone)
+    folder = root / "vision_free"
+    config = ExperimentConfig(
+        experiment_name="x",
+        architectures=("vision_free",),
+        save_freq=2 * ROLLOUT,
+        ppo=PPOConfig(total_timesteps=updates * ROLLOUT),
+        evaluation=EvaluationConfig(**{"eval_freq": ROLLOUT} | evaluation),
+        upload=UploadConfig(bucket="somewhere", sync_freq=ROLLOUT),
+    )
+    lines, store = [], Store()
+    monitor = TrainingMonitor(config, root, folder, evaluate, store, lines.append, remote=remote)
+    assert not monitor.begin(ppo)
+    ppo.learn(updates * ROLLOUT, callback=monitor)
+    return monitor, ppo, lines, store
+
+
+def test_between_updates_it_evaluates_saves_and_uploads(tmp_path):
+    monitor, ppo, lines, store = train(tmp_path)
+    assert ppo.updates == 3
+    assert [event["at"] for event in monitor.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
+    assert set(monitor.events[0]["evaluation"]) == {*CATEGORIES, "all"}
+    saved = {path.name for path in (tmp_path / "vision_free" / "checkpoints").iterdir()}
+    made = {f"checkpoint_{n * ROLLOUT}.safetensors" for n in (1, 2, 3)}  # before each evaluation, the last one included
+    assert saved == {*made, "best.safetensors"}
+    assert store.folders == [tmp_path, tmp_path], "the experiment's folder, not the run's"
+    assert any("first update checked" in line for line in lines)
+    assert any("the actor's first, checked: gradients everywhere" in line for line in lines)
+    assert any("upload failed and will be tried again: the network is down" in line for line in lines)
+
+
+def test_evaluations_may_go_by_time(tmp_path):
+    often, *_ = train(tmp_path / "often", eval_freq=None, eval_every_minutes=1e-9)
+    assert [event["at"] for event in often.events if "evaluation" in event] == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT]
+    seldom, _, lines, _ = train(tmp_path / "seldom", eval_freq=None, eval_every_minutes=1e9)
+    assert [event["at"] for event in seldom.events if "evaluation" in event] == [3 * ROLLOUT], "the one at the end"
+    assert any("there is one every 1e+09 minutes (--eval-every-minutes)" in line for line in lines)
+    state = often.state()
+    seldom.load(state | {"evaluated_at": 7.0})
+    assert seldom.state()["evaluated_at"] == 7.0 and state["evaluated_at"] > 0
+
+
+def test_a_training_that_is_over_does_not_begin_again(tmp_path):
+    monitor, ppo, lines, _ = train(tmp_path)
+    monitor.save_final()
+    fresh, _ = make_ppo(seed=1)
+    again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lines.append)
+    assert again.begin(fresh)
+    assert (fresh.updates, fresh.num_timesteps) == (3, 3 * ROLLOUT)
+    assert lines[-1] == f"resuming from {monitor.checkpoints.final} at {3 * ROLLOUT} decisions"
+    assert again.events == monitor.events
+    assert same_weights(fresh.policy, ppo.policy.state_dict())
+
+
+def test_a_checkpoint_of_another_version_is_named_with_what_to_do(tmp_path):
+    """One that keeps something that this version does not know, or lacks something that it needs."""
+    monitor, ppo, *_ = train(tmp_path)
+    path = monitor.checkpoints.made()[-1]
+    for change, message in (
+        ({"early": {"best": 0.5}}, "1 parts of the training were not brought back, e.g. monitor.early: .* train again"),
+        (
+            {"retention": {}},
+            "lacks 'cloned', so that training cannot go on from it: use the version .*, or train again",
+        ),
+    ):
+        training = checkpoint.load(path)["training"]
+        training["monitor"] |= change
+        checkpoint.save(path, ppo.policy, frame_skip=4, config=monitor.config.to_dict(), training=training)
+        fresh, _ = make_ppo()
+        again = TrainingMonitor(monitor.config, tmp_path, monitor.folder, half_won, None, lambda line: None)
+        with pytest.raises(CheckpointError, match=message):
+            again.begin(fresh)
+
+
+def test_frames_per_decision_cannot_change(tmp_path):
+    monitor, *_ = train(tmp_path)
+    fresh, _ = make_ppo()
+    config = replace(monitor.config, frame_skip=2)
+    again = TrainingMonitor(config, tmp_path, monitor.folder, half_won, None, lambda line: None)
+    with pytest.raises(CheckpointError, match="checkpoint_.*: decides every 4 frames, this run is to decide every 2"):
+        again.begin(fresh)
+
+
+def test_periods_and_early_stopping_may_be_others_from_then_on(tmp_path):
+    """What is due next, and the best so far, are those of the settings as they are now."""
+    success = {3: 0.5, 6: 0.52, 7: 0.52, 8: 0.56}
+
+    def evaluate(policy, decisions):
+        return found(success[decisions // ROLLOUT])
+
+    whole, *_ = train(tmp_path, updates=7, evaluate=evaluate, eval_freq=3 * ROLLOUT, early_stopping=True)
+    settings = {"eval_freq": ROLLOUT, "early_stopping_improvement": 0.1, "early_stopping_patience": 2}
+    evaluation = replace(whole.config.evaluation, early_stopping_min_evaluations=1, **settings)
+    again = TrainingMonitor(
+        replace(whole.config, evaluation=evaluation), tmp_path, whole.folder, evaluate, Store(), lambda line: None
+    )
+    ppo, _ = make_ppo(total_timesteps=9 * ROLLOUT, **AT_ONCE)
+    again.begin(ppo)
+    assert ppo.updates == 7
+    ppo.learn(2 * ROLLOUT, callback=again, reset_num_timesteps=False)
+    assert ppo.updates == 8, "0.56 is no tenth more than 0.5"
+    assert [at for at, _ in told(again, "evaluation")][-2:] == [6 * ROLLOUT, 8 * ROLLOUT]
+
+
+def test_training_ends_where_evaluations_no_longer_improve(tmp_path):
+    monitor, ppo, _, _ = train(
+        tmp_path, updates=9, early_stopping=True, early_stopping_patience=1, early_stopping_min_evaluations=1,
+        early_stopping_improvement=0.9,
+    )  # fmt: skip
+    assert ppo.updates == 2, "the first evaluation is the best so far, the second is no better"
+    assert {"at": 2 * ROLLOUT, "stopped": "no improvement"} in monitor.events
+
+
+def test_evaluations_while_only_the_critic_learns_do_not_end_training(tmp_path):
+    _, ppo, _, _ = train(
+        tmp_path, updates=4, clone=make_clone(), settings={"critic_warmup_min_updates": 5}, early_stopping=True,
+        early_stopping_patience=1, early_stopping_min_evaluations=1, early_stopping_improvement=0.9,
+    )  # fmt: skip
+    assert (ppo.updates, ppo.actor_updates) == (4, 0)
+
+
+def make_clone():
+    torch.manual_seed(3)
+    return build_policy("vision_free", statistics())
+
+
+def told(monitor, what):
+    """(decisions, text) of the events of this kind."""
+    return [(event["at"], event[what]) for event in monitor.events if what in event]
+
+
+def same_weights(policy, state):
+    return all(torch.equal(tensor, state[name]) for name, tensor in policy.state_dict().items())
+
+
+def test_an_evaluation_that_changes_the_policy_ends_the_run(tmp_path):
+    def evaluate(policy, decisions):
+        with torch.no_grad():
+            policy.action_net.bias.add_(1e-6)
+        return found(0.5)
+
+    with pytest.raises(DivergedError, match="an evaluation has changed the weights"):
+        train(tmp_path, updates=4, evaluate=evaluate)
+
+
+def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path, monkeypatch):
+    """The clone finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
+    plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
+
+    def evaluate(policy, decisions):
+        success = next(plays)
+        seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
+        return found(success)
+
+    def play(monitor, original=TrainingMonitor._play):
+        result = original(monitor)
+        if result.overall == 0.1:
+            with torch.no_grad():
+                monitor.model.policy.action_net.weight.normal_(0, 10)
+        return result
+
+    monkeypatch.setattr(TrainingMonitor, "_play", play)
+    monitor, ppo, lines, _ = train(tmp_path, updates=4, evaluate=evaluate, clone=make_clone())
+    ((at, text),) = told(monitor, "rolled_back")
+    assert at == 2 * ROLLOUT
+    assert text.startswith(
+        "10.0 % of the dev levels, -40.0 points [-55.0, -25.0] against the policy before PPO: back to the policy after 128"
+    )
+    assert any("rolled back" in line for line in lines)
+    assert (ppo.hold, ppo.held_since) == (2, 0.5)
+    assert same_weights(ppo.reference, seen[1]), "it is held to what it went back to"
+    distance = (seen[3]["action_net.weight"] - seen[1]["action_net.weight"]).abs().max()
+    assert 0 < distance < 0.01, "from there it went on learning"
+    assert told(monitor, "delivered")[0][1].startswith("the policy after 512 decisions, which finishes 65.0 %")
+    assert same_weights(ppo.policy, seen[4])
+
+
+def test_going_back_takes_the_optimiser_along_and_nothing_else(tmp_path):
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    ppo.train()
+    kept = copy.deepcopy((ppo.policy.state_dict(), ppo.policy.optimizer.state_dict()))
+    ppo.train()
+    ppo.restore(*kept, 1)
+    assert same_weights(ppo.policy, kept[0])
+    moments, restored = kept[1]["state"], ppo.policy.optimizer.state_dict()["state"]
+    assert all(torch.equal(restored[i]["exp_avg"], moments[i]["exp_avg"]) for i in moments)
+    assert (ppo.updates, ppo.actor_updates) == (2, 1)
+
+
+def test_back_at_the_clone_the_actors_learning_rate_rises_again(tmp_path):
+    """Its optimiser knows nothing of the actor there, and would make a first step as long as the whole rate."""
+    plays = iter([0.5, 0.1, 0.5, 0.5, 0.5])
+    settings = AT_ONCE | {"learning_rate_warmup_updates": 2}
+    monitor, *_ = train(
+        tmp_path, updates=4, evaluate=lambda *_: found(next(plays)), clone=make_clone(), settings=settings
+    )
+    assert [at for at, _ in told(monitor, "rolled_back")] == [ROLLOUT]
+    rates = read_scalars(tmp_path / "vision_free" / "tensorboard")["train/learning_rate"].values
+    full = [make_ppo(total_timesteps=4 * ROLLOUT, **settings)[0].config.learning_rate_at(n / 4) for n in (1, 2, 3, 4)]
+    assert [rate / all_of_it for rate, all_of_it in zip(rates, full, strict=True)] == pytest.approx(
+        [1 / 3, 1 / 3, 2 / 3, 1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("plays", "delivered", "text"),
+    [  # success of the clone and after each update; which of these policies is delivered
+        (
+            [0.5, 0.6, 0.8, 0.7],
+            2,
+            "the policy after 256 decisions, which finishes 80.0 % of the dev levels (the last one: 70",
+        ),
+        (
+            [0.5, 0.6, 0.8, 0.8],
+            3,
+            "the policy after 384 decisions, which finishes 80.0 % of the dev levels, +30.0 points",
+        ),
+        (
+            [0.8, 0.7, 0.75, 0.75],
+            0,
+            "PPO HAS NOT IMPROVED ON WHAT IT BEGAN WITH: the policy before PPO is delivered, which finishes 80.0 % of",
+        ),
+    ],
+)
+def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delivered, text):
+    results, seen = iter(plays), []
+
+    def evaluate(policy, decisions):
+        seen.append({name: tensor.clone() for name, tensor in policy.state_dict().items()})
+        return found(next(results))
+
+    monitor, ppo, lines, _ = train(tmp_path, evaluate=evaluate, clone=make_clone())
+    assert same_weights(ppo.policy, seen[delivered])
+    assert told(monitor, "delivered")[0][1].startswith(text)
+    assert any(text in line for line in lines)
+    assert len(seen) == 4
+
+
+def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
+    """Two updates of the critic, one that spoils the actor; the clone and its critic are what was best."""
+    plays, clone = iter([0.5, 0.5, 0.5, 0.4]), make_clone()
+    monitor, ppo, _, _ = train(
+        tmp_path, evaluate=lambda policy, decisions: found(next(plays)), clone=clone,
+        settings={"critic_warmup_min_updates": 2, "critic_warmup_max_updates": 2},
+    )  # fmt: skip
+    ((at, text),) = told(monitor, "critic")
+    assert at == 3 * ROLLOUT and text.startswith("learned alone for 2 updates and explains ")
+    assert "the policy before PPO is delivered" in told(monitor, "delivered")[0][1]
+    before = clone.state_dict()
+    moved = {name for name, tensor in ppo.policy.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name in before if "value_net" in name}
+
+
+def test_an_actor_that_never_learned_is_a_warning(tmp_path):
+    monitor, _, lines, _ = train(tmp_path, updates=2, clone=make_clone(), settings={"critic_warmup_min_updates": 5})
+    ((at, text),) = [one for one in told(monitor, "warning") if one[1].startswith("actor: ")]
+    assert at == 2 * ROLLOUT and "lower --critic-warmup-max-updates" in text
+    assert not any("gradients everywhere" in line for line in lines)
+    before = monitor.checkpoints.made()[-1]
+    assert told_of(before) == [], "whoever goes on from there may let it learn"
+
+
+def told_of(path):
+    """Warnings in a checkpoint."""
+    events = checkpoint.load(path)["training"]["monitor"]["events"]
+    return [event for event in events if "warning" in event]
+
+
+def test_evaluations_beside_training_find_the_same_and_training_is_the_same(tmp_path):
+    def evaluate(policy, decisions):
+        return found(0.5 + 0.1 * (decisions == 2 * ROLLOUT))
+
+    here, one, _, _ = train(tmp_path / "here", updates=4, evaluate=evaluate)
+    beside = Elsewhere(evaluate)
+    there, other, _, _ = train(tmp_path / "there", updates=4, evaluate=evaluate, remote=beside)
+    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT], "the last one is played here"
+    assert told(there, "evaluation") == told(here, "evaluation")
+    assert told(there, "delivered") == told(here, "delivered") and there.retention.best_at == 2 * ROLLOUT
+    assert same_weights(other.policy, one.policy.state_dict())
+    for where in ("here", "there"):
+        curves = read_scalars(tmp_path / where / "vision_free" / "tensorboard")["eval/all_success"]
+        assert curves.steps.tolist() == [n * ROLLOUT for n in (1, 2, 3, 4)], (
+            "of the policies, not of when that was known"
+        )
+        assert curves.values == pytest.approx([0.5, 0.6, 0.5, 0.5])
+
+
+def collapsed_at(seen):
+    """Stands for an evaluation: finds that a policy has collapsed; ``seen`` keeps the weights, by decisions."""
+
+    def evaluate(policy, decisions):
+        seen[decisions] = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+        return found({0: 0.5, ROLLOUT: 0.6, 2 * ROLLOUT: 0.1}.get(decisions, 0.55))
+
+    return evaluate
+
+
+def test_what_is_found_beside_training_is_concluded_from_when_the_next_evaluation_is_due(tmp_path):
+    """The policy after two updates has collapsed: after the third, training goes back to the one after the first."""
+    seen = {}
+    beside = Elsewhere(collapsed_at(seen))
+    monitor, ppo, _, _ = train(tmp_path, updates=5, evaluate=beside.evaluate, clone=make_clone(), remote=beside)
+    ((at, text),) = told(monitor, "rolled_back")
+    assert at == 3 * ROLLOUT
+    assert text.startswith("10.0 % of the dev levels at 256 decisions, -40.0 points") and "after 128 dec" in text
+    assert beside.orders == [ROLLOUT, 2 * ROLLOUT, 4 * ROLLOUT], "what it went back to is known"
+    assert same_weights(ppo.reference, seen[ROLLOUT])
+    best = checkpoint.load(monitor.checkpoints.best)["policy"]
+    assert same_weights(ppo.policy, seen[ROLLOUT]) and same_weights(ppo.policy, best), "delivered"
+
+
+def test_a_run_that_goes_on_evaluates_again_what_was_being_evaluated(tmp_path):
+    """From the checkpoint after the third update, before it goes back; and where that is switched off from then on."""
+    remote = Elsewhere(collapsed_at({}))
+    whole, ppo, _, _ = train(tmp_path, updates=5, evaluate=remote.evaluate, clone=make_clone(), remote=remote)
+    for again in (Elsewhere(collapsed_at({})), None):
+        for later in (4, 5):
+            whole.checkpoints.path(later * ROLLOUT).unlink()
+        seen = {}
+        fresh, _ = make_ppo(total_timesteps=5 * ROLLOUT, **AT_ONCE)
+        fresh.anchor_to(make_clone())
+        monitor = TrainingMonitor(
+            whole.config, tmp_path, whole.folder, collapsed_at(seen), Store(), lambda line: None, remote=again
+        )
+        monitor.begin(fresh)
+        fresh.learn(2 * ROLLOUT, callback=monitor, reset_num_timesteps=False)
+        assert again.orders == [2 * ROLLOUT, 4 * ROLLOUT] if again else min(seen) == 2 * ROLLOUT
+        assert told(monitor, "rolled_back") == told(whole, "rolled_back")
+        assert told(monitor, "evaluation") == told(whole, "evaluation")
+        assert same_weights(fresh.policy, ppo.policy.state_dict())
+
+
+def test_without_evaluations_nothing_is_guarded(tmp_path):
+    for settings in ({"eval_freq": 0}, {"retention_guard": False}):
+        monitor, ppo, _, _ = train(tmp_path / next(iter(settings)), clone=make_clone(), **settings)
+        assert not told(monitor, "delivered")
+        assert (ppo.updates, monitor.retention.best) == (3, None)
+        at = [event["at"] for event in monitor.events if "evaluation" in event]
+        assert at == ([] if "eval_freq" in settings else [ROLLOUT, 2 * ROLLOUT, 3 * ROLLOUT])
+
+
+def test_a_run_whose_guard_was_switched_off_delivers_its_last_policy(tmp_path):
+    monitor, ppo, _, _ = train(tmp_path, clone=make_clone())
+    assert monitor.delivers_the_best
+    state = monitor.state()
+    config = replace(monitor.config, evaluation=replace(monitor.config.evaluation, retention_guard=False))
+    again = TrainingMonitor(config, tmp_path / "again", tmp_path / "again", half_won, None, [].append)
+    again.model = ppo
+    again.load(state)
+    assert not again.delivers_the_best
+
+
+def test_a_longer_schedule_pulls_towards_the_clone_from_where_it_goes_on():
+    ppo, _ = make_ppo(total_timesteps=4 * ROLLOUT, **AT_ONCE)
+    ppo.learn(2 * ROLLOUT)
+    ppo.held_since, stored = 0.5, saving.training_state(ppo)
+    longer, _ = make_ppo(total_timesteps=40 * ROLLOUT, **AT_ONCE)
+    saving.load_training_state(longer, ppo.policy.state_dict(), stored | {"held_since": 0.5})
+    assert longer.held_since == longer.progress == 0.05
+
+
+def test_early_stopping_waits_for_patience_and_for_enough_evaluations():
+    config = EvaluationConfig(early_stopping=True, early_stopping_patience=3)
+    stopping = EarlyStopping(config)
+    assert [stopping.update(success) for success in (0.5, 0.505, 0.5, 0.5, 0.5)] == [False] * 4 + [True]
+    improving = EarlyStopping(config)
+    assert not any(improving.update(n / 20) for n in range(20))
+    off = EarlyStopping(EvaluationConfig())
+    assert not any(off.update(0.0) for _ in range(50))
+
+
+def test_a_tensor_that_no_gradient_reaches_is_named():
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    ppo.train()
+    check_gradients(ppo.policy)
+    ppo.policy.action_net.bias.grad.zero_()
+    ppo.policy.value_net.bias.grad[0] = torch.nan
+    with pytest.raises(DivergedError, match=r"no gradient reaches action_net\.bias, value_net\.bias;"):
+        check_gradients(ppo.policy)
+
+
+def test_inputs_far_from_their_statistics_are_refused():
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    assert check_inputs(ppo.policy, ppo.rollout_buffer) < 4
+    ppo.rollout_buffer.obs["game_state"] += 1e6
+    with pytest.raises(DivergedError, match="the demonstrations do not look like these levels"):
+        check_inputs(ppo.policy, ppo.rollout_buffer)

@@ -1,0 +1,543 @@
+"""PPO on the batch simulator: rollouts and updates against Stable-Baselines3's own, and what it adds to them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.logger import Logger
+
+from nppsim.errors import ConfigError
+from nppsim.outcomes import DIED, TIMEOUT, WON
+from rl.curriculum.statistics import as_json
+from rl.curriculum_config import CURRICULA, CurriculumConfig
+from rl.policy.policy import NppPolicy, build_policy
+from rl.ppo import ppo as ppo_module
+from rl.ppo import saving
+from rl.ppo.ppo import BatchPPO, DivergedError
+from rl.ppo.steering import steered
+
+from learners import (
+    AT_ONCE,
+    Patient,
+    Scalars,
+    logged,
+    make_env,
+    make_plan,
+    make_ppo,
+    roll_out,
+    statistics,
+    weights,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def their_ppo(ours, frame_skip=4, **settings):
+    """Stable-Baselines3's PPO with the same weights, in environments of the same levels."""
+    env = make_env(ours.sim.num_envs, frame_skip=frame_skip, gamma=ours.gamma)
+    theirs = PPO(
+        NppPolicy,
+        env,
+        n_steps=ours.n_steps,
+        **{"batch_size": len(ours.rollout_buffer)} | settings,
+        gamma=ours.gamma,
+        gae_lambda=ours.gae_lambda,
+        policy_kwargs={"architecture": "vision_free", "statistics": statistics()},
+        device="cpu",
+    )
+    theirs.policy.load_state_dict(ours.policy.state_dict())
+    theirs.set_logger(Logger(None, [Scalars()]))
+    theirs._setup_learn(10_000, Patient())
+    return theirs
+
+
+def changed(before, policy):
+    """Names of the tensors that are no longer, bit for bit, what they were."""
+    return {name for name, tensor in policy.state_dict().items() if not torch.equal(tensor, before[name])}
+
+
+def of_actions(buffer):
+    """Log-probabilities of the actions that were played, float32[T, N]."""
+    return buffer.log_probs.gather(2, buffer.actions[..., None])[..., 0]
+
+
+def actor_and_trunk(policy):
+    return {name for name, _ in policy.named_parameters() if "value_net" not in name}
+
+
+# ------------------------------------------------------------------ rollouts
+
+
+def test_a_rollout_is_what_stable_baselines3_collects_with_the_same_actions():
+    """Rewards with what is added at time-outs, values, log-probabilities, advantages and returns."""
+    ours, scalars = make_ppo(frame_skip=16, rollout_length=120)
+    outcomes, store = set(), ours._begin_next_episodes
+    ours._begin_next_episodes = lambda: outcomes.update((ended := store())["outcome"].tolist()) or ended
+    roll_out(ours)
+    assert outcomes == {WON, DIED, TIMEOUT}, "or not everything was compared"
+    assert int(ours.rollout_buffer.wins.sum()) == logged(ours, scalars)["sim/wins"] > 0
+
+    theirs = their_ppo(ours, frame_skip=16)
+    recorded = iter(ours.rollout_buffer.actions)
+
+    def act(obs, deterministic=False):
+        actions = next(recorded)
+        values, log_probs, _ = theirs.policy.evaluate_actions(obs, actions)
+        return actions, values, log_probs
+
+    theirs.policy.forward = act
+    callback = Patient()
+    callback.init_callback(theirs)
+    theirs.collect_rollouts(theirs.env, callback, theirs.rollout_buffer, theirs.n_steps)
+    buffer = ours.rollout_buffer
+    found = {name: getattr(buffer, name) for name in ("rewards", "values", "advantages", "returns")}
+    found["log_probs"] = of_actions(buffer)
+    for name, values in found.items():
+        expected = getattr(theirs.rollout_buffer, name)
+        np.testing.assert_allclose(values.numpy(), expected, rtol=1e-4, atol=1e-4, err_msg=name)
+    ends = ours.rollout_buffer.episode_ends.numpy()
+    np.testing.assert_array_equal(ends[:-1], theirs.rollout_buffer.episode_starts[1:].astype(bool))
+    assert ours.num_timesteps == theirs.num_timesteps == 480
+
+
+def test_a_time_out_is_worth_the_value_of_its_last_observation_and_an_end_is_not(monkeypatch):
+    """Nobody presses anything, so every episode times out; the value is made known: 10 plus one of the inputs."""
+    ours, _ = make_ppo(frame_skip=16, rollout_length=64)
+    monkeypatch.setattr(ppo_module, "sample_actions", lambda logits, rng: torch.zeros(len(logits), dtype=torch.int64))
+    monkeypatch.setattr(
+        ours.policy,
+        "logits_and_values",
+        lambda obs: (torch.zeros(len(obs["game_state"]), 6), 10 + obs["game_state"][:, 2]),
+    )
+    played, step = [], ours.sim.step
+
+    def remember(actions):
+        step(actions)
+        last = ours.sim.final_obs["game_state"][:, 2].copy()
+        played.append((ours.sim.rewards.copy(), ours.sim.truncated.copy(), ours.sim.terminated.copy(), last))
+
+    monkeypatch.setattr(ours.sim, "step", remember)
+    roll_out(ours)
+    rewards, truncated, terminated, last = (np.array(part) for part in zip(*played, strict=True))
+    assert truncated.sum() >= 4 and not terminated.any()
+    expected = np.where(truncated, rewards + ours.gamma * (10 + last), rewards)
+    np.testing.assert_allclose(ours.rollout_buffer.rewards.numpy(), expected, rtol=1e-5)
+    # ... and nothing of the next episode reaches back over the end
+    values = 10 + ours.rollout_buffer.obs["game_state"][..., 2]
+    advantages = ours.rollout_buffer.advantages.numpy()
+    np.testing.assert_allclose(advantages[truncated], (expected - values.numpy())[truncated], rtol=1e-4, atol=1e-5)
+
+
+def test_the_sampler_hears_of_every_episode_and_the_logs_count_them():
+    ours, scalars = make_ppo(frame_skip=16, rollout_length=64)
+    roll_out(ours)
+    row = logged(ours, scalars)
+    ended = int(ours.rollout_buffer.episode_ends.sum())
+    assert row["sim/episodes"] == row["curriculum/episodes"] == ended > 0
+    assert len(ours.ep_info_buffer) == len(ours.ep_success_buffer) == min(ended, 100)
+    assert sum(row[f"actions/frequency/{name}"] for name in ppo_module.ACTION_TAGS) == pytest.approx(1)
+    terms = [value for tag, value in row.items() if tag.startswith("reward/") and tag != "reward/return"]
+    assert sum(terms) == pytest.approx(row["reward/return"], abs=1e-4)
+
+
+def test_a_callback_can_end_a_rollout():
+    ours, _ = make_ppo()
+    callback = Patient()
+    callback.init_callback(ours)
+    callback._on_step = lambda: ours.num_timesteps < 12
+    assert not ours.collect_rollouts(ours.env, callback, ours.rollout_buffer, ours.n_steps)
+    assert ours.num_timesteps == 12
+
+
+# ------------------------------------------------------------------ updates
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.05, 1e6])
+def test_an_update_moves_the_weights_where_that_of_stable_baselines3_moves_them(max_grad_norm):
+    """Three passes over one minibatch; the order of its decisions does not matter then."""
+    settings = {"learning_rate": 1e-3, "n_epochs": 3, "clip_range": 0.1, "target_kl": None, "vf_coef": 0.7}
+    settings |= {"max_grad_norm": max_grad_norm}
+    ours, scalars = make_ppo(
+        minibatch_size=128,
+        anneal_learning_rate=False,
+        ent_coef_start=0.03,
+        ent_coef_end=0.03,
+        scale_value_loss=False,
+        **settings,
+    )
+    roll_out(ours)
+    before = weights(ours.policy)
+    theirs = their_ppo(ours, batch_size=128, ent_coef=0.03, **settings)
+    source, target = ours.rollout_buffer, theirs.rollout_buffer
+    for key, values in source.obs.items():
+        target.observations[key][:] = values.numpy().reshape(target.observations[key].shape)
+    target.actions[:] = source.actions[..., None].numpy()
+    for name in ("values", "advantages", "returns"):
+        getattr(target, name)[:] = getattr(source, name).numpy()
+    target.log_probs[:] = of_actions(source).numpy()
+    target.full = True
+
+    ours.train()
+    theirs.train()
+    assert actor_and_trunk(ours.policy) < changed(before, ours.policy)
+    for name, their in theirs.policy.state_dict().items():
+        torch.testing.assert_close(ours.policy.state_dict()[name], their, rtol=1e-3, atol=2e-5, msg=name)
+    row, expected = logged(ours, scalars), theirs.logger.name_to_value
+    for name in ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction", "explained_variance"):
+        assert row[f"train/{name}"] == pytest.approx(expected[f"train/{name}"], rel=1e-3, abs=1e-5), name
+    assert row["train/approx_kl"] > 0
+
+
+def test_while_the_critic_warms_up_no_bit_of_the_actor_moves():
+    ours, scalars = make_ppo(critic_warmup_max_updates=2, n_epochs=2, scale_value_loss=False)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    before = weights(ours.policy)
+    obs = {key: tensor.clone() for key, tensor in ours.policy.to_tensors(ours.sim.obs).items()}
+    logits, values = ours.policy.logits_and_values(obs)
+    for update in (1, 2):
+        roll_out(ours)
+        assert ours.critic_only
+        ours.train()
+        critic = {name for name, _ in ours.policy.named_parameters() if "value_net" in name}
+        assert changed(before, ours.policy) == critic, update
+    present_logits, present_values = ours.policy.logits_and_values(obs)
+    assert torch.equal(present_logits, logits) and not torch.equal(present_values, values)
+    row = logged(ours, scalars)
+    assert (row["train/bc_kl"], row["train/stopped_early"]) == (0, 0)
+    assert row["train/loss"] == pytest.approx(0.5 * row["train/value_loss"], rel=1e-5)
+    roll_out(ours)
+    assert not ours.critic_only
+    ours.train()
+    assert actor_and_trunk(ours.policy) <= changed(before, ours.policy)
+    assert logged(ours, scalars)["train/bc_kl"] > 0
+
+
+def test_without_a_clone_nothing_warms_up_and_nothing_pulls():
+    ours, scalars = make_ppo(learning_rate=1e-3)
+    roll_out(ours)
+    assert not ours.critic_only
+    ours.train()
+    row = logged(ours, scalars)
+    assert (row["train/bc_kl"], row["train/learning_rate"]) == (0, pytest.approx(1e-3, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("explained", "alone"),
+    [  # of the returns of each rollout; updates of the critic alone
+        ([0.1, 0.4, 0.5, 0.4], 2),
+        ([0.9, 0.9, 0.9, 0.9], 1),  # the minimum
+        ([float("nan"), -2.0, 0.1, 0.4], 3),  # the maximum
+    ],
+)
+def test_the_critic_learns_alone_until_it_explains_half_of_the_returns(monkeypatch, explained, alone):
+    ours, _ = make_ppo(critic_warmup_min_updates=1, critic_warmup_max_updates=3)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    rollouts = iter(explained)
+    monkeypatch.setattr(ours.rollout_buffer, "explained_variance", lambda: next(rollouts))
+    warming_up = []
+    for _ in explained:
+        roll_out(ours)
+        warming_up.append(ours.critic_only)
+        ours.train()
+    assert warming_up == [update < alone for update in range(4)], "and it never begins again"
+    assert ours.actor_updates == 4 - alone
+
+
+def test_the_learning_rate_of_a_clone_rises_when_its_actor_begins_to_learn():
+    ours, scalars = make_ppo(
+        critic_warmup_max_updates=1, critic_warmup_min_updates=1, learning_rate_warmup_updates=3, learning_rate=1e-3,
+        anneal_learning_rate=False,
+    )  # fmt: skip
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    rates = []
+    for _ in range(6):
+        roll_out(ours)
+        ours.train()
+        rates.append(logged(ours, scalars)["train/learning_rate"])
+    assert rates == pytest.approx([1e-3, 0.25e-3, 0.5e-3, 0.75e-3, 1e-3, 1e-3])
+
+
+def test_the_value_loss_counts_in_units_of_the_variance_of_the_returns():
+    """Ten times the rewards: the same loss for the actor, and one that is 100 times as large for the critic."""
+
+    def update(factor, scaled):
+        ours, scalars = make_ppo(scale_value_loss=scaled, minibatch_size=128, learning_rate=1e-4)
+        roll_out(ours)
+        buffer = ours.rollout_buffer
+        with torch.no_grad():
+            ours.policy.value_net.weight *= factor
+            ours.policy.value_net.bias *= factor
+        for name in ("values", "returns", "advantages"):
+            getattr(buffer, name).mul_(factor)
+        ours.train()
+        row = logged(ours, scalars)
+        return row["train/loss"], row["train/value_loss"]
+
+    loss, value_loss = update(1, True)
+    assert update(10, True) == (pytest.approx(loss, rel=1e-4), pytest.approx(100 * value_loss, rel=1e-4))
+    plain = update(1, False)[0]
+    assert update(10, False)[0] - plain == pytest.approx(0.5 * 99 * value_loss, rel=1e-3)
+
+
+def test_the_pull_brings_the_policy_nearer_to_the_clone():
+    def distance_after(**settings):
+        ours, scalars = make_ppo(**AT_ONCE, n_epochs=10, learning_rate=1e-3, target_kl=None, **settings)
+        torch.manual_seed(9)
+        clone = build_policy("vision_free", statistics())
+        with torch.no_grad():
+            clone.action_net.weight *= 100  # a fresh actor is nearly indifferent
+        ours.anchor_to(clone)
+        roll_out(ours)
+        ours.train()
+        obs = ours.rollout_buffer.observations(torch.arange(len(ours.rollout_buffer)))
+        with torch.no_grad():
+            of, to = (policy.logits_and_values(obs)[0].log_softmax(1) for policy in (clone, ours.policy))
+        return (of.exp() * (of - to)).sum(1).mean().item(), logged(ours, scalars)["train/bc_kl_coef"]
+
+    free, coefficient = distance_after(bc_kl_coef_start=0.0)
+    pulled, pull = distance_after(bc_kl_coef_start=5.0)
+    assert (coefficient, pull) == (0, pytest.approx(5.0, rel=0.1))
+    assert pulled < 0.8 * free
+
+
+def test_imitating_own_wins_makes_their_actions_likelier():
+    def of_surprises(coefficient):
+        ours, scalars = make_ppo(
+            frame_skip=16, rollout_length=120, n_epochs=5, learning_rate=1e-3, target_kl=None, self_imitation_coef=coefficient
+        )  # fmt: skip
+        roll_out(ours)
+        ours.train()
+        buffer = ours.rollout_buffer
+        rows = buffer.surprises().flatten().nonzero()[:, 0]
+        with torch.no_grad():
+            log_probs = ours.policy.logits_and_values(buffer.observations(rows))[0].log_softmax(1)
+        chosen = log_probs.gather(1, buffer.flat("actions")[rows, None])
+        return len(rows), chosen.mean().item(), logged(ours, scalars)["train/self_imitation_loss"]
+
+    count, without, loss = of_surprises(0.0)
+    assert count > 0 and loss == 0
+    assert of_surprises(1.0)[1] > without + 0.02
+
+
+def test_an_update_ends_before_the_step_that_follows_too_long_a_way():
+    """A learning rate of 0.1 throws the policy far away at once: the second minibatch sees that and is not used."""
+    ours, scalars = make_ppo(learning_rate=0.1, target_kl=0.01, n_epochs=4)
+    roll_out(ours)
+    ours.train()
+    row = logged(ours, scalars)
+    assert row["train/stopped_early"] == 1
+    assert row["train/n_updates"] == 1, "the pass that was broken off"
+    assert row["train/last_kl"] > 0.015, "or nothing was stopped"
+    assert row["train/approx_kl"] == pytest.approx(0, abs=1e-6), "the step after which it ended is not in the means"
+    steps = {int(state["step"]) for state in ours.policy.optimizer.state.values()}
+    assert steps == {1}, "the first step is always taken: only then is there a distance"
+    free, scalars = make_ppo(learning_rate=0.1, target_kl=None, n_epochs=4)
+    roll_out(free)
+    free.train()
+    row = logged(free, scalars)
+    assert (row["train/stopped_early"], row["train/n_updates"]) == (0, 4)
+    assert {int(state["step"]) for state in free.policy.optimizer.state.values()} == {16}
+
+
+def test_gradients_are_clipped_and_logged_as_they_were():
+    ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01)
+    roll_out(ours)
+    ours.train()
+    norm = torch.stack([p.grad.norm() for p in ours.policy.parameters()]).norm().item()
+    assert norm == pytest.approx(0.01, rel=1e-3)
+    assert logged(ours, scalars)["train/grad_norm"] > 0.02
+
+
+def test_clipped_apart_the_critic_shortens_nobody_elses_gradient():
+    def norms(factor):
+        ours, scalars = make_ppo(minibatch_size=128, max_grad_norm=0.01, clip_apart=True, scale_value_loss=False)
+        roll_out(ours)
+        ours.rollout_buffer.returns.mul_(factor)
+        ours.train()
+        parts = {"critic": [], "actor": [], "shared": []}
+        for name, p in ours.policy.named_parameters():
+            is_actor = "policy_net" in name or "action_net" in name
+            parts["critic" if "value_net" in name else "actor" if is_actor else "shared"].append(p.grad.norm())
+        return {part: torch.stack(norms).norm().item() for part, norms in parts.items()}, logged(ours, scalars)
+
+    (calm, row), (wild, _) = norms(1.0), norms(1000.0)
+    assert calm == pytest.approx(dict.fromkeys(calm, 0.01), rel=1e-3)
+    assert wild == pytest.approx(calm, rel=1e-3)
+    assert row["train/grad_norm"] > 0.02, "as it was"
+
+
+@pytest.mark.parametrize(("done", "share"), [(0, 0.0), (2_500, 0.25), (10_000, 1.0), (20_000, 1.0)])
+def test_schedules_follow_the_progress_of_training(done, share):
+    ours, scalars = make_ppo(
+        **AT_ONCE,
+        learning_rate=1e-3,
+        ent_coef_start=0.02,
+        ent_coef_end=0.01,
+        bc_kl_coef_start=0.4,
+        bc_kl_share=0.5,
+    )
+    ours.anchor_to(ours.policy)
+    roll_out(ours)
+    ours.num_timesteps = done
+    ours.train()
+    row = logged(ours, scalars)
+    assert row["train/learning_rate"] == pytest.approx(1e-3 * (1 - 0.9 * share))
+    assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
+    assert row["train/ent_coef"] == pytest.approx(0.02 - 0.01 * share)
+    assert row["train/bc_kl_coef"] == pytest.approx(0.4 * max(0, 1 - share / 0.5))
+
+
+def test_the_learning_rate_is_steered_towards_the_desired_divergence():
+    """By 1.5 where an update moved the policy less than half or more than twice as far as it should, within limits."""
+    assert steered(1e-3, 0.009, 0.02) == pytest.approx(1.5e-3)
+    assert steered(1e-3, 0.041, 0.02) == pytest.approx(1e-3 / 1.5)
+    assert steered(1e-3, 0.011, 0.02) == steered(1e-3, 0.039, 0.02) == 1e-3
+    assert steered(9e-3, 0.0, 0.02) == 1e-2
+    assert steered(1.1e-5, 1.0, 0.02) == 1e-5
+
+
+@pytest.mark.parametrize(("desired", "factor"), [(1e-9, 1 / 1.5), (1.0, 1.5)])
+def test_a_steered_rate_follows_what_updates_do_and_its_target_is_what_is_annealed(desired, factor):
+    ours, scalars = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
+    for update in range(3):
+        roll_out(ours)
+        ours.train()
+        row = logged(ours, scalars)
+        assert row["train/learning_rate"] == pytest.approx(1e-3 * factor**update)
+        assert {group["lr"] for group in ours.policy.optimizer.param_groups} == {row["train/learning_rate"]}
+    state = saving.training_state(ours)
+    other, _ = make_ppo(learning_rate=1e-3, desired_kl=desired, target_kl=None)
+    saving.load_training_state(other, ours.policy.state_dict(), state)
+    assert other.steered_rate == ours.steered_rate == pytest.approx(1e-3 * factor**3)
+
+
+def test_the_critic_alone_steers_nothing():
+    ours, _ = make_ppo(learning_rate=1e-3, desired_kl=0.01)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    roll_out(ours)
+    ours.train()
+    assert ours.steered_rate == 1e-3
+
+
+def test_the_time_budget_counts_if_it_is_used_up_first():
+    ours, _ = make_ppo(time_budget_minutes=1)
+    ours.num_timesteps = 1_000
+    assert ours.progress == pytest.approx(0.1)
+    ours.spent_before = 30
+    assert ours.progress == pytest.approx(0.5, abs=0.1)
+    ours.reserved = 20  # for the evaluation at the end
+    assert ours.progress == pytest.approx(0.75, abs=0.1)
+    ours.spent_before = 90
+    assert ours.progress == 1
+
+
+def test_numbers_that_are_not_finite_end_training_with_a_sentence():
+    ours, _ = make_ppo()
+    roll_out(ours)
+    ours.rollout_buffer.returns[3] = torch.nan
+    with pytest.raises(DivergedError, match=r"update 1: the loss is not finite \(.*value_loss nan.*lower --initial-lr"):
+        ours.train()
+
+
+def test_a_gradient_that_is_not_finite_is_noticed_after_the_last_step():
+    ours, _ = make_ppo(**AT_ONCE, minibatch_size=128, n_epochs=1)
+    roll_out(ours)
+    ours.policy.action_net.bias.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(DivergedError, match=r"update 1: a gradient is not finite; lower --initial-lr"):
+        ours.train()
+
+
+@pytest.mark.parametrize("start_states", [False, True])
+@pytest.mark.parametrize("strategy", CURRICULA)
+def test_training_goes_on_where_its_state_was_taken(strategy, start_states):
+    """Weights, optimiser, shuffling, sampling, counters, curriculum, and environments in the middle of their episodes."""
+    curriculum = CurriculumConfig(strategy=strategy, start_states=start_states)
+    ours, _ = make_ppo(**AT_ONCE, curriculum=curriculum)
+    ours.anchor_to(build_policy("vision_free", statistics()))
+    roll_out(ours)
+    ours.train()
+    other, _ = make_ppo(**AT_ONCE, seed=5, curriculum=curriculum)
+    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    assert (other.updates, other.num_timesteps) == (1, 128)
+    assert (other.sim.state.progress["decisions"] > 0).any()
+    for ppo in (ours, other):
+        roll_out(ppo)
+        ppo.train()
+    assert not changed(weights(ours.policy), other.policy)
+    assert (ours.sim.snapshot(slice(None)) == other.sim.snapshot(slice(None))).all()
+    assert as_json(ours.sampler.state_dict()) == as_json(other.sampler.state_dict())
+    assert list(ours.ep_info_buffer) == list(other.ep_info_buffer)
+
+
+def test_other_environments_cannot_go_on_with_it():
+    ours, _ = make_ppo()
+    roll_out(ours)
+    state = saving.training_state(ours)
+    other, _ = make_ppo(num_envs=2)
+    with pytest.raises(ConfigError, match="episodes are of 4 environments of .* these are 2 of"):
+        saving.load_training_state(other, ours.policy.state_dict(), state)
+    state["environments"]["levels"] = "another"
+    with pytest.raises(ConfigError, match="of other levels, or in another order"):
+        saving.load_training_state(ours, ours.policy.state_dict(), state)
+
+
+# ------------------------------------------------------------------ construction
+
+
+def test_every_trainable_tensor_must_be_in_the_optimiser(monkeypatch):
+    build = NppPolicy._build
+
+    def with_a_late_layer(policy, schedule):
+        build(policy, schedule)
+        policy.late = torch.nn.Linear(2, 2)
+
+    monkeypatch.setattr(NppPolicy, "_build", with_a_late_layer)
+    with pytest.raises(RuntimeError, match=r"lacks late\.weight, late\.bias"):
+        make_ppo()
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    ours, _ = make_ppo()
+    with pytest.raises(ValueError, match=r"the simulator shapes with gamma=0\.9, PPO discounts with 0\.995"):
+        BatchPPO(make_env(gamma=0.9), "vision_free", ours.config, make_plan(), statistics=statistics())
+    unsettled = type(ours.config)()
+    with pytest.raises(ValueError, match="leaves numbers to the hardware plan"):
+        BatchPPO(make_env(), "vision_free", unsettled, make_plan(), statistics=statistics())
+
+
+def test_waiting_levels_are_drawn_anew_after_each_update():
+    ppo, scalars = make_ppo(num_envs=8)
+    roll_out(ppo)
+    ended, updates = ppo.sampler.metrics()["curriculum/episodes"], ppo.sampler.updates
+    ppo.sampler.strategy.weigh(np.array([0.0, 0.0, 1.0]))
+    ppo.train()
+    assert ppo.sampler.updates == updates + 1
+    assert (ppo.sim.next_level == 2).all()
+    assert ppo.sampler.metrics()["curriculum/episodes"] == ended
+    assert logged(ppo, scalars)["sim/curriculum_s"] >= 0
+
+
+def test_first_episodes_can_be_cut_to_random_lengths():
+    """Whoever waits runs out of time: together, or spread evenly; from the second episode on all have the whole time."""
+
+    def ends(**settings):
+        ppo, _ = make_ppo(num_envs=64, **settings)
+        sim, found, limit = ppo.sim, [], int(ppo.sim.bank.time_limit.max())
+        first = np.full(64, -1)
+        for t in range(2 * limit // sim.frame_skip + 2):
+            sim.step(np.zeros(64, np.int64))
+            for env in sim.finished.tolist():
+                if first[env] < 0:
+                    first[env] = t
+                else:
+                    found.append((t - first[env]) * sim.frame_skip)
+                    first[env] = t
+        return first, found, ppo.sim.bank.time_limit
+
+    together, spread = ends(), ends(desync_episodes=True)
+    assert len(set(together[1])) <= 3
+    limits = {-(-int(limit) // 4) * 4 for limit in spread[2]}
+    assert set(spread[1]) <= limits, "later episodes are whole"
+    assert len(set(spread[0].tolist())) > 4 * len(set(together[0].tolist()))

@@ -1,0 +1,77 @@
+"""Profiling: files that say where time and memory went, and a run that is the same bit for bit."""
+
+import csv
+import gzip
+import json
+
+import pytest
+import torch
+
+from rl.config import ProfilingConfig
+from rl.doctor.digests import DigestTrail, first_divergence, read_trail
+from rl.ppo.ppo import PARTS
+from rl.ppo.profiling import FOLDER, profilers
+
+from learners import make_ppo
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+UPDATES = 4
+EVERYTHING = ProfilingConfig(phases=True, pytorch=True, active=1, memory=True, memory_snapshot_freq=20)
+
+
+def train(folder, config):
+    """Four updates, with a trail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NPPSIM_PROFILING", str(int(config.phases)))  # as the main job asks its simulator for it
+        torch.set_num_threads(1)  # for first weights that are the same, too
+        ppo, _ = make_ppo(rollout_length=16)
+    folder.mkdir()
+    ppo.learn(UPDATES * 64, callback=[*profilers(config, folder), DigestTrail(folder)])
+    return ppo
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """The folder of a run with all of it, beside that of a plain one."""
+    folder = tmp_path_factory.mktemp("runs") / "profiled"
+    train(folder.with_name("plain"), ProfilingConfig())  # first: what is loaded once is not to be traced
+    train(folder, EVERYTHING)
+    return folder
+
+
+def test_a_profiled_run_is_the_same_bit_for_bit(profiled):
+    plain, with_it = read_trail(profiled.with_name("plain")), read_trail(profiled)
+    assert len(plain) == len(with_it) == UPDATES + 1
+    assert first_divergence(plain, with_it) is None
+    assert not (profiled.with_name("plain") / FOLDER).exists()
+
+
+def test_phases_add_up(profiled):
+    facts = json.loads((profiled / FOLDER / "phases.json").read_text())
+    rows = list(csv.DictReader((profiled / FOLDER / "phases.csv").open()))
+    assert facts["updates"] == UPDATES and [int(row["number"]) for row in rows] == [1, 2, 3, 4]
+    for phase in (*PARTS, "curriculum", "other"):
+        assert facts["seconds"][phase] == pytest.approx(sum(float(row[phase]) for row in rows), abs=1e-4)
+    assert sum(facts["share"].values()) == pytest.approx(1) == sum(facts["share_of_a_step"].values())
+    assert facts["share_of_a_step"]["ninja"] > 0
+
+
+def test_a_trace_opens_in_chrome_and_has_a_table(profiled):
+    with gzip.open(profiled / FOLDER / "trace_1.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    assert any(event.get("name") == "aten::addmm" for event in events)
+    assert "aten::addmm" in (profiled / FOLDER / "trace_1.txt").read_text()
+    assert not (profiled / FOLDER / "trace_2.json.gz").exists(), "only as often as asked for"
+
+
+def test_snapshots_of_memory_can_be_read_by_people(profiled):
+    text = (profiled / FOLDER / "memory.txt").read_text()
+    assert text.count("decisions: process ") == 2, (
+        "after the first update, and after the one in which 20 steps are over"
+    )
+    assert "MiB since the first" in text and "made in" in text
+
+
+def test_nothing_is_watched_unless_asked_for(tmp_path):
+    assert profilers(ProfilingConfig(), tmp_path) == []
+    assert not torch.autograd.profiler._is_profiler_enabled

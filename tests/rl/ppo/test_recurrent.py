@@ -1,0 +1,269 @@
+"""PPO with a memory: what is stored and learned from against steps by hand, burn-in, resumption, evaluation, the audit."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from hardware.team import Team
+from nppsim.errors import ConfigError
+from rl.evaluation.results import ResultsError
+from rl.evaluation.suite import EvaluationSuite
+from rl.evaluation.verify import check_beginning, verify
+from rl.policy.player import RecurrentPlayer
+from rl.policy.recurrent import FOLLOWS, MEMORY
+from rl.ppo import saving
+from rl.ppo.alarms import Alarms
+from rl.ppo.gradients import set_gradients
+from rl.ppo.losses import losses
+from rl.ppo.passes import asked
+from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO, segment_length
+from rl.ppo.recurrent_audit import asked_in_steps, faults_of_memory
+from rl.ppo_config import PPOConfig
+
+from learners import AT_ONCE, CATEGORIES, LEVELS, make_plan, make_ppo, roll_out, statistics, weights
+
+NAME = "vision_free+gru"
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def recurrent(**changes):
+    return make_ppo(**{"architecture": NAME, "rollout_length": 64, "minibatch_size": 64} | AT_ONCE | changes)[0]
+
+
+def looked_at(ppo, updates=2):
+    """Faults that the alarms find."""
+    alarms, faults = Alarms(), []
+    for _ in range(updates):
+        alarms.before_rollout(ppo)
+        roll_out(ppo)
+        faults += alarms.after_rollout(ppo)
+        ppo.train()
+        faults += alarms.after_update(ppo)
+        ppo.logger.dump()
+    return faults
+
+
+# ------------------------------------------------------------------ rollouts
+
+
+def test_states_are_stored_as_played_and_episodes_begin_with_none():
+    """Over two rollouts, with a player of its own that is shown what the environments showed."""
+    ppo, ends = recurrent(desync_episodes=True), 0
+    player, everybody = RecurrentPlayer(ppo.policy, 4), np.arange(4)
+    for _ in range(2):
+        roll_out(ppo)
+        buffer = ppo.rollout_buffer
+        for t in range(64):
+            torch.testing.assert_close(buffer.obs[MEMORY][t], torch.from_numpy(player.states))
+            seen = {key: values[t].numpy() for key, values in buffer.obs.items() if key != MEMORY}
+            player.act(seen, everybody, deterministic=True, rng=None)
+            player.begin(np.flatnonzero(buffer.episode_ends[t].numpy()))
+        ends += int(buffer.episode_ends.sum())
+    assert ends > 0
+    np.testing.assert_allclose(ppo.states, player.states, atol=1e-6)
+
+
+def test_a_minibatch_is_whole_segments_and_sequences_end_with_their_episodes():
+    ppo = recurrent(memory_segment=8)
+    roll_out(ppo)
+    buffer, rng = ppo.rollout_buffer, np.random.default_rng(0)
+    buffer.episode_ends[3, 1] = True
+    minibatches = list(buffer.minibatches(64, rng))
+    assert sorted(torch.cat(minibatches).tolist()) == list(range(256))
+    for index in minibatches:
+        follows = buffer.observations(index)[FOLLOWS]
+        for place, number in enumerate(index.tolist()):
+            t, env = divmod(number, 4)
+            begins = t % 8 == 0 or bool(buffer.episode_ends[t - 1, env])
+            assert follows[place] == (not begins)
+            assert t % 8 == place % 8
+    assert FOLLOWS not in buffer.observations(torch.arange(0, 256, 5))
+
+
+def test_the_policy_that_played_says_the_same_in_sequences_and_by_steps():
+    ppo = recurrent()
+    roll_out(ppo)
+    buffer = ppo.rollout_buffer
+    log_probs, values = asked(ppo.policy, buffer, Team(2), 64)
+    torch.testing.assert_close(log_probs, buffer.flat("log_probs"), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(values, buffer.flat("values"), rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------ updates
+
+
+@pytest.mark.parametrize(("burn_in", "threads", "size"), [(0, 1, 128), (6, 3, 128), (0, 2, 64)])
+def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
+    """After an update, so that stored states are not those of the present weights; by threads, and accumulated."""
+    ppo = recurrent(memory_segment=16, memory_burn_in=burn_in)
+    roll_out(ppo)
+    ppo.train()
+    ppo.policy.optimizer.zero_grad()
+    settings = ppo._loss_settings()
+    samples, index = ppo._passes(settings).samples, next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
+    numbers = set_gradients(
+        ppo.policy, Team(threads), lambda rows: ppo.shown(ppo.policy, rows), samples, index, settings, size, None, 16
+    )
+    found = {name: parameter.grad.clone() for name, parameter in ppo.policy.named_parameters()}
+    logits, values = asked_in_steps(ppo, ppo.policy, index, burn_in)
+    loss = losses(logits, values, samples.take(index), settings).loss
+    wanted = torch.autograd.grad(loss, list(ppo.policy.parameters()))
+    assert numbers.loss == pytest.approx(loss.item(), rel=1e-4)
+    for (name, mine), theirs in zip(found.items(), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-6, msg=name)
+    assert found["memory.cell.weight_hh_l0"].abs().max() > 0
+
+
+def test_burn_in_gives_the_state_that_present_weights_come_to():
+    """A walk by hand over the decisions before a segment; the first segment of a rollout begins as it was played."""
+    ppo = recurrent(memory_segment=16, memory_burn_in=5)
+    roll_out(ppo)
+    ppo.train()
+    buffer = ppo.rollout_buffer
+    for t, env in ((13, 2), (31, 3)):
+        buffer.episode_ends[t, env], buffer.obs[MEMORY][t + 1, env] = True, 0
+    shown = ppo.shown(ppo.policy, buffer.in_order())
+    stored = buffer.flat_obs(MEMORY)[buffer.in_order()]
+    changed = (shown[MEMORY] != stored).any(1)
+    steps = buffer.in_order() // 4
+    assert set(steps[changed].tolist()) == {16, 32, 48}
+    for place in torch.nonzero((steps % 16 == 0) & (steps > 0))[:, 0].tolist():
+        t, env = divmod(int(buffer.in_order()[place]), 4)
+        state = buffer.obs[MEMORY][t - 5, env]
+        for back in range(t - 5, t):
+            seen = {key: values[back, env][None] for key, values in buffer.obs.items()}
+            with torch.no_grad():
+                state = ppo.policy.step({**seen, MEMORY: state[None]})[2][0]
+            state = state * ~buffer.episode_ends[back, env]
+        torch.testing.assert_close(shown[MEMORY][place], state)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"desync_episodes": True},
+        {"memory_segment": 8, "memory_burn_in": 4, "n_epochs": 2, "gradient_accumulation": 3, "clip_apart": True},
+        {"n_epochs": 2, "returns_from": "current", "vtrace_rho_clip": 1.0, "self_imitation_coef": 0.1},
+        {"architecture": "vision_free+state3+gru"},
+    ],
+)
+def test_sound_training_sets_off_nothing(changes):
+    ppo = recurrent(**changes)
+    before = weights(ppo.policy)
+    assert [fault for fault in looked_at(ppo) if fault.stop] == []
+    assert all(not torch.equal(tensor, before[name]) for name, tensor in ppo.policy.named_parameters())
+
+
+def test_a_clone_is_pulled_towards_by_sequences_too():
+    ppo = recurrent(n_epochs=2, memory_segment=16)
+    ppo.anchor_to(ppo.policy)
+    assert [fault for fault in looked_at(ppo) if fault.stop] == []
+    assert ppo.logger is not None and ppo.actor_updates == 2
+
+
+# ------------------------------------------------------------------ what is broken is named
+
+
+def _episodes_go_on(monkeypatch):
+    monkeypatch.setattr(RecurrentPPO, "_prepare_decision", lambda ppo, t: setattr(ppo, "states", ppo._after.copy()))
+
+
+def _others_are_stored(monkeypatch):
+    observations = RecurrentBuffer.observations
+
+    def shifted(buffer, index, keys=None):
+        found = observations(buffer, index, keys)
+        return {**found, MEMORY: found[MEMORY].roll(1, dims=0)} if keys is None else found
+
+    monkeypatch.setattr(RecurrentBuffer, "observations", shifted)
+
+
+def _sequences_reach_over_ends(monkeypatch):
+    follows = RecurrentBuffer.follows
+
+    def endless(buffer, index):
+        ends, buffer.episode_ends = buffer.episode_ends, torch.zeros_like(buffer.episode_ends)
+        try:
+            return follows(buffer, index)
+        finally:
+            buffer.episode_ends = ends
+
+    monkeypatch.setattr(RecurrentBuffer, "follows", endless)
+
+
+@pytest.mark.parametrize(
+    ("damage", "names"),
+    [
+        (_episodes_go_on, {"memory"}),
+        (_others_are_stored, {"rollout"}),
+        (_sequences_reach_over_ends, {"gradients", "targets"}),  # whichever of two lies above its tolerance
+    ],
+)
+def test_what_is_broken_is_named(damage, names, monkeypatch):
+    ppo = recurrent(learning_rate=3e-3, target_kl=None, desync_episodes=True, n_epochs=2)
+    looked_at(ppo)  # so that something is remembered
+    damage(monkeypatch)
+    assert names & {fault.name for fault in looked_at(ppo) if fault.stop}
+
+
+def test_what_is_remembered_at_the_end_of_a_rollout_is_looked_at():
+    ppo = recurrent()
+    roll_out(ppo)
+    assert list(faults_of_memory(ppo, None)) == []
+    ppo.states[2] += 0.1
+    (fault,) = faults_of_memory(ppo, None)
+    assert fault.name == "memory" and "environment 2 remembers after decision 63" in fault.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"memory_segment": 7}, "--memory-segment 7: segments divide rollouts .64 .* give one of 1, 2, 4, 8, 16, 32"),
+        ({"memory_segment": 4, "memory_burn_in": 5}, "--memory-burn-in 5: is longer than a segment"),
+        ({"prioritised_alpha": 0.5}, "draws single decisions"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(changes, told):
+    with pytest.raises(ConfigError, match=told):
+        segment_length(PPOConfig(**changes), make_plan(4, 64, 32))
+    assert segment_length(PPOConfig(), make_plan(4, 24, 48)) == 24
+
+
+# ------------------------------------------------------------------ kept, and played
+
+
+def test_a_run_goes_on_bit_for_bit_in_mid_episode():
+    ours, other = recurrent(), recurrent(seed=5)
+    roll_out(ours)
+    ours.train()
+    assert ours.states.any()
+    saving.load_training_state(other, *copy.deepcopy((ours.policy.state_dict(), saving.training_state(ours))))
+    for ppo in (ours, other):
+        roll_out(ppo)
+        ppo.train()
+    for mine, theirs in zip(ours.policy.state_dict().values(), other.policy.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert torch.equal(ours.rollout_buffer.obs[MEMORY], other.rollout_buffer.obs[MEMORY])
+    assert (ours.states == other.states).all()
+
+
+def test_evaluation_carries_the_memory_and_its_proof_does_too():
+    policy = recurrent().policy
+    with torch.no_grad():
+        policy.memory.told.weight.mul_(30)  # so that it matters what is remembered
+    levels = list(zip(LEVELS, CATEGORIES, strict=True))
+    seen = {"frame_skip": 4, "observations": policy.observations}
+    suite = EvaluationSuite(levels, episodes_per_category=2, seed=1, num_envs=4, **seen)
+    for deterministic in (False, True):
+        episodes = suite.run(policy, deterministic=deterministic)
+        again = suite.run(policy, deterministic=deterministic)
+        assert all((one.inputs == other.inputs).all() for one, other in zip(episodes, again, strict=True))
+        verify(episodes, policy, planned=6, deterministic=deterministic, **seen)
+        check_beginning(episodes, suite.beginning(policy, deterministic=deterministic, decisions=8), 4)
+    with torch.no_grad():
+        policy.memory.cell.weight_hh_l0.zero_()  # the same, and it forgets everything at once
+    with pytest.raises(ResultsError, match="memories were lost, kept or mixed up"):
+        verify(episodes, policy, planned=6, deterministic=True, **seen)
+    assert statistics().fingerprint == policy.statistics.fingerprint

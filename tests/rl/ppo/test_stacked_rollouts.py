@@ -1,0 +1,179 @@
+"""Rollouts of stacked frames: what is decided on and learned from against a queue of frames for each environment."""
+
+import copy
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+
+import hardware
+from hardware.memory import observation_bytes
+from hardware.team import Team
+from nppsim.observe import layout
+from nppsim.observe.stacking import Stacking
+from rl.policy.architectures import get_architecture
+from rl.ppo import saving
+from rl.ppo.audit import Kept, faults_of_rollout
+from rl.ppo.audit_update import faults_of_update
+from rl.ppo.one_step import OneStep
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.probe import UpdateProbe
+from rl.ppo.replayed import Replay
+
+from learners import AT_ONCE, make_env, make_plan, make_ppo, roll_out, statistics, weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STATES = "vision_free+state4"
+REPEATED = "vision_free+state3-repeat"
+IMAGES = "mlp_baseline+visual3-state2"
+SIZES = {"num_envs": 4, "rollout_length": 24, "minibatch_size": 32, "n_epochs": 1}
+
+
+def soon_over(ppo):
+    """Time ends the first environment's episode after 20 decisions, if nothing else does."""
+    sim = ppo.sim
+    sim.state.ninja["frame"][0] = sim.bank.time_limit[sim.level[0]] - 20 * sim.frame_skip
+
+
+class Queues:
+    """For each environment and stacked key a queue of frames, fed by nothing but what the kernel writes."""
+
+    def __init__(self, ppo):
+        self.sim, self.frames = ppo.sim, ppo.sim.stacking.stacked(ppo.sim.keys)
+        self.repeats = ppo.sim.stacking.padding == "repeat"
+        self.queues = [{} for _ in range(self.sim.num_envs)]
+        for env in range(self.sim.num_envs):
+            self.begin(env)
+
+    def begin(self, env):
+        for key, frames in self.frames.items():
+            frame = self.sim.latest[key][env].copy()
+            self.queues[env][key] = deque([frame if self.repeats else 0 * frame] * (frames - 1), maxlen=frames)
+            self.queues[env][key].append(frame)
+
+    def after_step(self):
+        for env in range(self.sim.num_envs):
+            if env in self.sim.finished:
+                self.begin(env)
+            else:
+                for key in self.frames:
+                    self.queues[env][key].append(self.sim.latest[key][env].copy())
+
+    def stacks(self):
+        return {key: np.stack([np.stack(queues[key]) for queues in self.queues]) for key in self.frames}
+
+
+def watched_rollouts(ppo, count):
+    """(stacks by the queues before each decision of a rollout, the buffer's observations), for so many rollouts."""
+    queues, step, network = Queues(ppo), ppo.sim.step, ppo.policy.logits_and_values
+    for _ in range(count):
+        wanted, decided = [queues.stacks()], []
+
+        def stepping(actions, wanted=wanted):
+            obs = step(actions)
+            queues.after_step()
+            wanted.append(queues.stacks())
+            return obs
+
+        def asked(observations, decided=decided):
+            decided.append({key: observations[key].clone().numpy() for key in queues.frames})
+            return network(observations)
+
+        ppo.sim.step, ppo.policy.logits_and_values = stepping, asked
+        roll_out(ppo)
+        ppo.sim.step, ppo.policy.logits_and_values = step, network
+        yield wanted, decided, ppo.rollout_buffer.observations(torch.arange(len(ppo.rollout_buffer)))
+
+
+@pytest.mark.parametrize("architecture", [STATES, REPEATED, IMAGES])
+def test_what_is_decided_on_and_learned_from_is_what_a_queue_holds(architecture):
+    ppo, _ = make_ppo(architecture=architecture, **SIZES)
+    ppo._team = Team(1)  # so that all environments are asked about together
+    soon_over(ppo)
+    ends = 0
+    for wanted, decided, found in watched_rollouts(ppo, 3):
+        ends += int(ppo.rollout_buffer.episode_ends.sum())
+        for t in range(SIZES["rollout_length"]):
+            for key, values in wanted[t].items():
+                learned = found[key].unflatten(0, ppo.rollout_buffer.shape)[t].numpy()
+                np.testing.assert_array_equal(learned, values, err_msg=f"{key} before decision {t}")
+                np.testing.assert_array_equal(decided[t][key], values, err_msg=f"{key} asked about in decision {t}")
+        for key, values in wanted[-1].items():
+            np.testing.assert_array_equal(ppo.sim.obs[key], values, err_msg=f"{key} after the last decision")
+    assert ends > 3, "hardly an episode ended"
+
+
+@pytest.mark.parametrize("architecture", [REPEATED, IMAGES])
+def test_the_audit_finds_no_fault_and_a_run_goes_on_bit_for_bit_in_mid_episode(architecture):
+    settings = AT_ONCE | SIZES | {"architecture": architecture}
+    ppo, _ = make_ppo(**settings)
+    ppo.anchor_to(ppo.policy)
+    soon_over(ppo)
+    for turn in range(2):
+        replay = Replay(ppo, turn)
+        roll_out(ppo)
+        kept = Kept.of(ppo)
+        assert list(faults_of_rollout(ppo, kept, None)) == []
+        assert list(replay.faults(ppo)) == []
+        step = OneStep(ppo, kept, turn)
+        ppo.train()
+        step.end(ppo)
+        assert list(step.faults(ppo)) == []
+        assert list(faults_of_update(ppo, kept)) == []
+        ppo.logger.dump()
+    assert (ppo.sim.state.progress["decisions"][:4] > 0).any()
+    other, _ = make_ppo(**settings | {"seed": 4})
+    saving.load_training_state(other, *copy.deepcopy((ppo.policy.state_dict(), saving.training_state(ppo))))
+    for one in (ppo, other):
+        roll_out(one)
+        one.train()
+    ours, theirs = weights(ppo.policy), weights(other.policy)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("wrong", ["flip", "ages"])
+def test_a_stack_that_is_put_together_wrongly_is_found(wrong, monkeypatch):
+    ppo, _ = make_ppo(architecture=STATES, **SIZES)
+    roll_out(ppo)
+    buffer = ppo.rollout_buffer
+    if wrong == "flip":
+        stacks = buffer.stacks
+        monkeypatch.setattr(buffer, "stacks", lambda key, index: stacks(key, index).flip(1))
+    else:
+        monkeypatch.setattr(buffer, "note_ages", lambda t: buffer.ages[t].fill_(3))
+    replay = Replay(ppo, 0)
+    roll_out(ppo)
+    assert any(fault.name == "observations" for fault in replay.faults(ppo))
+
+
+def test_stacks_cost_bytes_not_copies():
+    plain, stacked = (make_ppo(architecture=name, **SIZES)[0].rollout_buffer for name in ("mlp_baseline", IMAGES))
+
+    def stored(buffer):
+        return sum(kept.numel() * kept.element_size() for kept in (*buffer._kept.values(), buffer.ages))
+
+    before = (
+        2 * (84 * 84 + 176 * 100) + layout.SPECS["game_state"].bytes
+    )  # frames before the rollout, of each environment
+    assert stored(stacked) - stored(plain) == SIZES["num_envs"] * before
+    keys = get_architecture(IMAGES).observations
+    shown = observation_bytes(keys, Stacking(3, 2))
+    assert shown - observation_bytes(keys) == before
+    made = hardware.plan(
+        keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64), stacking=Stacking(3, 2)
+    )
+    usual = hardware.plan(keys, hardware.Wishes(num_envs=64, rollout_length=32, minibatch_size=64))
+    rows, usual_rows = ({row.name: row.bytes for row in one.memory} for one in (made, usual))
+    assert 0 < rows["rollout buffer"] - usual_rows["rollout buffer"] < 0.2 * usual_rows["rollout buffer"]
+    assert UpdateProbe(IMAGES, "cpu", "float32").peak_bytes(8) > UpdateProbe(
+        "mlp_baseline", "cpu", "float32"
+    ).peak_bytes(8)
+
+
+def test_a_simulator_with_other_stacks_is_refused():
+    ppo, _ = make_ppo(architecture=STATES, **SIZES)
+    env = make_env(architecture="vision_free+state4-repeat")  # as long, but padded otherwise
+    with pytest.raises(ValueError, match="the simulator shows .*repeat.*reads .*zero"):
+        BatchPPO(env, STATES, ppo.config, make_plan(), statistics=statistics())

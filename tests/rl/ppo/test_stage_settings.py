@@ -1,0 +1,89 @@
+"""Settings of PPO that belong to single stages of the curriculum: one discount everywhere, whichever stage it is."""
+
+import pytest
+
+from nppsim.errors import ConfigError
+from rl.config import ExperimentConfig
+from rl.curriculum import make_sampler
+from rl.curriculum_config import CurriculumConfig
+from rl.ppo import saving
+from rl.ppo.audit import Kept, Start, faults_of_rollout
+from rl.ppo.audit_update import faults_of_update
+from rl.ppo_config import PPOConfig
+
+from learners import logged, make_ppo, roll_out
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BY_STAGE = CurriculumConfig(
+    strategy="stages",
+    stage_gamma=("simpler=0.95",),
+    stage_learning_rate=("simpler=3e-5",),
+    stage_ent_coef=("simpler=0.02",),
+)
+
+
+def test_training_agrees_with_itself_when_the_stage_changes_and_when_it_changes_back():
+    ppo, scalars = make_ppo(curriculum=BY_STAGE)
+    found = []
+    for place in (1, 2, 0):  # of the stage that comes after this update
+        start = Start(ppo)
+        roll_out(ppo)
+        kept = Kept.of(ppo)
+        faults = list(faults_of_rollout(ppo, kept, start))
+        update = ppo.sampler.update
+
+        def moving(*arguments, place=place, update=update, **named):
+            update(*arguments, **named)
+            ppo.sampler.strategy.place = place
+
+        ppo.sampler.update = moving
+        ppo.train()
+        ppo.sampler.update = update
+        assert faults + list(faults_of_update(ppo, kept)) == []
+        row = logged(ppo, scalars)
+        found.append((row["train/gamma"], row["train/learning_rate"], row["train/ent_coef"]))
+        assert ppo.gamma == ppo.rollout_buffer.gamma == ppo.sim.gamma
+    assert [gamma for gamma, *_ in found] == [0.995, 0.95, 0.995]
+    assert found[1][1] < 3e-5 < found[0][1] / 10
+    assert found[1][2] == 0.02 > found[0][2]
+
+
+def test_a_discount_that_only_some_parts_hear_of_is_a_fault():
+    ppo, _ = make_ppo(curriculum=BY_STAGE)
+    ppo.sampler.strategy.place = 1
+    roll_out(ppo)
+    names = {fault.name for fault in faults_of_rollout(ppo, Kept.of(ppo), None)}
+    assert {"settings", "advantages"} <= names
+
+
+def test_a_resumed_run_has_the_settings_of_its_stage():
+    ppo, other = make_ppo(curriculum=BY_STAGE)[0], make_ppo(curriculum=BY_STAGE, seed=3)[0]
+    ppo.sampler.strategy.place = 1
+    roll_out(ppo)
+    ppo.train()
+    assert ppo.gamma == 0.95
+    saving.load_training_state(other, ppo.policy.state_dict(), saving.training_state(ppo))
+    assert other.gamma == other.rollout_buffer.gamma == other.sim.gamma == 0.95
+
+
+def test_they_are_refused_where_they_mean_nothing():
+    with pytest.raises(ConfigError, match="stage_gamma.*has no effect with --curriculum plr, only with stages"):
+        CurriculumConfig(strategy="plr", stage_gamma=("simple=0.99",))
+    for name, text in (
+        ("stage_gamma", "simple=1.5"),
+        ("stage_gamma", "simple"),
+        ("stage_learning_rate", "simple=0"),
+        ("stage_ent_coef", "simple=-1"),
+    ):
+        with pytest.raises(ConfigError, match="give STAGE=X with X "):
+            CurriculumConfig(strategy="stages", **{name: (text,)})
+    with pytest.raises(ConfigError, match="no levels of medium, for which there are settings of PPO"):
+        make_sampler(["simple"], CurriculumConfig(strategy="stages", stage_gamma=("medium=0.99",)), 0)
+    with pytest.raises(ConfigError, match="steers the learning rate, whatever the stage"):
+        ExperimentConfig(
+            "x",
+            ("vision_free",),
+            ppo=PPOConfig(desired_kl=0.01),
+            curriculum=CurriculumConfig(strategy="stages", stage_learning_rate=("simple=1e-4",)),
+        )

@@ -1,0 +1,290 @@
+"""The numbers of training against a second computation of each from its definition: plain loops, float64, torch's own
+distributions, Stable-Baselines3's own functions.
+
+Nothing here is computed by the code that it is compared with, but for the network itself.
+"""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stable_baselines3.common.utils import explained_variance as their_explained_variance
+from torch.distributions import Categorical, kl_divergence
+
+from hardware.team import Team
+from nppsim.observe import layout
+from nppsim.outcomes import WON
+from nppsim.reward import TERMS as TERMS_OF_REWARD
+from rl.policy.policy import build_policy, observation_space
+from rl.ppo.gradients import set_gradients
+from rl.ppo.losses import LossSettings, Samples, normalised
+from rl.ppo.rollout import TensorRolloutBuffer
+
+from learners import AT_ONCE, logged, make_ppo, roll_out, statistics
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TERMS = {"self_imitation_coef": 0.05, "bc_kl_coef_start": 0.3}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Advantages and returns
+
+
+def advantages_by_definition(rewards, values, ends, last_values, gamma, gae_lambda):
+    """float64[T, N]: sums of (gamma lambda)^l delta over the later decisions of the same episode, term by term."""
+    length, count = rewards.shape
+    found = np.zeros((length, count))
+    for env in range(count):
+        for t in range(length):
+            for later in range(t, length):
+                following = values[later + 1, env] if later + 1 < length else last_values[env]
+                following = 0.0 if ends[later, env] else following
+                delta = rewards[later, env] + gamma * following - values[later, env]
+                found[t, env] += (gamma * gae_lambda) ** (later - t) * delta
+                if ends[later, env]:
+                    break
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    steps=st.integers(1, 24),
+    gamma=st.sampled_from([0.5, 0.99, 1.0]),
+    gae_lambda=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    end_share=st.sampled_from([0, 0.1, 0.5, 1]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_advantages_are_sums_of_discounted_surprises(steps, gamma, gae_lambda, end_share, seed):
+    rng = np.random.default_rng(seed)
+    buffer = TensorRolloutBuffer(
+        steps, observation_space(("game_state",)), spaces.Discrete(6), gamma=gamma, gae_lambda=gae_lambda, n_envs=3
+    )
+    rewards, values = rng.normal(size=(2, steps, 3))
+    last_values, ends = rng.normal(size=3), rng.random((steps, 3)) < end_share
+    for name, array in (("rewards", rewards), ("values", values), ("episode_ends", ends)):
+        getattr(buffer, name).copy_(torch.from_numpy(array))
+    buffer.compute_returns_and_advantages(torch.from_numpy(last_values).float())
+    expected = advantages_by_definition(rewards, values, ends, last_values, gamma, gae_lambda)
+    np.testing.assert_allclose(buffer.advantages.numpy(), expected, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(buffer.returns.numpy(), expected + values, rtol=1e-4, atol=2e-5)
+    flat = buffer.returns.numpy().ravel()
+    if len(flat) > 1:
+        theirs = their_explained_variance(buffer.values.numpy().ravel(), flat)
+        assert buffer.explained_variance() == pytest.approx(float(theirs), rel=1e-3, abs=1e-4)
+
+
+def test_with_lambda_1_returns_are_the_discounted_rewards_and_with_lambda_0_one_step_of_them():
+    """Two decisions, rewards 1 and 2, values 10 and 20, then 40; gamma 1/2."""
+    for gae_lambda, expected in ((1.0, [1 + 1 + 10, 2 + 20]), (0.0, [1 + 10, 2 + 20])):
+        buffer = TensorRolloutBuffer(
+            2, observation_space(("game_state",)), spaces.Discrete(6), gamma=0.5, gae_lambda=gae_lambda, n_envs=1
+        )
+        buffer.rewards[:, 0], buffer.values[:, 0] = torch.tensor([1.0, 2]), torch.tensor([10.0, 20])
+        buffer.compute_returns_and_advantages(torch.tensor([40.0]))
+        assert buffer.returns[:, 0].tolist() == expected
+
+
+def test_normalised_advantages_are_those_of_stable_baselines3():
+    """Their formula, copied from PPO.train: unbiased standard deviation, 1e-8 beside it."""
+    advantages = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 3 + 1
+    torch.testing.assert_close(normalised(advantages), (advantages - advantages.mean()) / (advantages.std() + 1e-8))
+    exact = advantages.double().numpy()
+    exact = (exact - exact.mean()) / exact.std(ddof=1)
+    np.testing.assert_allclose(normalised(advantages).numpy(), exact, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A whole update
+
+
+def naive_update(policy, buffer, config, weights, rng, *, epochs, size, reference):
+    """Do an update in the plainest way; per gradient step what is logged, as float64.
+
+    weights: of entropy bonus, pull towards the reference and self-imitation, and what the value loss is divided by.
+    """
+    actions, advantages, returns, old = (
+        getattr(buffer, name).flatten(0, 1) for name in ("actions", "advantages", "returns", "log_probs")
+    )
+    scaled = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    surprises = won_beyond_expectation(buffer) / (advantages.std() + 1e-8)
+    steps = []
+    for _ in range(epochs):
+        order = rng.permutation(len(actions))
+        for first in range(0, len(order) - size + 1, size):
+            index = torch.from_numpy(order[first : first + size])
+            obs = {key: values.flatten(0, 1)[index] for key, values in buffer.obs.items()}
+            logits, values = policy.logits_and_values(obs)
+            with torch.no_grad():
+                cloned = Categorical(logits=reference.logits_and_values(obs)[0])
+            new, played = Categorical(logits=logits), Categorical(logits=old[index])
+            ratio = torch.exp(new.log_prob(actions[index]) - played.log_prob(actions[index]))
+            gains = torch.stack(
+                [
+                    scaled[index] * ratio,
+                    scaled[index] * torch.clamp(ratio, 1 - config.clip_range, 1 + config.clip_range),
+                ]
+            )
+            parts = {
+                "policy_gradient_loss": -gains.min(dim=0).values.mean(),
+                "value_loss": ((values - returns[index]) ** 2).mean(),
+                "entropy_loss": -new.entropy().mean(),
+                "bc_kl": kl_divergence(cloned, new).mean(),
+                "self_imitation_loss": -(surprises[index] * new.log_prob(actions[index])).mean(),
+            }
+            loss = (
+                parts["policy_gradient_loss"]
+                + weights["entropy"] * parts["entropy_loss"]
+                + config.vf_coef / weights["variance"] * parts["value_loss"]
+                + weights["pull"] * parts["bc_kl"]
+                + config.self_imitation_coef * parts["self_imitation_loss"]
+            )
+            policy.optimizer.zero_grad()
+            loss.backward()
+            norm = math.sqrt(
+                sum(float((p.grad.double() ** 2).sum()) for p in policy.parameters() if p.grad is not None)
+            )
+            for parameter in policy.parameters():
+                if parameter.grad is not None:
+                    parameter.grad *= min(1.0, config.max_grad_norm / (norm + 1e-6))
+            policy.optimizer.step()
+            parts |= {
+                "loss": loss,
+                "approx_kl": kl_divergence(played, new).mean(),
+                "clip_fraction": ((ratio - 1).abs() > config.clip_range).double().mean(),
+            }
+            steps.append({name: float(value.detach()) for name, value in parts.items()} | {"grad_norm": norm})
+    return steps
+
+
+def won_beyond_expectation(buffer):
+    """float32[T * N]: discounted rewards to the end of a won episode, less the critic's value, where that is positive."""
+    length, count = buffer.shape
+    found = torch.zeros(length, count)
+    for env in range(count):
+        for t in range(length):
+            end = next((k for k in range(t, length) if buffer.episode_ends[k, env]), None)
+            if end is not None and buffer.wins[end, env]:
+                gained = sum(buffer.gamma ** (k - t) * float(buffer.rewards[k, env]) for k in range(t, end + 1))
+                found[t, env] = max(0.0, gained - float(buffer.values[t, env]))
+    return found.flatten()
+
+
+def test_every_number_of_an_update_is_that_of_the_plainest_computation():
+    """Two passes in minibatches of 64 of 128 decisions, with every term of the loss; the weights they lead to, too."""
+    ppo, scalars = make_ppo(
+        frame_skip=16, n_epochs=2, minibatch_size=64, target_kl=None, learning_rate=3e-3, ent_coef_start=0.05,
+        clip_range=0.05, max_grad_norm=0.3, **TERMS, **AT_ONCE,
+    )  # fmt: skip
+    ppo.anchor_to(build_policy("vision_free", statistics()))
+    roll_out(ppo)
+    roll_out(ppo)  # episodes that began in the first one end here
+    buffer = ppo.rollout_buffer
+    buffer.wins |= buffer.episode_ends  # random play seldom wins: let every ended episode be won
+    twin, rng = copy.deepcopy(ppo.policy), copy.deepcopy(ppo.rng)
+    twin.optimizer.param_groups[0]["lr"] = ppo.config.learning_rate_at(ppo.progress)
+    progress = ppo.progress
+    weights = {
+        "entropy": 0.05 + (0.001 - 0.05) * progress,
+        "pull": 0.3 * (1 - progress / 0.3),
+        "variance": float(buffer.returns.double().var(unbiased=True)),
+    }
+    before = {name: value.clone() for name, value in ppo.policy.state_dict().items()}
+    ppo.train()
+    steps = naive_update(twin, buffer, ppo.config, weights, rng, epochs=2, size=64, reference=ppo.reference)
+    assert len(steps) == 4
+    row = logged(ppo, scalars)
+    for name in steps[0]:
+        expected = np.mean([step[name] for step in steps])
+        assert row[f"train/{name}"] == pytest.approx(expected, rel=2e-4, abs=2e-6), name
+    assert row["train/last_kl"] == pytest.approx(steps[-1]["approx_kl"], rel=1e-3, abs=1e-6)
+    assert row["train/explained_variance"] == pytest.approx(
+        1 - float((buffer.returns - buffer.values).double().var() / buffer.returns.double().var()), abs=1e-5
+    )
+    assert all(row[f"train/{name}"] != 0 for name in ("clip_fraction", "bc_kl", "self_imitation_loss"))
+    for name, theirs in twin.state_dict().items():
+        torch.testing.assert_close(ppo.policy.state_dict()[name], theirs, rtol=1e-3, atol=2e-5, msg=name)
+    moved = max(float((before[name] - value).abs().max()) for name, value in twin.state_dict().items())
+    assert moved > 100 * 2e-5, "or agreement says nothing"
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("critic_only", [False, True])
+def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, critic_only):
+    """The real network and all terms of the loss; differences are below 1e-6 of a tensor's largest gradient."""
+    ppo, _ = make_ppo(**TERMS)
+    roll_out(ppo)
+    buffer, index = ppo.rollout_buffer, torch.randperm(128, generator=torch.Generator().manual_seed(0))[:100]
+    cloned = buffer.flat("log_probs").roll(1, dims=0)
+    samples = Samples(
+        buffer.flat("actions"), buffer.flat("log_probs"), normalised(buffer.flat("advantages")), buffer.flat("returns"),
+        cloned, buffer.flat("advantages").clamp(min=0),
+    )  # fmt: skip
+    settings = LossSettings(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
+    found = []
+    for team in (Team(1), Team(threads)):
+        losses = set_gradients(ppo.policy, team, buffer.observations, samples, index, settings)
+        found.append((losses, [p.grad.clone() for p in ppo.policy.parameters() if p.grad is not None]))
+    (one, whole), (several, parts) = found
+    np.testing.assert_allclose(several, one, rtol=1e-5, atol=1e-6)
+    assert len(whole) == len(parts) > 0
+    for alone, shared in zip(whole, parts, strict=True):
+        assert float((alone - shared).abs().max()) <= 1e-6 * max(float(alone.abs().max()), 1e-3)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Statistics and logging
+
+
+def test_what_the_network_reads_is_the_observations_z_score():
+    """Mean and spread of all observations at once with numpy, in float64; components that vary less than a tenth of their
+    scale are divided by that tenth, and everything is cut off at 10."""
+    ppo, _ = make_ppo()
+    roll_out(ppo)
+    normalize = ppo.policy.features_extractor.normalize
+    gathered = statistics()
+    obs = {key: ppo.rollout_buffer.flat_obs(key) for key in normalize.float_keys}
+    expected = []
+    for key in normalize.float_keys:
+        scale = np.broadcast_to(np.asarray(layout.SPECS[key].scale, float), layout.SPECS[key].shape)
+        spread = np.maximum(gathered.std[key], 0.1 * scale)
+        expected.append(((obs[key].double().numpy() - gathered.mean[key]) / spread).reshape(len(obs[key]), -1))
+    np.testing.assert_allclose(
+        normalize(obs).numpy(), np.clip(np.concatenate(expected, axis=1), -10, 10), rtol=1e-3, atol=2e-4
+    )
+
+
+def test_what_a_rollout_logs_are_plain_means_over_its_episodes():
+    ppo, scalars = make_ppo(frame_skip=16, rollout_length=64)
+    ended, begin_next = [], ppo._begin_next_episodes
+
+    def remember():
+        records = begin_next()
+        ended.extend(record.copy() for record in records)
+        return records
+
+    ppo._begin_next_episodes = remember
+    roll_out(ppo)
+    ppo.dump_logs(1)
+    row = scalars.rows[-1]
+    returns = [float(record["ret"]) for record in ended]
+    wins = [record["outcome"] == WON for record in ended]
+    assert len(ended) > 4 and not all(wins)
+    assert row["rollout/ep_rew_mean"] == pytest.approx(math.fsum(returns[-100:]) / len(returns[-100:]), rel=1e-6)
+    assert row["rollout/ep_len_mean"] == pytest.approx(np.mean([record["decisions"] for record in ended[-100:]]))
+    assert row["rollout/success_rate"] == pytest.approx(np.mean(wins[-100:]))
+    assert row["reward/return"] == pytest.approx(np.mean(returns), rel=1e-5)
+    assert row["sim/wins"] == sum(wins)
+    assert row["sim/distinct_levels"] == len({int(record["level"]) for record in ended})
+    for i, name in enumerate(TERMS_OF_REWARD):
+        assert row[f"reward/{name}"] == pytest.approx(
+            np.mean([record["terms"][i] for record in ended]), rel=1e-5, abs=1e-7
+        )
+    actions = ppo.rollout_buffer.actions.numpy().ravel().tolist()
+    shares = [value for tag, value in row.items() if tag.startswith("actions/frequency/")]
+    assert shares == pytest.approx([actions.count(action) / len(actions) for action in range(6)])

@@ -1,0 +1,385 @@
+"""Search on top of an agent: with a network that has learned nothing, so that all that is found is the search's."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import nppsim
+from bc.demonstrations import INDEX_FORMAT
+from nppsim.batch import BatchSimulator
+from nppsim.generate import generate
+from nppsim.levels import kinds
+from nppsim.levels.level import Level
+from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
+from nppsim.observe.statistics import ObservationStatistics
+from nppsim.planner import PlannedRun, plan
+from nppsim.replays.replay import Replay, on_grid
+from nppsim.replays.replay_set import ReplaySet
+from rl.evaluation.suite import EvaluationSuite
+from rl.policy import checkpoint
+from rl.policy.policy import build_policy
+from rl.search import solve as stages
+from rl.search.levels import read_tasks
+from rl.search.results import file_stem
+from rl.search.search import Agent, Effort, GuidedSearch, Manner
+from rl.search.solve import SolveSettings, solve
+
+from programs import load_script
+from worlds import FLOOR, RIGHT, corridor
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+EASY = generate("simplest", 1)[0]
+MINED = generate("simplest_with_mines", 3)[0]
+SHORT = SolveSettings(budget=300_000, polish=100_000)
+
+
+def untrained(favourite=None, architecture="vision_free"):
+    """An agent of random weights; favourite: the action that it takes nearly always."""
+    torch.manual_seed(3)
+    policy = build_policy(architecture)
+    statistics = ObservationStatistics(policy.observations)
+    sim = BatchSimulator([EASY, MINED], 4, observations=policy.observations, threads=1)
+    sim.reset()
+    for _ in range(5):
+        sim.step(np.arange(4))
+        statistics.update({key: sim.obs[key] for key in statistics.float_keys})
+    policy.set_statistics(statistics)
+    if favourite is not None:
+        policy.action_net.bias.data[favourite] = 5.0
+    policy.set_training_mode(False)
+    return Agent(policy, 4)
+
+
+AGENT = untrained()
+
+
+def search_on(level, agent=AGENT, seed=0):
+    return GuidedSearch(level, agent, np.random.default_rng(seed), threads=1)
+
+
+def check_finishes(level, run):
+    played = nppsim.simulate(level, run.inputs)
+    assert played.won
+    assert played.frames == len(run.inputs) == run.frames
+    assert on_grid(run.inputs, 4)
+
+
+@pytest.mark.parametrize("level", [EASY, MINED])
+def test_a_level_is_finished_by_an_agent_that_has_learned_nothing(level):
+    solution = solve(level, AGENT, SHORT, threads=1)
+    check_finishes(level, solution.run)
+    assert solution.found_by.startswith("beam of")
+    assert solution.run.frames < solution.first_frames
+    assert 100_000 <= solution.shortening < 110_000
+    assert 0 < solution.finding < plan(level).simulated
+    assert solution.asked > 0
+
+
+def test_the_result_depends_on_the_seed_and_on_nothing_else():
+    first, again, other = (solve(MINED, AGENT, SolveSettings(polish=20_000, seed=seed), threads=threads)
+                           for seed, threads in ((1, 1), (1, 2), (2, 1)))  # fmt: skip
+    assert first.run.inputs.tobytes() == again.run.inputs.tobytes()
+    assert (first.finding, first.shortening, first.asked) == (again.finding, again.shortening, again.asked)
+    assert first.run.inputs.tobytes() != other.run.inputs.tobytes()
+
+
+def test_a_beam_of_one_state_is_the_agent_alone():
+    level = corridor(door=60)
+    agent = untrained(favourite=RIGHT)
+    suite = EvaluationSuite([(level, "x")], episodes_per_category=1, seed=0, frame_skip=4,
+                            observations=agent.policy.observations, threads=1)  # fmt: skip
+    (alone,) = suite.run(agent.policy, deterministic=True)
+    solution = solve(level, agent, SolveSettings(polish=0), threads=1)
+    assert alone.won
+    assert solution.found_by == "agent"
+    assert solution.run.inputs.tobytes() == alone.inputs.tobytes()
+    assert solution.finding == alone.frames
+    assert solution.asked == alone.decisions
+
+
+def test_where_the_agent_dies_a_wider_beam_gets_past():
+    level = corridor(switch=34, door=60, entities=[(kinds.MINE, 26, FLOOR + 1)])
+    solution = solve(level, untrained(favourite=RIGHT), SHORT, threads=1)
+    assert solution.found_by not in ("agent", stages.PLANNER)
+    check_finishes(level, solution.run)
+
+
+@pytest.mark.parametrize("level", [EASY, MINED])
+def test_best_first_search_finds_a_run(level):
+    way = search_on(level).best_first(Effort(300_000))
+    check_finishes(level, PlannedRun(way.actions, way.inputs, len(way.inputs), 0))
+
+
+def test_what_is_simulated_is_counted_and_does_not_exceed_the_budget_by_more_than_a_decision():
+    told = []
+    effort = Effort(3000, told=told.append)
+    assert search_on(MINED).beam(Manner(16), effort) is None
+    assert 3000 <= effort.simulated == sum(told) <= 3000 + 16 * 2 * 4
+    for of_nothing in (effort.part(500), Effort(100, until=0.0)):
+        assert of_nothing.left == 0
+    part = Effort(1000).part(300)
+    part.spend(200)
+    assert part.left == 100
+
+
+def test_a_beam_goes_on_from_any_state_of_a_run_and_heeds_the_frames_it_is_given():
+    search = search_on(MINED)
+    way = search.beam(Manner(64), Effort(300_000))
+    states = search.states_along(way.actions, Effort(10_000))
+    assert len(states) == len(way.actions)
+    assert (states[0] == search.spawn).all()
+    half = len(way.actions) // 2
+    end = search.beam(Manner(64), Effort(300_000), most_frames=len(way.inputs), start=states[half])
+    joined = np.concatenate([way.inputs[: 4 * half], end.inputs])
+    run = nppsim.simulate(MINED, joined)
+    assert run.won
+    assert run.frames == len(joined) <= len(way.inputs)
+    assert search.beam(Manner(64), Effort(300_000), most_frames=20) is None
+
+
+def test_without_frames_to_shorten_it_the_first_run_stays():
+    solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
+    assert solution.run.frames == solution.first_frames
+    assert solution.shortening == 0
+
+
+def test_the_planner_shortens_on_where_guided_beams_end(monkeypatch):
+    monkeypatch.setattr(stages, "GUIDED_FRAMES", 4000)
+    guided, more = (solve(EASY, AGENT, SolveSettings(polish=n), threads=1) for n in (4000, 1_000_000))
+    check_finishes(EASY, more.run)
+    assert more.run.frames < guided.run.frames
+    assert more.asked == guided.asked
+    assert 1_000_000 <= more.shortening < 1_010_000
+
+
+def test_the_planner_is_the_last_resort(monkeypatch):
+    monkeypatch.setattr(stages, "ATTEMPTS", stages.ATTEMPTS[:1])
+    solution = solve(MINED, AGENT, SolveSettings(polish=0), threads=1)
+    budget = SolveSettings().budget - (solution.finding - plan(MINED).simulated)
+    assert solution.found_by == stages.PLANNER
+    assert solution.run.inputs.tobytes() == plan(MINED, budget=budget).inputs.tobytes()
+
+
+def test_no_way_no_budget_and_no_time_give_no_run():
+    walled_in = np.ones((23, 42), np.uint8)
+    walled_in[5:8, 5:8] = walled_in[5:8, 20:23] = 0
+    closed = Level.build(walled_in, (28, 30), exits=[((88, 30), (84, 30))])
+    for level, settings in (
+        (closed, SolveSettings()),
+        (MINED, SolveSettings(budget=10)),
+        (MINED, SolveSettings(seconds=1e-9)),
+    ):
+        solution = solve(level, AGENT, settings, threads=1)
+        assert (solution.run, solution.found_by, solution.shortening) == (None, "", 0)
+        assert solution.finding <= 10 + 4
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The command
+
+
+@pytest.fixture(scope="module")
+def script():
+    """scripts/solve.py as a module."""
+    return load_script("solve")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a checkpoint, a level set with par times, and a slow recording of one of its levels."""
+    monkeypatch.chdir(tmp_path)
+    checkpoint.save(tmp_path / "agent.safetensors", AGENT.policy, frame_skip=4)
+    levels = [(EASY, LevelEntry("simplest", par_frames=40)), (MINED, LevelEntry("mined/odd", par_frames=100))]
+    LevelSet.write(tmp_path / "levels", levels)
+    Replay(EASY, plan(EASY, 9, beam=2).inputs, success=True).save(tmp_path / "slow.replay")
+    return tmp_path
+
+
+QUICK = ["--agent", "agent.safetensors", "--polish", "5000", "--out", "out"]
+
+
+def test_a_level_of_a_set_is_solved_compared_and_shown(script, place, capsys):
+    command = ["levels/simplest/000000.map", *QUICK, "--against", "slow.replay"]
+    assert script.main(command) == 0
+    text = capsys.readouterr().out
+    facts = json.loads((place / "out/results.json").read_text())["levels"][0]
+    recorded = nppsim.simulate(EASY, Replay.load("slow.replay").inputs).frames
+    assert (facts["level"], facts["par_frames"], facts["recorded_frames"]) == ("simplest/000000.map", 40, recorded)
+    assert re.search(rf" {facts['frames']} \| +40 \| +{facts['frames'] / 40:.2f} \| +{recorded} \|", text)
+    assert f"A: finished in frame {recorded}\nB: finished in frame {facts['frames']}\n" in text
+    for name in ("simplest_000000.replay", "simplest_000000.attract"):
+        written = Replay.load(place / "out/replays" / name)
+        played = nppsim.simulate(EASY, written.inputs)
+        assert written.level == EASY
+        assert played.won
+        assert played.frames == written.frames == facts["frames"]
+    assert (place / "out/films/simplest_000000.mp4").stat().st_size > 1000
+    page = (place / "out/report.html").read_text()
+    assert "films/simplest_000000.mp4" in page
+    assert "simplest/000000.map" in page
+    assert "solved 1 of 1" in page
+
+
+def test_a_folder_of_levels_becomes_a_table_and_demonstrations_in_processes_of_their_own(script, place, capsys):
+    command = ["levels", *QUICK, "--films", "0", "--workers", "2", "--demonstrations", "learn"]
+    assert script.main(command) == 0
+    text = capsys.readouterr().out
+    assert "solved 2 of 2" in text
+    assert "length in pars: median" in text
+    for category, level in (("simplest", EASY), ("mined/odd", MINED)):
+        runs = ReplaySet(place / "learn" / f"{category}.h5")
+        alone = solve(level, AGENT, SolveSettings(polish=5000), threads=1)
+        assert runs[0].inputs.tobytes() == alone.run.inputs.tobytes()
+        assert runs[0].level == level
+        about = runs.entry(0)
+        assert (about.category, about.success, about.metadata["source"]) == (category, True, "solve")
+    assert not (place / "out/films").exists()
+
+
+def test_a_folder_of_replays_is_raced_against(script, place, capsys):
+    (place / "human").mkdir()
+    (place / "slow.replay").rename(place / "human/slow.replay")
+    Replay(MINED, np.zeros(20, np.uint8)).save(place / "human/lost.replay")
+    assert script.main(["human", *QUICK, "--workers", "1", "--films", "0"]) == 0
+    text = capsys.readouterr().out
+    assert "solved 2 of 2" in text
+    assert "faster than the recording: 1 of 1" in text
+
+
+def test_what_a_path_stands_for(place):
+    Replay(MINED, plan(MINED).inputs).save(place / "recorded", format="attract")
+    (of_attract,) = read_tasks(place / "recorded")
+    assert of_attract.level == MINED
+    assert of_attract.recorded_frames == plan(MINED).frames
+    MINED.save(place / "alone")
+    (alone,) = read_tasks(place / "alone")
+    assert (alone.name, alone.category, alone.par_frames, alone.recorded) == ("alone", "single", None, None)
+    assert [task.par_frames for task in read_tasks(place / "levels")] == [40, 100]
+    taken = set()
+    names = ("simple/1.map", "simple_1.map", "set.h5#7", "...")
+    assert [file_stem(name, taken) for name in names] == ["simple_1", "simple_1_2", "set_7", "level"]
+
+
+def test_a_folder_of_levels_and_recordings_has_both_and_the_same_run_once(place):
+    folder = place / "both"
+    run = Replay(MINED, plan(MINED).inputs)
+    run.save(folder / "sub/run.replay")
+    run.save(folder / "sub/run.attract", format="attract")
+    EASY.save(folder / "easy/level")
+    (folder / "notes.txt").write_text("not a level")
+    found = [(task.name, task.category, task.level, task.recorded_frames) for task in read_tasks(folder)]
+    assert found == [
+        ("easy/level", "easy", EASY, None),
+        ("sub/run.attract", "recorded", MINED, plan(MINED).frames),
+    ]
+    (folder / "sub/index.json").write_text("{}")  # of the recordings there, perhaps
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    (folder / "index.json").write_text(json.dumps({"format": INDEX_FORMAT, "demonstrations": []}))
+    assert [task.name for task in read_tasks(folder)] == ["easy/level", "sub/run.replay"]
+    (alone,) = read_tasks(folder / "easy/level")
+    assert (alone.name, alone.category, alone.par_frames) == ("level", "single", None)
+    (folder / "index.json").write_text('{"pages": []}')  # of something else, which a level below it may well lie in
+    assert read_tasks(folder / "easy/level") == [alone]
+    with pytest.raises(LevelSetError, match="index.json is not the index of a level set"):
+        read_tasks(folder)
+    (folder / "index.json").write_text("{")
+    with pytest.raises(LevelSetError, match="index.json: not JSON .*; restore it, or delete it"):
+        read_tasks(folder)
+
+
+def test_what_an_earlier_search_has_found_stays(script, place, capsys):
+    command = [
+        "levels/simplest/000000.map",
+        "--agent",
+        "agent.safetensors",
+        "--polish",
+        "0",
+        "--films",
+        "0",
+        "--out",
+        "out",
+    ]
+    (place / "out").mkdir()
+    for folder in ("out", "out_2"):
+        assert script.main(command) == 0
+        assert f"page: {folder}/report.html" in capsys.readouterr().out
+    assert sorted(file.name for file in place.glob("out*")) == ["out", "out_2"]
+
+
+def test_ctrl_c_while_a_run_is_shortened_keeps_the_shortest(script, place, capsys, monkeypatch):
+    command = ["levels/simplest/000000.map", *QUICK, "--polish", "100000"]
+    beams, beam = [], GuidedSearch.beam
+
+    def interrupted(search, *arguments):
+        if len(beams) == 2:
+            raise KeyboardInterrupt
+        way = beam(search, *arguments)
+        if beams or way is not None:
+            beams.append(way)
+        return way
+
+    monkeypatch.setattr(GuidedSearch, "beam", interrupted)
+    assert script.main(command) == 130
+    assert "1 of 1 levels were searched; the runs found are in out" in capsys.readouterr().err
+    replay = Replay.load(place / "out/replays/simplest_000000.replay")
+    found, shorter = beams
+    assert nppsim.simulate(EASY, replay.inputs).won
+    assert replay.frames == len(shorter.inputs) < len(found.inputs)
+
+
+def test_a_level_without_a_run_is_told(script, place, capsys):
+    assert script.main(["levels/simplest/000000.map", *QUICK, "--budget", "10"]) == 1
+    text = capsys.readouterr().out
+    assert "not found" in text
+    assert "solved 0 of 1" in text
+    assert not (place / "out/replays").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", *QUICK], "error: nowhere: No such file or directory"),
+        (["levels", "--agent", "nothing.safetensors"], "error: nothing.safetensors: no such checkpoint"),
+        (["agent.safetensors", *QUICK], "error: agent.safetensors"),
+        (["levels", *QUICK, "--against", "slow.replay"], "error: --against slow.replay: is for one level"),
+        (
+            ["levels/mined/odd/000000.map", *QUICK, "--against", "slow.replay"],
+            "error: --against slow.replay: was recorded on another level",
+        ),
+        (["slow.replay", *QUICK, "--against", "lost.replay"], "error: --against lost.replay: does not finish"),
+        (["levels", *QUICK, "--demonstrations", "./out"], "error: --demonstrations out: is the folder of --out"),
+        (["levels", *QUICK, "--demonstrations", "levels"], "error: --demonstrations levels: is not empty"),
+        (["levels", *QUICK, "--budget", "0"], "error: --budget 0: give a whole number of at least 1"),
+        (["levels", *QUICK, "--out", "agent.safetensors/x"], "error: --out agent.safetensors/x: cannot be written"),
+        (["levels"], "error: the following arguments are required: --agent"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(script, place, capsys, arguments, message):
+    Replay(EASY, np.zeros(20, np.uint8)).save(place / "lost.replay")
+    assert script.main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(message)
+    assert printed.count("\n") == 1
+    assert not (place / "out").exists()
+
+
+def test_a_search_shows_an_agent_the_frames_that_led_to_a_state():
+    """Each state of a beam is asked about with the stack that a run along its way has; a level is finished, too."""
+    agent = untrained(architecture="vision_free+state3")
+    search, rng = search_on(EASY, agent), np.random.default_rng(1)
+    actions = rng.integers(0, 6, 12)
+    states = search.states_along(actions, Effort(10_000))
+    sim = BatchSimulator([EASY], 1, observations=agent.policy.observations, stacking=agent.policy.stacking, threads=1)
+    sim.reset()
+    viewers = search.viewer(4)
+    for t, action in enumerate(actions):
+        viewers.restore(slice(0, 1), states[t : t + 1])
+        found = agent.surprise(viewers.observe(), 1)
+        np.testing.assert_array_equal(viewers.obs["game_state"][0], sim.obs["game_state"][0])
+        np.testing.assert_allclose(found, agent.surprise(sim.obs, 1), rtol=1e-6)
+        sim.step([action])
+    check_finishes(EASY, solve(EASY, agent, SHORT, threads=1).run)
