@@ -181,16 +181,16 @@ class CurriculumManager:
                 f"level {other} ({self._bank_prints[other]:016x}…): curriculum and simulator know different levels"
             )
 
-    def pool(self, everybodys: Callable[[np.ndarray], np.ndarray]) -> None:
+    def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
         """Let the episodes since the latest update be those of all processes that train together.
 
-        everybodys: rows of this process -> rows of all, one process after the other.
+        all_gather: rows of this process -> rows of all, one process after the other.
         To be called before anybody asks for statistics, whose windows depend on the order.
         """
         new = self._waiting[self._settled :]
         none = Outcomes.none()
         columns = zip(*new, (none.levels, none.won, none.returns, none.began), strict=True)
-        pooled = tuple(everybodys(np.concatenate(column)) for column in columns)
+        pooled = tuple(all_gather(np.concatenate(column)) for column in columns)
         self._waiting[self._settled :] = [pooled] if len(pooled[0]) else []
 
     def update(
@@ -198,16 +198,16 @@ class CurriculumManager:
         sim: BatchSimulator,
         decided: np.ndarray | None = None,
         advantages: np.ndarray | None = None,
-        everybodys: Callable[[np.ndarray], np.ndarray] = lambda rows: rows,
+        all_gather: Callable[[np.ndarray], np.ndarray] = lambda rows: rows,
     ) -> None:
         """Let the strategy learn from the episodes since the update before; levels that wait to be played are drawn anew.
 
         decided, advantages: level and advantage of each decision of the rollout, where ``wants_advantages``.
-        everybodys: as in ``pool``, so that the strategy of each process learns from all.
+        all_gather: as in ``pool``, so that the strategy of each process learns from all.
         """
         counts = slice(None) if self.starts is None else self.starts.began == 0
         columns = (self._playing[counts], self._began[counts], decided, advantages)
-        self.learn(*(None if column is None else everybodys(column) for column in columns))
+        self.learn(*(None if column is None else all_gather(column) for column in columns))
         sim.next_level[:] = self.draw(sim.num_envs)
         self._drawn_at = np.full(sim.num_envs, self.updates)
 

@@ -1,1 +1,1 @@
-"""Several processes that train together, one of them in the lead; ``docs/distributed.md``."""
+"""Data-parallel training in several processes; see ``docs/distributed.md``."""

@@ -1,8 +1,8 @@
-"""Starting the processes of a job on this machine, as torchrun does.
+"""Start the processes of a job on this machine, as torchrun does.
 
     status = launch("scripts/train_and_compare.py", argv, 2)
 
-A process that fails says why itself; one that was killed cannot, so that is said here.  Source: torch.distributed.elastic.
+A process that fails prints the reason itself; for one that was killed, ``launch`` raises ProcessError.
 """
 
 import logging
@@ -17,23 +17,23 @@ import hardware
 from nppsim.errors import INTERRUPTED, ConfigError, UserError
 from rl.config import ExperimentConfig
 
-PATIENCE = 600  # seconds that processes have to end by themselves, with a checkpoint, when they are asked to
+PATIENCE = 600  # seconds between SIGTERM and SIGKILL, enough for a checkpoint
 
 
 class ProcessError(UserError, RuntimeError):
-    """A process of the job was killed; the message says which and how."""
+    """Signal that killed a process of the job."""
 
 
 def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
-    """Run a program in ``count`` processes of this machine; returns the exit status of the one that failed first, or 0.
+    """Run a program in ``count`` processes on this machine; return the exit status of the first failure, or 0.
 
-    ProcessError where one was killed by a signal.
+    Raises ProcessError if a process was killed by a signal.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what failed is said below, in one line
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # replaced by ProcessError
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
     settings = LaunchConfig(
         min_nodes=1,
@@ -53,14 +53,14 @@ def launch(program: str | Path, argv: Sequence[str], count: int) -> int:
         if status > 0:
             return status
         raise ProcessError(
-            f"process {rank} of {count} was killed by {signal.Signals(-status).name}, and the job has ended; go on from its "
-            "newest checkpoint with --resume-from FOLDER"
+            f"process {rank} of {count} was killed by {signal.Signals(-status).name}, and the job has ended; continue "
+            "from its newest checkpoint with --resume-from FOLDER"
         ) from None
     return 0
 
 
 def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
-    """(process, exit status) of the failure that the others follow from: a kill, then an error, then a launcher's SIGTERM."""
+    """(process, exit status) of the original failure: a kill before an error before the launcher's SIGTERM."""
 
     def weight(one: tuple[int, int]) -> int:
         return 2 if one[1] == -signal.SIGTERM else int(one[1] > 0)
@@ -69,7 +69,7 @@ def _cause(statuses: Mapping[int, int]) -> tuple[int, int]:
 
 
 def check_gpus(config: ExperimentConfig) -> None:
-    """ConfigError where more GPUs are asked for than there are; before any process is started."""
+    """Raise ConfigError if --num-gpus exceeds the GPUs found."""
     found, wanted = len(hardware.detect().gpus), config.hardware.num_gpus
     if wanted > max(found, 1):
         raise ConfigError(

@@ -24,7 +24,7 @@ from nppsim.signals import postponed
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
-from rl.distributed.ranks import Alone, Ranks, RanksError
+from rl.distributed.ranks import Ranks, RanksError, SingleProcess
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
 from rl.ppo.alarms import AlarmError, Alarms
@@ -68,7 +68,7 @@ def follow(config: ExperimentConfig, ranks: Ranks) -> None:
     """
     try:
         data = load_data(config, lambda line: None)
-        while (task := ranks.attend(None)) is not None:
+        while (task := ranks.serve(None)) is not None:
             take_part(config, data, task, ranks)
     except RanksError as error:
         if ranks.asked.by:  # the first has ended because it was asked to, as this one was
@@ -108,10 +108,10 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         env.sampler.starts.add(dict(task.runs))
     with postponed(lambda name: None) as asked:
         ranks.asked = asked
-        left = ranks.attend(ppo)
+        left = ranks.serve(ppo)
         if left is not None:
             ppo.learn(left, callback=Watch(), reset_num_timesteps=not ppo.updates)
-        ranks.attend(ppo)
+        ranks.serve(ppo)
 
 
 class Watch(BaseCallback):
@@ -153,7 +153,7 @@ def make_env(
     settings: PPOConfig,
     plan: hardware.Plan,
     seed: int,
-    ranks: Alone,
+    ranks: SingleProcess,
     *,
     observations: Sequence[str] | None = None,
     curriculum: CurriculumConfig | None = None,

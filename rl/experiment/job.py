@@ -20,7 +20,7 @@ from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import Asked, postponed
 from rl.config import ExperimentConfig, PPOConfig
-from rl.distributed.ranks import ALONE, Alone
+from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import DigestTrail, read_trail
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
 from rl.doctor.runs import DEMONSTRATIONS_FILE, RUN_FILE
@@ -95,7 +95,7 @@ class Job:
     folder: Path
     doctor: Doctor
     previous_checkpoint: bool = False
-    ranks: Alone = ALONE
+    ranks: SingleProcess = SINGLE_PROCESS
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def make_jobs(
     uploader: Uploader | None,
     log: Log,
     previous_checkpoint: bool = False,
-    ranks: Alone = ALONE,
+    ranks: SingleProcess = SINGLE_PROCESS,
 ) -> Iterator[Job]:
     """The jobs of an experiment: every architecture, under every condition, from every seed."""
     suites = Suites(config, data)
@@ -183,7 +183,7 @@ def train_one(job: Job) -> RunRecord:
     )
     moved = hand_over(job, clone, ppo) if clone else None
     runs = runs_to_lend(job, clone, env)
-    job.ranks.go(
+    job.ranks.release(
         Task(
             job.architecture.name,
             settings,
@@ -493,7 +493,7 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
                 check_nothing_is_lost(job)
             DevHistory(job.folder).cut(ppo.num_timesteps)
             left = job.config.ppo.total_timesteps - ppo.num_timesteps
-            job.ranks.go(None if over else left)
+            job.ranks.release(None if over else left)
             if not over:
                 profiling = profilers(job.config.profiling, job.folder)
                 ppo.learn(
@@ -503,7 +503,7 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
                 monitor.check_attended()
                 ppo.logger.close()
                 monitor.save_final()
-            job.ranks.go(None)
+            job.ranks.release(None)
         except KeyboardInterrupt as interruption:
             made = monitor.checkpoints.made()
             told = f"checkpoint: {made[-1]}" if made else "no update was done yet"

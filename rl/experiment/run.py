@@ -21,7 +21,7 @@ from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
-from rl.distributed.ranks import ALONE, Alone
+from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import first_divergence, read_trail
 from rl.evaluation.results import ResultsError
 from rl.experiment.data import Data, Log, audit_rewards, load_data
@@ -39,7 +39,7 @@ from rl.upload import Uploader
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing
 
 
-def run(config: ExperimentConfig, log: Log = print, ranks: Alone = ALONE) -> Path:
+def run(config: ExperimentConfig, log: Log = print, ranks: SingleProcess = SINGLE_PROCESS) -> Path:
     """Run an experiment, or what is left of it; returns its folder.  What is told goes to ``log`` and into its log.txt.
 
     ranks: the processes that train together, of which this is the first; the others ``follow``.
@@ -49,7 +49,7 @@ def run(config: ExperimentConfig, log: Log = print, ranks: Alone = ALONE) -> Pat
         return _run(config, kept, ranks)
 
 
-def _run(config: ExperimentConfig, log: LogFile, ranks: Alone) -> Path:
+def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
     check_packages()
     if config.hardware.processes != ranks.size:
         raise ConfigError(

@@ -36,7 +36,7 @@ def start(argv: Sequence[str], program: str | Path) -> int:
             follow(config, ranks)
         else:
             run(config, ranks=ranks)
-            ranks.go(None)
+            ranks.release(None)
     return 0
 
 

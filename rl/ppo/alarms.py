@@ -151,7 +151,7 @@ class Alarms:
         self._learned = None
         if self._start:
             whole = len(ppo.ended) == int(ppo.rollout_buffer.episode_ends.sum())
-            if ppo.ranks.rows(np.array([whole])).all():  # in all processes: they exchange what follows
+            if ppo.ranks.all_gather_rows(np.array([whole])).all():  # in all processes: they exchange what follows
                 self._learned = LearnedAgain(ppo, self._start)
         return self.new(faults)
 

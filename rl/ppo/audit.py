@@ -160,13 +160,13 @@ def deviations(probs: np.ndarray, actions: np.ndarray) -> tuple[float, np.ndarra
 
 def value_scale(ppo: BatchPPO, config: PPOConfig) -> float:
     """What the value loss is divided by: the variance of all returns, or 1 where it is not scaled."""
-    returns = everybodys(ppo, "returns")
+    returns = all_gather(ppo, "returns")
     return float(returns.var()) if config.scale_value_loss and float(returns.std()) > 0 else 1.0
 
 
-def everybodys(ppo: BatchPPO, name: str) -> torch.Tensor:
+def all_gather(ppo: BatchPPO, name: str) -> torch.Tensor:
     """A field of the rollouts of all processes that train together, one after the other; float64[n]."""
-    return ppo.ranks.gathered(ppo.rollout_buffer.flat(name)).double()
+    return ppo.ranks.all_gather(ppo.rollout_buffer.flat(name)).double()
 
 
 def numbers(ppo: BatchPPO, name: str) -> np.ndarray:
@@ -322,7 +322,7 @@ def decisions_are_independent(ppo: BatchPPO) -> Iterator[Fault]:
 def processes_differ(ppo: BatchPPO) -> Iterator[Fault]:
     """No two processes that train together play the same: that would be one rollout, learned from twice."""
     mine = zlib.crc32(ppo.rollout_buffer.actions.cpu().numpy().tobytes())
-    sums = ppo.ranks.rows(np.array([mine])).tolist()
+    sums = ppo.ranks.all_gather_rows(np.array([mine])).tolist()
     if len(set(sums)) < len(sums):
         yield Fault(
             "actions", f"of {len(sums)} processes only {len(set(sums))} decide differently: seeds are used again"
@@ -384,7 +384,7 @@ def episodes_add_up(ppo: BatchPPO, start: "Start | None") -> Iterator[Fault]:
         yield Fault("episodes", f"{early.sum()} episodes were cut off before their level's time limit")
     played = ended["decisions"] * ppo.sim.frame_skip
     if ppo.sampler.starts and not ppo.config.desync_episodes:
-        true = int(ppo.ranks.rows(np.array([(ended["frames"] <= played).sum()])).sum())  # of all processes
+        true = int(ppo.ranks.all_gather_rows(np.array([(ended["frames"] <= played).sum()])).sum())  # of all processes
         if true != len(ppo.counted):
             yield Fault(
                 "start states",

@@ -11,7 +11,7 @@ import torch
 
 from bc.agreement import CLOSE
 from rl.policy.policy import MOST_STEPS
-from rl.ppo.audit import MOST_ENTROPY, Fault, Kept, checksums, everybodys, numbers, steps_of, value_scale
+from rl.ppo.audit import MOST_ENTROPY, Fault, Kept, all_gather, checksums, numbers, steps_of, value_scale
 from rl.ppo.hierarchy.audit import command_terms, high_level_stands_still
 from rl.ppo.losses import Losses
 from rl.ppo.ppo import BatchPPO
@@ -118,7 +118,7 @@ def rollout_is_untouched(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
 
 def explained_variance_is_right(ppo: BatchPPO, logged: dict) -> Iterator[Fault]:
     """The share of the returns' variance that the values explain, from its definition."""
-    returns, values = everybodys(ppo, "returns"), everybodys(ppo, "values")
+    returns, values = all_gather(ppo, "returns"), all_gather(ppo, "values")
     found = float(logged.get("train/explained_variance", math.nan))
     if returns.var() > 0:
         wanted = float(1 - (returns - values).var() / returns.var())

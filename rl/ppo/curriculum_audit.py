@@ -26,7 +26,7 @@ class LearnedAgain:
     """
 
     def __init__(self, ppo: BatchPPO, start: Start):
-        sampler, everybodys = ppo.sampler, ppo.ranks.rows
+        sampler, all_gather = ppo.sampler, ppo.ranks.all_gather_rows
         strategy = sampler.strategy
         self.strategy = copy.deepcopy(strategy, {id(one): one for one in (strategy.levels, strategy.config)})
         ends = numbers(ppo, "episode_ends")
@@ -40,16 +40,16 @@ class LearnedAgain:
             true, goes_on = ppo.counts, sampler.starts.began == 0
         decided = advantages = np.empty(0)
         if sampler.wants_advantages:
-            decided = everybodys(ppo._decided if sampler.starts else levels_of(ppo)).ravel().astype(np.int64)
-            advantages = everybodys(numbers(ppo, "advantages").astype(np.float32)).ravel()
+            decided = all_gather(ppo._decided if sampler.starts else levels_of(ppo)).ravel().astype(np.int64)
+            advantages = all_gather(numbers(ppo, "advantages").astype(np.float32)).ravel()
             decided, advantages = decided[decided >= 0], advantages[decided >= 0]
         self.outcomes = Outcomes(
             ppo.counted["level"].astype(np.int64),
             ppo.counted["outcome"] == WON,
             ppo.counted["ret"].astype(np.float64),
-            everybodys(began[true]),
-            everybodys(ppo.sim.level[goes_on].astype(np.int64)),
-            everybodys(running_began[goes_on]),
+            all_gather(began[true]),
+            all_gather(ppo.sim.level[goes_on].astype(np.int64)),
+            all_gather(running_began[goes_on]),
             decided,
             advantages,
         )

@@ -20,7 +20,7 @@ import torch
 
 from bc.agreement import CLOSE, Tensors, adam_move, closeness, cut_off, farthest, gradients_of, memory_of
 from rl.policy.policy import ADAM, NppPolicy
-from rl.ppo.audit import MOST_SIGMAS, Fault, Kept, everybodys, numbers, value_scale
+from rl.ppo.audit import MOST_SIGMAS, Fault, Kept, all_gather, numbers, value_scale
 from rl.ppo.hierarchy.audit import command_loss
 from rl.ppo.losses import Losses
 from rl.ppo.ppo import HEADS, BatchPPO
@@ -220,7 +220,7 @@ class OneStep:
         parts, on_edge = losses_by_formula(ppo, kept, mirror, rows, targets)
         loss = parts["loss"] + command_loss(ppo, kept, mirror, rows, targets.weights_of(rows))
         wanted = gradients_of(loss, moving)
-        *told, on_edge = ppo.ranks.average(
+        *told, on_edge = ppo.ranks.all_reduce_mean(
             list(wanted.values()), [*(float(part.detach()) for part in parts.values()), on_edge]
         )
         yield from self._losses_are_right(ppo, dict(zip(parts, told, strict=True)), len(rows))
@@ -296,7 +296,7 @@ class Targets:
         advantages, returns = buffer.flat("advantages").double(), buffer.flat("returns").double()
         if policy is not None:
             advantages, returns = estimated_anew(ppo, kept, policy)
-        among = ppo.ranks.gathered(advantages.float()).double()
+        among = ppo.ranks.all_gather(advantages.float()).double()
         spread = among.std() + 1e-8
         advantages = (advantages - among.mean()) / spread
         chances = weights = None
@@ -406,7 +406,7 @@ def losses_by_formula(
             cloned = asked_in_steps(ppo, ppo.reference, rows, 0)[0].double().log_softmax(dim=1)
         parts["bc_kl"] = (each * (cloned.exp() * (cloned - log_probs)).sum(dim=1)).mean()
     if config.self_imitation_coef:
-        gained = surprises(ppo)[rows] / (everybodys(ppo, "advantages").std() + 1e-8)
+        gained = surprises(ppo)[rows] / (all_gather(ppo, "advantages").std() + 1e-8)
         parts["self_imitation_loss"] = -(each * gained * log_probs.gather(1, actions)[:, 0]).mean()
     loss = config.vf_coef / value_scale(ppo, config) * parts["value_loss"]
     if not kept.critic_only:

@@ -107,7 +107,7 @@ class Passes:
             (config.vtrace_rho_clip or 0.0, config.vtrace_c_clip),
         )
         advantages = advantages.flatten()
-        advantages = normalised(advantages, buffer.everybodys(advantages))
+        advantages = normalised(advantages, buffer.all_gather(advantages))
         self.samples = replace(self.samples, advantages=advantages, returns=returns.flatten())
 
 
@@ -119,7 +119,7 @@ def samples_of(
 ) -> Samples:
     """All decisions of a rollout, as it was played.  cloned_log_probs: float32[T * N, 6], None where nothing pulls."""
     surprises, advantages = None, buffer.flat("advantages")
-    among = buffer.everybodys(advantages)
+    among = buffer.all_gather(advantages)
     if settings.self_imitation_coef > 0:
         surprises = buffer.surprises().flatten() / (among.std() + 1e-8)
     return Samples(

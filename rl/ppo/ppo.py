@@ -30,7 +30,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
-from rl.distributed.ranks import ALONE, Alone, checksum
+from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, checksum
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo.gradients import Further, GradientStatistics, set_gradients
 from rl.ppo.losses import Losses, LossSettings
@@ -92,7 +92,7 @@ class BatchPPO(PPO):
         statistics: ObservationStatistics,
         seed: int = 0,
         device: str | torch.device = "cpu",
-        ranks: Alone = ALONE,
+        ranks: SingleProcess = SINGLE_PROCESS,
     ):
         if config.learning_rate is None or config.n_epochs is None:
             raise ValueError("the configuration leaves numbers to the hardware plan: give config.settled(plan, ...)")
@@ -123,7 +123,7 @@ class BatchPPO(PPO):
             raise ValueError(f"the simulator shows {env.sim.stacking}, {architecture} reads {self.policy.stacking}")
         self.config = config
         self.ranks = ranks
-        self.rollout_buffer.everybodys = ranks.gathered
+        self.rollout_buffer.all_gather = ranks.all_gather
         self._returns = self.rollout_buffer.returns  # in an update, those of all processes
         self.batch_env, self.sim, self.sampler = env, env.sim, env.sampler
         self.reference: NppPolicy | None = None
@@ -179,14 +179,14 @@ class BatchPPO(PPO):
 
         actor_updates: that the actor has had; if few or none, its learning rate rises again, as Adam knows little of it.
         """
-        self.ranks.others(BatchPPO.restore, policy_state, optimizer_state, actor_updates)
+        self.ranks.call_peers(BatchPPO.restore, policy_state, optimizer_state, actor_updates)
         self.policy.load_state_dict(policy_state)
         self.policy.optimizer.load_state_dict(dict(optimizer_state))
         self.actor_updates = actor_updates
 
     def hold_closer(self) -> None:
         """From now on, pull twice as hard as before, towards the present policy, and let go as slowly as at the start."""
-        self.ranks.others(BatchPPO.hold_closer)
+        self.ranks.call_peers(BatchPPO.hold_closer)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.hold *= 2
         self.held_since = self.progress
@@ -286,8 +286,8 @@ class BatchPPO(PPO):
         self.decisions_played += len(buffer) * self.ranks.size
         self.ended, self.counts = np.concatenate(episodes), np.concatenate(counts)
         counted = self.ended[self.counts] if self.sampler.starts else self.ended
-        self.counted = self.ranks.rows(counted)
-        self.sampler.pool(self.ranks.rows)
+        self.counted = self.ranks.all_gather_rows(counted)
+        self.sampler.pool(self.ranks.all_gather_rows)
         self._log_rollout(self.counted, seconds)
         callback.on_rollout_end()
         return True
@@ -312,9 +312,9 @@ class BatchPPO(PPO):
     def _begin_together(self) -> None:
         """The first process decides whether there is a rollout; the others do what it orders until then."""
         if self.ranks.rank:
-            self.ending = self.ranks.attend(self)
+            self.ending = self.ranks.serve(self)
         else:
-            self.ranks.go(self.ending)
+            self.ranks.release(self.ending)
 
     def _decide(self, t: int) -> np.ndarray:
         """Actions int64[N] for the present observations; row t of the buffer keeps what was observed and decided."""
@@ -404,8 +404,8 @@ class BatchPPO(PPO):
     def train(self) -> None:
         """One update: ``n_epochs`` passes over the rollout in minibatches, fewer if the policy has moved too far."""
         begin, processor = time.perf_counter(), time.process_time()
-        self._returns = self.ranks.gathered(self.rollout_buffer.returns)
-        rate, settings = self.ranks.same((self._learning_rate(), self._loss_settings()))
+        self._returns = self.ranks.all_gather(self.rollout_buffer.returns)
+        rate, settings = self.ranks.broadcast((self._learning_rate(), self._loss_settings()))
         for group in self.policy.optimizer.param_groups:
             group["lr"] = rate
         passes = self._passes(settings)
@@ -458,23 +458,23 @@ class BatchPPO(PPO):
     def _averaged(self, numbers: Losses[float]) -> Losses[float]:
         """Losses over all processes; gradients become those over all processes, too."""
         gradients = [parameter.grad for parameter in self.policy.parameters() if parameter.grad is not None]
-        return type(numbers)(*self.ranks.average(gradients, numbers))
+        return type(numbers)(*self.ranks.all_reduce_mean(gradients, numbers))
 
     def _agree(self) -> None:
         """RanksError unless all processes have come to the same."""
         facts = {"updates": self.updates, "decisions": self.num_timesteps, "stage": self.sampler.stage}
         if self.ranks.size > 1:  # hashing takes time
             facts |= {"weights": checksum(self.policy.state_dict()), "curriculum": self.sampler.common_digest()}
-        self.ranks.agree(facts)
+        self.ranks.check_equal(facts)
 
     def _advance_curriculum(self) -> None:
         """Shares of levels from now on; those that wait to be played are drawn by them, so none is older than a rollout."""
         begin = time.perf_counter()
         if self.sampler.wants_advantages:
             advantages = self.rollout_buffer.advantages.cpu().numpy()
-            self.sampler.update(self.sim, self._decided, advantages, everybodys=self.ranks.rows)
+            self.sampler.update(self.sim, self._decided, advantages, all_gather=self.ranks.all_gather_rows)
         else:
-            self.sampler.update(self.sim, everybodys=self.ranks.rows)
+            self.sampler.update(self.sim, all_gather=self.ranks.all_gather_rows)
         self.enter_stage()
         self.logger.record("sim/curriculum_s", time.perf_counter() - begin)
 

@@ -18,7 +18,7 @@ class TensorRolloutBuffer:
     log_probs: float32[T, N, 6], of all actions, by the policy that played.
     values, rewards, advantages, returns: float32[T, N].
     episode_ends, wins: bool[T, N], whether the decision was its episode's last; whether it won it.
-    everybodys: float32[n] of this process -> those of all processes that train together.
+    all_gather: float32[n] of this process -> those of all processes that train together.
     ages: uint8[T, N], frames of the episode before the newest one, as far as stacks reach back.
     The arguments are those that Stable-Baselines3 gives to rollout buffers, and how many frames an observation shows.  Each
     frame is stored once; ``observations`` stacks them.
@@ -39,7 +39,7 @@ class TensorRolloutBuffer:
         self.gamma = gamma
         self.gae_lambda = gae_lambda
         self.shape = (buffer_size, n_envs)
-        self.everybodys: Callable[[torch.Tensor], torch.Tensor] = lambda values: values
+        self.all_gather: Callable[[torch.Tensor], torch.Tensor] = lambda values: values
 
         def zeros(dtype: torch.dtype, *more: int) -> torch.Tensor:
             return torch.zeros((*self.shape, *more), dtype=dtype, device=self.device)
@@ -97,7 +97,7 @@ class TensorRolloutBuffer:
 
     def explained_variance(self) -> float:
         """Of the returns by the values: 1 is perfect, 0 no better than their mean; NaN where all returns are equal."""
-        returns, values = (self.everybodys(self.flat(name)) for name in ("returns", "values"))
+        returns, values = (self.all_gather(self.flat(name)) for name in ("returns", "values"))
         spread = returns.var()
         return float(1 - (returns - values).var() / spread) if spread > 0 else float("nan")
 

@@ -68,7 +68,7 @@ def training_state(ppo: BatchPPO) -> dict[str, Any]:
     Tensors, arrays, numbers, texts and dictionaries.  Of several processes, the first writes it: "others" is what each of
     the others has for itself.
     """
-    others = ppo.ranks.others(process_state)
+    others = ppo.ranks.call_peers(process_state)
     assert ppo.ep_info_buffer is not None and ppo.ep_success_buffer is not None  # made by learn()
     return {
         "optimizer": ppo.policy.optimizer.state_dict(),
@@ -94,7 +94,7 @@ def load_training_state(ppo: BatchPPO, policy_state: dict, training: dict) -> No
             f"(--num-processes {len(others) + 1})"
         )
     common = {name: value for name, value in training.items() if name != "others"}
-    ppo.ranks.others(_load_other, policy_state, common, others)
+    ppo.ranks.call_peers(_load_other, policy_state, common, others)
     ppo.restore(policy_state, training["optimizer"], training["actor_updates"])
     for name in NUMBERS + THEIR_NUMBERS:
         setattr(ppo, name, training[name])

@@ -12,7 +12,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
-from rl.distributed.ranks import ALONE
+from rl.distributed.ranks import SINGLE_PROCESS
 from rl.policy.architectures import get_architecture
 from rl.ppo.make import make_ppo as ppo_for
 from rl.ppo.vec_env import BatchVecEnv
@@ -87,7 +87,7 @@ def make_ppo(
     curriculum=None,
     architecture="vision_free",
     from_stage=None,
-    ranks=ALONE,
+    ranks=SINGLE_PROCESS,
     precision="float32",
     **settings,
 ):

@@ -45,7 +45,7 @@ def train(ranks, folder):
     from learners import make_ppo, roll_out, weights
 
     ppo, _ = make_ppo(ranks=ranks, self_imitation_coef=0.1, **SIZES)
-    ppo.policy.load_state_dict(ranks.same(ppo.policy.state_dict()))
+    ppo.policy.load_state_dict(ranks.broadcast(ppo.policy.state_dict()))
     roll_out(ppo)
     buffer = ppo.rollout_buffer
     np.savez(
@@ -70,23 +70,23 @@ def train(ranks, folder):
     assert all(torch.equal(tensor, first[name]) for name, tensor in weights(ppo.policy).items())
     assert not torch.equal(first["action_net.weight"], there["action_net.weight"])
     with pytest.raises(RanksError, match="colour of process 1"):
-        ranks.agree({"colour": "red" if ranks.rank else "blue"})
+        ranks.check_equal({"colour": "red" if ranks.rank else "blue"})
 
 
 def die(ranks, folder):
     """The second process is killed while the first waits for it."""
-    ranks.average([torch.ones(3)])
+    ranks.all_reduce_mean([torch.ones(3)])
     if ranks.rank:
         os.kill(os.getpid(), signal.SIGKILL)
-    left_alone(lambda: ranks.average([torch.ones(3)]), folder)
+    left_alone(lambda: ranks.all_reduce_mean([torch.ones(3)]), folder)
 
 
 def fail(ranks, folder, who):
     """A process ends by an error: the second one while the first waits for a mean, or the first while the second attends."""
-    ranks.average([torch.ones(3)])
+    ranks.all_reduce_mean([torch.ones(3)])
     if ranks.rank == int(who):
         raise ValueError("broken on purpose")
-    left_alone(lambda: ranks.attend(None) if ranks.rank else ranks.average([torch.ones(3)]), folder)
+    left_alone(lambda: ranks.serve(None) if ranks.rank else ranks.all_reduce_mean([torch.ones(3)]), folder)
 
 
 def left_alone(wait, folder):

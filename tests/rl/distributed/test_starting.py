@@ -9,7 +9,7 @@ from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
 from rl.distributed.launch import _cause
-from rl.distributed.ranks import ALONE, Started
+from rl.distributed.ranks import SINGLE_PROCESS, Started
 from rl.experiment.run import SUMMARY, run
 from rl.experiment.start import as_started, unfinished
 from rl.stored import CONFIG
@@ -46,7 +46,7 @@ def test_another_number_than_asked_for_is_refused(asked):
 
 def test_a_run_of_several_processes_needs_them():
     with pytest.raises(ConfigError, match="num_processes 2: 1 here"):
-        run(with_processes(2), ranks=ALONE)
+        run(with_processes(2), ranks=SINGLE_PROCESS)
 
 
 def test_after_a_restart_the_newest_unfinished_experiment_goes_on(tmp_path):

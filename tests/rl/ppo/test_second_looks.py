@@ -90,7 +90,9 @@ def test_rare_actions_are_no_alarm_and_other_actions_are():
 
 def test_two_processes_that_play_the_same_are_one_too_many():
     def among(others):
-        ranks = SimpleNamespace(rows=lambda mine: np.concatenate([mine, mine if others == "same" else mine + 1]))
+        ranks = SimpleNamespace(
+            all_gather_rows=lambda mine: np.concatenate([mine, mine if others == "same" else mine + 1])
+        )
         buffer = SimpleNamespace(actions=torch.arange(6).view(2, 3))
         return [fault.name for fault in processes_differ(SimpleNamespace(ranks=ranks, rollout_buffer=buffer))]
 
