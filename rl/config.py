@@ -25,12 +25,12 @@ from nppsim.observe.foresight import HORIZON
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
 from rl.curriculum_config import CurriculumConfig
+from rl.distillation_config import DistillationConfig
 from rl.policy.architectures import MOST_DECISIONS, WITH_MEMORY, WITH_SUBTASKS, ArchitectureError, get_architecture
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
 from rl.ppo_config import PPOConfig
 from rl.reward_settings import RewardSettings
 from rl.seeds import LARGEST_SEED
-from rl.teacher_config import TeacherConfig
 
 BACKENDS = ("nccl", "gloo")
 RUN_BYTES = 100 << 20  # of one training run on disk: final checkpoint, curves, results; generous
@@ -546,7 +546,7 @@ class ExperimentConfig:
     )
     debug: bool = setting(False, "show the traceback of an error", flag="debug")
     bc: BCConfig = field(default_factory=BCConfig)
-    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    teacher: DistillationConfig = field(default_factory=DistillationConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)

@@ -1,13 +1,13 @@
-"""Lessons: a policy plays, and learns to act as a teacher would have acted in every state that it comes to.
+"""Distillation from a teacher on the states that the student visits.
 
-    lessons = Lessons(pupil, teacher, env, settings, rollout_length=64, team=Team(2), seed=0)
-    while lessons.progress < 1:
-        figures = lessons.give()
+    distiller = Distiller(student, teacher, env, settings, rollout_length=64, team=Team(2), seed=0)
+    while distiller.progress < 1:
+        metrics = distiller.update()
 
-The pupil chooses the actions, so the states are those that its own mistakes lead to (DAgger, Ross et al. 2011); it moves
-towards the teacher's whole distribution, not only its likeliest action (policy distillation, Rusu et al. 2016).  The teacher
-may see more than the pupil ever will, e.g. what the simulator says of each action (learning by cheating, Chen et al. 2019).
-Nothing here touches the values: PPO's critic learns them afterwards, before the actor moves.
+The student acts, so training covers the states that its own mistakes lead to (DAgger, Ross et al. 2011).  The loss is the
+divergence from the teacher's action distribution (policy distillation, Rusu et al. 2016).  The teacher may observe more than
+the student, e.g. simulator look-ahead (learning by cheating, Chen et al. 2019).
+The value function is not trained here; PPO's critic warms up before the actor moves.
 """
 
 import json
@@ -27,28 +27,28 @@ from nppsim.actions import NUM_ACTIONS
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
 from rl.curriculum.statistics import as_json
+from rl.distillation_config import MAX_GRAD_NORM, DistillationConfig
 from rl.policy.policy import MOST_STEPS, NppPolicy, sample_actions
-from rl.ppo.lessons_audit import LearningAgain, TeacherError, check_decisions
+from rl.ppo.lessons_audit import DistillationError, LearningAgain, check_decisions
 from rl.ppo.losses import divergence
 from rl.ppo.rollout import TensorRolloutBuffer
 from rl.ppo.vec_env import BatchVecEnv
-from rl.teacher_config import MAX_GRAD_NORM, TeacherConfig
 
 LOWEST_RATE = 0.1  # of the learning rate, at the end
-AUDIT_EVERY = 32  # lessons, of which a few decisions are worked out anew
+AUDIT_EVERY = 32  # updates between two recomputations of a few decisions
 AUDITED = 4  # environments
 _REMEDY = "look at both with scripts/doctor.py --checkpoint, or lower --teacher-learning-rate"
-SAME = 0.01  # nats; rounding parts two answers of a teacher by less
+SAME = 0.01  # nats; rounding errors of the teacher's outputs are smaller
 
 
 @dataclass(frozen=True)
-class Figures:
-    """One lesson in numbers.
+class DistillationMetrics:
+    """Metrics of one update.
 
-    divergence: of the pupil from the teacher, nats, while it played.
-    agreement: share of decisions on which the likeliest actions of both are the same.
-    episodes, wins: of the pupil, that ended.
-    decisions_per_s: learning included.
+    divergence: KL from teacher to student during the rollout, nats.
+    agreement: share of decisions on which the deterministic actions of both are equal.
+    episodes, wins: finished episodes of the student.
+    decisions_per_s: rollout and gradient steps together.
     """
 
     divergence: float
@@ -58,51 +58,55 @@ class Figures:
     decisions_per_s: float
 
 
-class Lessons:
-    """Lessons for one pupil; between two of them ``state`` is all that is needed to go on, bit for bit on a CPU.
+class Distiller:
+    """Distillation of one student; ``state`` and ``load`` resume it between two updates, bit for bit on a CPU.
 
-    pupil: learns.
-    teacher: is asked; of stacks of frames it is shown the newest.
-    env: shows what both read; its levels are drawn by its sampler.
-    rollout_length: decisions of each environment in a lesson.
-    decisions, lessons: given so far.
+    teacher: observes the newest frame of stacked observations.
+    env: provides the observations of both.
+    rollout_length: decisions per environment and update.
+    decisions, updates: done so far.
     """
 
     def __init__(
         self,
-        pupil: NppPolicy,
+        student: NppPolicy,
         teacher: NppPolicy,
         env: BatchVecEnv,
-        settings: TeacherConfig,
+        settings: DistillationConfig,
         *,
         rollout_length: int,
         team: Team,
         seed: int,
     ):
-        self.pupil, self.teacher, self.env, self.settings, self.team = pupil, teacher, env, settings, team
-        self.decisions = self.lessons = 0
+        self.student, self.teacher, self.env, self.settings, self.team = student, teacher, env, settings, team
+        self.decisions = self.updates = 0
         self.rng, self.sampling = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
         self._before, self._began = 0.0, time.monotonic()
-        self._moving = [parameter for parameter in pupil.parameters() if parameter.requires_grad]
+        self._moving = [parameter for parameter in student.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.Adam(self._moving, lr=settings.learning_rate, fused=True)
         self._buffer = TensorRolloutBuffer(
             rollout_length,
-            observation_space(pupil.observations, pupil.stacking),
+            observation_space(student.observations, student.stacking),
             spaces.Discrete(NUM_ACTIONS),
-            device=pupil.device,
+            device=student.device,
             n_envs=env.num_envs,
-            stacking=pupil.stacking,
+            stacking=student.stacking,
         )
         env.reset()
 
     @property
+    def name(self) -> str:
+        """Name of the next update, for messages."""
+        return f"distillation update {self.updates + 1}"
+
+    @property
     def seconds(self) -> float:
-        """Spent so far, interruptions left out."""
+        """Training time, without interruptions."""
         return self._before + time.monotonic() - self._began
 
     @property
     def progress(self) -> float:
-        """0 at the start, 1 at the end: by decisions or by the clock, whichever is further on."""
+        """Fraction of the limit on decisions or on minutes, whichever is larger."""
         done = self.decisions / self.settings.decisions
         if self.settings.minutes is not None:
             done = max(done, self.seconds / (60 * self.settings.minutes))
@@ -110,34 +114,33 @@ class Lessons:
 
     @property
     def _steps(self) -> int:
-        """Steps of gradient descent so far."""
         return max((int(state["step"]) for state in self._optimizer.state.values()), default=0)
 
-    def give(self) -> Figures:
-        """Play a lesson and learn from it; TeacherError where nothing that is finite can be learned."""
+    def update(self) -> DistillationMetrics:
+        """Collect a rollout and train on it.  Raises DistillationError for loss or gradients that are not finite."""
         begin, rate = time.perf_counter(), self.settings.learning_rate * max(LOWEST_RATE, 1 - self.progress)
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        episodes, away, agreement = self._play()
+        episodes, away, agreement = self._collect_rollout()
         before = self._steps
         self._learn()
         size = min(self.settings.minibatch_size, len(self._buffer))
-        meant = self.settings.epochs * (len(self._buffer) // size)
-        if before + meant < MOST_STEPS and self._steps - before != meant:
-            raise TeacherError(
-                f"lesson {self.lessons + 1}: {self._steps - before} steps were made, {meant} were meant; please report this"
-            )
+        expected = self.settings.epochs * (len(self._buffer) // size)
+        if before + expected < MOST_STEPS and self._steps - before != expected:
+            raise DistillationError(f"{self.name}: {self._steps - before} gradient steps instead of {expected}")
         self.decisions += len(self._buffer)
-        self.lessons += 1
+        self.updates += 1
         wins = int((episodes["outcome"] == WON).sum())
-        return Figures(away, agreement, len(episodes), wins, len(self._buffer) / (time.perf_counter() - begin))
+        return DistillationMetrics(
+            away, agreement, len(episodes), wins, len(self._buffer) / (time.perf_counter() - begin)
+        )
 
     def state(self) -> dict[str, Any]:
-        """For ``load``, beside the pupil's weights."""
+        """State for ``load``, without the student's weights."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "decisions": self.decisions,
-            "lessons": self.lessons,
+            "lessons": self.updates,
             "environments": self.env.state(),
             "curriculum": as_json(self.env.sampler.state_dict()),
             "shuffling": json.dumps(self.rng.bit_generator.state),
@@ -146,22 +149,22 @@ class Lessons:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was taken; the pupil has its weights of then."""
+        """Restore ``state``; the caller restores the student's weights."""
         self._optimizer.load_state_dict(state["optimizer"])
-        self.decisions, self.lessons = state["decisions"], state["lessons"]
+        self.decisions, self.updates = state["decisions"], state["lessons"]
         self.env.load(state["environments"])
         self.env.sampler.load_state_dict(json.loads(state["curriculum"]))
         self.rng.bit_generator.state = json.loads(state["shuffling"])
         self.sampling.set_state(state["sampling"])
         self._before, self._began = state["seconds"], time.monotonic()
 
-    def _play(self) -> tuple[np.ndarray, float, float]:
-        """Records of the episodes that ended, divergence and agreement; the buffer has what was seen, and what was told."""
+    def _collect_rollout(self) -> tuple[np.ndarray, float, float]:
+        """Fill the buffer; return finished episodes, divergence and agreement."""
         sim, sampler, buffer = self.env.sim, self.env.sampler, self._buffer
-        self.pupil.set_training_mode(False)
-        self.pupil.forget()
+        self.student.set_training_mode(False)
+        self.student.forget()
         episodes, away, agreed = [np.empty(0, sim.episode.dtype)], 0.0, 0.0
-        audited = buffer.shape[0] // 2 if self.lessons % AUDIT_EVERY == 0 else -1
+        audited = buffer.shape[0] // 2 if self.updates % AUDIT_EVERY == 0 else -1
         buffer.begin(sim.obs)
         for t in range(buffer.shape[0]):
             if t:
@@ -169,9 +172,9 @@ class Lessons:
             if t == audited:
                 states = sim.snapshot(slice(0, AUDITED))
             logits = self._decide(t)
-            told = buffer.log_probs[t].cpu()
-            away += float(divergence(told, F.log_softmax(logits, dim=1)).mean())
-            agreed += float((logits.argmax(dim=1) == told.argmax(dim=1)).float().mean())
+            targets = buffer.log_probs[t].cpu()
+            away += float(divergence(targets, F.log_softmax(logits, dim=1)).mean())
+            agreed += float((logits.argmax(dim=1) == targets.argmax(dim=1)).float().mean())
             actions = sample_actions(logits, self.sampling).numpy()
             buffer.actions[t] = torch.from_numpy(actions).to(buffer.device)
             sampler.watch(sim, actions)
@@ -181,53 +184,54 @@ class Lessons:
                 episodes.append(sampler.next_episodes(sim))
         sampler.update(sim)
         if not math.isfinite(away):
-            raise TeacherError(f"lesson {self.lessons + 1}: the divergence from the teacher is {away}; {_REMEDY}")
+            raise DistillationError(f"{self.name}: the divergence from the teacher is {away}; {_REMEDY}")
         if audited >= 0:
             self._audit(audited, states)
-            check_decisions(self.pupil, buffer, away / buffer.shape[0], f"lesson {self.lessons + 1}")
+            check_decisions(self.student, buffer, away / buffer.shape[0], self.name)
         return np.concatenate(episodes), away / buffer.shape[0], agreed / buffer.shape[0]
 
     def _decide(self, t: int) -> torch.Tensor:
-        """The pupil's logits float32[N, 6] for what it sees now; row t of the buffer keeps that and the teacher's answer."""
+        """Return student logits float32[N, 6]; store observations and teacher log-probabilities in row t."""
         buffer, seen = self._buffer, self.env.sim.obs
-        shown = newest(seen, self.pupil, self.teacher)
-        self.pupil.remember(self.pupil.to_tensors({key: seen[key] for key in self.pupil.observations}))
+        shown = newest(seen, self.student, self.teacher)
+        self.student.remember(self.student.to_tensors({key: seen[key] for key in self.student.observations}))
 
         @torch.no_grad()
         def part(rows: slice) -> torch.Tensor:
-            logits = self.pupil.logits_and_values(buffer.observe(t, rows, seen))[0]
-            asked = self.teacher.to_tensors({key: values[rows] for key, values in shown.items()})
-            buffer.log_probs[t, rows] = F.log_softmax(self.teacher.logits_and_values(asked)[0].float(), dim=1)
+            logits = self.student.logits_and_values(buffer.observe(t, rows, seen))[0]
+            inputs = self.teacher.to_tensors({key: values[rows] for key, values in shown.items()})
+            buffer.log_probs[t, rows] = F.log_softmax(self.teacher.logits_and_values(inputs)[0].float(), dim=1)
             return logits.float().cpu()
 
         return torch.cat(self.team.share(self.env.num_envs, part))
 
     @torch.no_grad()
     def _audit(self, t: int, states: np.ndarray) -> None:
-        """TeacherError unless row t of the buffer is what these states show, and what the teacher says of that.
+        """Compare row t of the buffer with the observations and teacher outputs of these states.
 
         states: uint8[k, B], snapshots of the first environments before decision t.
         """
         sim = self.env.sim.sibling(len(states), tuple(self.env.sim.keys))
         sim.restore(slice(None), states)
         seen = sim.observe()
-        kept = self._buffer.observations(t * self.env.num_envs + torch.arange(len(states), device=self._buffer.device))
-        answers = self.teacher.logits_and_values(self.teacher.to_tensors(newest(seen, self.pupil, self.teacher)))[0]
-        off = divergence(F.log_softmax(answers.float(), dim=1), self._buffer.log_probs[t, : len(states)]).abs().max()
-        other = [key for key, values in kept.items() if not np.array_equal(values.cpu().numpy(), seen[key])]
+        stored = self._buffer.observations(
+            t * self.env.num_envs + torch.arange(len(states), device=self._buffer.device)
+        )
+        outputs = self.teacher.logits_and_values(self.teacher.to_tensors(newest(seen, self.student, self.teacher)))[0]
+        off = divergence(F.log_softmax(outputs.float(), dim=1), self._buffer.log_probs[t, : len(states)]).abs().max()
+        other = [key for key, values in stored.items() if not np.array_equal(values.cpu().numpy(), seen[key])]
         if other or not off < SAME:
-            raise TeacherError(
-                f"lesson {self.lessons + 1}: decision {t}, worked out anew: {', '.join(other) or 'no observation'} differs, "
-                f"and the teacher's answers by {float(off):.3f} nats: the pupil is told about other states than it is in; "
-                "please report this"
+            raise DistillationError(
+                f"{self.name}: decision {t} recomputed: {', '.join(other) or 'no observation'} differs, "
+                f"and the teacher's outputs by {float(off):.3f} nats: targets do not belong to the student's states"
             )
 
     def _learn(self) -> None:
-        """Move towards what the teacher said."""
-        buffer, told = self._buffer, self._buffer.flat("log_probs")
-        self.pupil.set_training_mode(True)
+        """Minimise the divergence from the stored teacher outputs."""
+        buffer, targets = self._buffer, self._buffer.flat("log_probs")
+        self.student.set_training_mode(True)
         size = min(self.settings.minibatch_size, len(buffer))
-        again = LearningAgain(self) if self.lessons % AUDIT_EVERY == 0 else None
+        again = LearningAgain(self) if self.updates % AUDIT_EVERY == 0 else None
         for _ in range(self.settings.epochs):
             for index in buffer.minibatches(size, self.rng):
                 if again:
@@ -235,8 +239,8 @@ class Lessons:
 
                 def loss(rows: slice, of: torch.Tensor = index) -> tuple[torch.Tensor, torch.Tensor]:
                     mine = of[rows]
-                    logits = self.pupil.logits_and_values(buffer.observations(mine))[0].float()
-                    away = divergence(told[mine], F.log_softmax(logits, dim=1)).mean()
+                    logits = self.student.logits_and_values(buffer.observations(mine))[0].float()
+                    away = divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
                     return away, away.detach()
 
                 away, gradients = summed_gradients(self.team, len(index), loss, self._moving)
@@ -249,25 +253,25 @@ class Lessons:
     def _step(self, away: float, gradients: list[torch.Tensor | None]) -> None:
         known = [gradient for gradient in gradients if gradient is not None]
         if not known or not math.isfinite(away):
-            raise TeacherError(
-                f"lesson {self.lessons + 1}: the divergence from the teacher is {away}, {len(known)} tensors have gradients; "
+            raise DistillationError(
+                f"{self.name}: the divergence from the teacher is {away}, {len(known)} tensors have gradients; "
                 f"{_REMEDY}"
             )
         for parameter, gradient in zip(self._moving, gradients, strict=True):
             parameter.grad = gradient
         norm = float(torch.nn.utils.clip_grad_norm_(self._moving, MAX_GRAD_NORM))
         if not math.isfinite(norm):
-            raise TeacherError(f"lesson {self.lessons + 1}: the gradients are not finite; {_REMEDY}")
+            raise DistillationError(f"{self.name}: the gradients are not finite; {_REMEDY}")
         self._optimizer.step()
 
 
-def newest(seen: Mapping[str, np.ndarray], pupil: NppPolicy, teacher: NppPolicy) -> dict[str, np.ndarray]:
-    """What a teacher without stacks reads of what is seen, [N, *shape]: of the pupil's stacks, the newest frame."""
-    return {key: seen[key][:, -1] if pupil.stacking.frames(key) > 1 else seen[key] for key in teacher.observations}
+def newest(seen: Mapping[str, np.ndarray], student: NppPolicy, teacher: NppPolicy) -> dict[str, np.ndarray]:
+    """Observations of a teacher without frame stacking, [N, *shape]: the newest frame of the student's stacks."""
+    return {key: seen[key][:, -1] if student.stacking.frames(key) > 1 else seen[key] for key in teacher.observations}
 
 
-def as_tags(figures: Figures) -> dict[str, float]:
-    """For TensorBoard; success is left out of a lesson in which no episode ended."""
-    found = asdict(figures)
-    episodes, wins = found.pop("episodes"), found.pop("wins")
-    return found | ({"success": wins / episodes} if episodes else {})
+def as_tags(metrics: DistillationMetrics) -> dict[str, float]:
+    """TensorBoard scalars; without success if no episode ended."""
+    tags = asdict(metrics)
+    episodes, wins = tags.pop("episodes"), tags.pop("wins")
+    return tags | ({"success": wins / episodes} if episodes else {})

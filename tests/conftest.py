@@ -50,7 +50,7 @@ LONGEST = (
     "test_gallery.py",
     "test_ab.py",
     "test_watch.py",
-    "test_teaching.py",
+    "test_distill.py",
 )
 
 

@@ -114,7 +114,7 @@ ORDER = {
             "ppo_config",
             "reward_settings",
             "seeds",
-            "teacher_config",
+            "distillation_config",
         },
         {"config", "evaluation", "shipped"},
         {"stored"},

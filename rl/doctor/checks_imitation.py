@@ -17,7 +17,7 @@ from rl.policy.policy import NppPolicy
 from rl.ppo.audit import JUMP_HELD, JUMPS
 from rl.ppo.ppo import BatchPPO
 
-TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"  # what lessons leave in the folder of a run
+DISTILLED = f"pretrain/taught{checkpoint.SUFFIX}"  # what lessons leave in the folder of a run
 _PROGRAM = "this is a mistake in the program, not in your settings: please report it"
 
 
@@ -100,7 +100,7 @@ def lessons_were_given(ppo: BatchPPO, clone: NppPolicy, config: ExperimentConfig
     """Where there is a teacher for this network, PPO began with what it has taught."""
     if config.teacher.name in (None, ppo.policy.architecture):
         raise CheckSkipped("nobody teaches this network")
-    path = folder / TAUGHT
+    path = folder / DISTILLED
     require(path.is_file(), f"{config.teacher.name} was to teach, and there is no {path}", _PROGRAM)
     taught = checkpoint.load(path)["policy"]
     other = [name for name, tensor in clone.state_dict().items() if not torch.equal(tensor.cpu(), taught[name].cpu())]

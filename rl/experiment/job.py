@@ -33,12 +33,22 @@ from rl.evaluation.video import Film, record_evaluation
 from rl.events import EventWriter, require_values
 from rl.experiment.data import Data, Log, Suites, load_demonstrations
 from rl.experiment.dev_levels import DevLevels, check_suite, stop_if
+from rl.experiment.distill import distill, load_teacher
 from rl.experiment.evaluator import DevTask, Evaluator, evaluator
 from rl.experiment.follower import Task, make_env
-from rl.experiment.kept import CLONE, TAUGHT, Clone, read_clone, read_facts, read_plan, save_clone, save_plan, save_run
+from rl.experiment.kept import (
+    CLONED,
+    DISTILLED,
+    PretrainedPolicy,
+    load_pretrained,
+    read_facts,
+    read_plan,
+    save_plan,
+    save_pretrained,
+    save_run,
+)
 from rl.experiment.record import RunRecord
 from rl.experiment.resolved import resolved
-from rl.experiment.teaching import learn_from_teacher, load_teacher
 from rl.policy import checkpoint
 from rl.policy.architectures import Architecture, get_architecture
 from rl.policy.policy import NppPolicy, build_policy
@@ -168,7 +178,7 @@ def train_one(job: Job) -> RunRecord:
     teacher = teacher_of(job)
     clone = imitate(job, plan) if job.pretrained else None
     if clone and teacher:
-        clone = learn_from_teacher(job, plan, clone, teacher)
+        clone = distill(job, plan, clone, teacher)
     statistics = clone.statistics if clone else statistics_of_random_play(env, job.seed)
     ppo = make_ppo(
         env,
@@ -275,7 +285,7 @@ def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
     return planned(probe=probe.peak_bytes, race=remembered(probe, job.machine))
 
 
-def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
+def judge(job: Job, clone: PretrainedPolicy | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:
     """The final evaluation, after everything else: method -> its episodes; none where it was not run.
 
     Only here are the test levels played, once by each method.
@@ -314,12 +324,12 @@ def judge(job: Job, clone: Clone | None, ppo: BatchPPO) -> dict[str, list[Episod
     return played
 
 
-def check_record(job: Job, record: RunRecord, clone: Clone | None, ppo: BatchPPO) -> None:
+def check_record(job: Job, record: RunRecord, clone: PretrainedPolicy | None, ppo: BatchPPO) -> None:
     """ResultsError unless the record's figures are of its episodes, and these of the policies that they are credited to:
     those in the files of the clone and of the agent that is delivered."""
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
-        "bc": None if clone is None else kept_clone(job, ppo),
+        "bc": None if clone is None else stored_pretrained(job, ppo),
         "ppo": checkpoint.load_policy(job.folder / "agent.safetensors")[0].to(ppo.device),
     }
     for method, policy in policies.items():
@@ -329,10 +339,10 @@ def check_record(job: Job, record: RunRecord, clone: Clone | None, ppo: BatchPPO
             check_suite(job.suites.final(job.architecture), episodes, policy, job.config.evaluation.deterministic)
 
 
-def kept_clone(job: Job, ppo: BatchPPO) -> NppPolicy:
+def stored_pretrained(job: Job, ppo: BatchPPO) -> NppPolicy:
     """What PPO began with, as imitation or lessons have left it in a file."""
-    taught = job.folder / TAUGHT
-    return checkpoint.load_policy(taught if taught.is_file() else job.folder / CLONE)[0].to(ppo.device)
+    taught = job.folder / DISTILLED
+    return checkpoint.load_policy(taught if taught.is_file() else job.folder / CLONED)[0].to(ppo.device)
 
 
 def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatistics:
@@ -347,11 +357,11 @@ def statistics_of_random_play(env: BatchVecEnv, seed: int) -> ObservationStatist
     return statistics
 
 
-def imitate(job: Job, plan: hardware.Plan) -> Clone:
+def imitate(job: Job, plan: hardware.Plan) -> PretrainedPolicy:
     """Behavioural cloning, unless it is done; the demonstrations' memory is free again when this returns."""
-    kept = read_clone(job.folder, plan.device, job.config.frame_skip)
+    kept = load_pretrained(job.folder, plan.device, job.config.frame_skip)
     if kept is not None:
-        job.log(f"imitation is done: {job.folder / CLONE}")
+        job.log(f"imitation is done: {job.folder / CLONED}")
         job.doctor.miss(dataset="imitation was done before the run was interrupted")
         job.doctor.meet(statistics=kept.statistics)
         return kept
@@ -369,8 +379,8 @@ def imitate(job: Job, plan: hardware.Plan) -> Clone:
     job.log(result.table())
     imitation.check_result(policy, dataset, job.config.bc, result, first)
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
-    clone = Clone(policy, statistics, result, probe, dataset.runs(), spent_before=before)
-    save_clone(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
+    clone = PretrainedPolicy(policy, statistics, result, probe, dataset.runs(), spent_before=before)
+    save_pretrained(job.folder, clone, job.config.frame_skip, {"bc": asdict(job.config.bc)})
     (job.folder / UNFINISHED).unlink(missing_ok=True)
     return clone
 
@@ -417,7 +427,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
     return result, state["seconds"] if state else 0.0
 
 
-def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
+def hand_over(job: Job, clone: PretrainedPolicy, ppo: BatchPPO) -> TransferReport:
     """Give PPO the clone's weights, prove that it acts alike, and tie it to the clone for a while.
 
     That is PPO's own policy as it is now, as it may have parts that the clone has not, which do nothing yet.
@@ -431,7 +441,7 @@ def hand_over(job: Job, clone: Clone, ppo: BatchPPO) -> TransferReport:
     return moved
 
 
-def runs_to_lend(job: Job, clone: Clone | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
+def runs_to_lend(job: Job, clone: PretrainedPolicy | None, env: BatchVecEnv) -> dict[str, np.ndarray]:
     """Where start states are wished for, the demonstrations of training levels, which these are given; else nothing."""
     starts = env.sampler.starts
     if starts is None:
@@ -588,7 +598,7 @@ def record_of(
     plan: hardware.Plan,
     settings: dict,
     played: dict[str, list[EpisodeRecord]],
-    clone: Clone | None,
+    clone: PretrainedPolicy | None,
     moved: TransferReport | None,
     ppo: BatchPPO,
     speed: dict,

@@ -40,8 +40,8 @@ from rl.ppo_config import PPOConfig
 from rl.stored import FINISHED_FILE
 
 PLAN = "plan.json"
-CLONE = f"pretrain/clone{checkpoint.SUFFIX}"
-TAUGHT = f"pretrain/taught{checkpoint.SUFFIX}"
+CLONED = f"pretrain/clone{checkpoint.SUFFIX}"
+DISTILLED = f"pretrain/taught{checkpoint.SUFFIX}"
 MAX_KEPT_BYTES = 1 << 30  # of finished.json: the inputs of a million episodes
 _REMEDY = "bring it back, or remove it, and what it stands for is done again"
 _LENGTH = ("ppo.total_timesteps", "ppo.time_budget_minutes")
@@ -68,11 +68,11 @@ class ResumeError(UserError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Clone:
+class PretrainedPolicy:
     """A policy that imitates, how it was made, and observations to compare others with it on.
 
     runs: level fingerprint -> actions of its shortest demonstration, int8[n].
-    taught_s: seconds of lessons in it.
+    distillation_s: seconds of lessons in it.
     spent_before: seconds of its making, where that was before the run was interrupted.
     """
 
@@ -81,7 +81,7 @@ class Clone:
     result: BCResult
     probe: dict[str, np.ndarray]
     runs: dict[str, np.ndarray]
-    taught_s: float = 0.0
+    distillation_s: float = 0.0
     spent_before: float = 0.0
 
 
@@ -116,22 +116,24 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     return replace(plan, total_timesteps=wishes.total_timesteps)
 
 
-def save_clone(folder: Path, clone: Clone, frame_skip: int, config: Mapping, place: str = CLONE) -> None:
-    """Keep a policy that has been cloned.  place: CLONE or TAUGHT."""
+def save_pretrained(
+    folder: Path, clone: PretrainedPolicy, frame_skip: int, config: Mapping, place: str = CLONED
+) -> None:
+    """Keep a policy that has been cloned.  place: CLONED or DISTILLED."""
     made = {
         "result": clone.result.as_dict(),
         "probe": clone.probe,
         "runs": clone.runs,
-        "taught_s": clone.taught_s,
+        "taught_s": clone.distillation_s,
     }
     write(folder / place, clone.policy, frame_skip=frame_skip, config=config, training=made)
 
 
-def read_clone(folder: Path, device: str, frame_skip: int, place: str = CLONE) -> Clone | None:
+def load_pretrained(folder: Path, device: str, frame_skip: int, place: str = CLONED) -> PretrainedPolicy | None:
     """The policy that was cloned, on ``device``; None where that is still to be done.
 
     frame_skip: of the run.
-    place: CLONE or TAUGHT.
+    place: CLONED or DISTILLED.
     CheckpointError for a damaged file: without it, what made it is done again; for one of another frame skip.
     """
     path = folder / place
@@ -147,7 +149,7 @@ def read_clone(folder: Path, device: str, frame_skip: int, place: str = CLONE) -
     if wrong or not all(isinstance(one, np.ndarray) for one in (*made["probe"].values(), *made["runs"].values())):
         raise checkpoint.CheckpointError(f"{path}: does not say how it was made ({wrong or 'no arrays'}); {_REMEDY}")
     result = _decoded(BCResult, made["result"], path)
-    return Clone(
+    return PretrainedPolicy(
         policy.to(device),
         data["statistics"],
         result,

@@ -26,7 +26,7 @@ from rl.doctor.digests import first_divergence, read_trail
 from rl.evaluation.results import ResultsError
 from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
-from rl.experiment.kept import CLONE, is_extended, read_run, reopen
+from rl.experiment.kept import CLONED, is_extended, read_run, reopen
 from rl.experiment.log_file import LogFile
 from rl.experiment.record import ExperimentRecord, circumstances, summary, versions, write
 from rl.experiment.viewer import viewed
@@ -111,7 +111,7 @@ def check_seeds(record: ExperimentRecord) -> None:
         if other.label == latest.label and other.seed != latest.seed:
             one, two = read_trail(other.folder), read_trail(latest.folder)
             what = "every digest" if one and two and first_divergence(one, two) is None else ""
-            files = [run.folder / CLONE for run in (other, latest) if run.cloning]
+            files = [run.folder / CLONED for run in (other, latest) if run.cloning]
             clones = [checkpoint.load(file)["policy"] for file in files if file.is_file()]
             if len(clones) == 2 and all(torch.equal(tensor, clones[1].get(name)) for name, tensor in clones[0].items()):
                 what = "every weight after imitation"

@@ -82,7 +82,7 @@ def readers_of_runs() -> list[Reader]:
         Reader(
             "clone",
             "clone.safetensors",
-            lambda path: kept.read_clone(path.parent, "cpu", 4, path.name),
+            lambda path: kept.load_pretrained(path.parent, "cpu", 4, path.name),
             _clones,
             (damage.in_checkpoint,),
         ),
@@ -261,8 +261,8 @@ def _clones(folder: Path) -> list[Path]:
     policy = _policy()
     assert policy.statistics is not None
     probe = {"game_state": np.zeros((2, 26), np.float32)}
-    clone = kept.Clone(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
-    kept.save_clone(folder, clone, 4, {}, "clone.safetensors")
+    clone = kept.PretrainedPolicy(policy, policy.statistics, _imitated(), probe, {"level": np.zeros(3, np.int8)})
+    kept.save_pretrained(folder, clone, 4, {}, "clone.safetensors")
     return [folder / "clone.safetensors"]
 
 

@@ -27,7 +27,7 @@ MAX_TABLE_BYTES = 1 << 28  # of a table; the longest so far have 5 MB
 _REMEDY = "bring it back from a copy of the run"
 BOARD = "tensorboard"
 IMITATION = "bc/"  # begins the tags of imitation, whose steps are epochs
-LESSONS = "bc/teacher/"  # of these, those of lessons, whose steps are their numbers
+DISTILLATION = "bc/teacher/"  # of these, updates of distillation
 SETTINGS = ("configuration", "_hparams_/")  # begin the tags of what a run was asked for
 RESULTS = ("rollout/success_rate", "eval/all_success")  # that TensorBoard shows beside the settings
 GROUPS = ("time", "rollout", "eval", "overview", "train", "reward", "sim", "actions")  # order of columns; others follow
@@ -172,10 +172,10 @@ def _cell(value: object) -> str:
     return str(value).replace("|", "\\|")
 
 
-def cut_events(folder: Path, events: int, epochs: int = ALL, lessons: int = ALL) -> None:
-    """Leave one event file with the settings, the first ``events`` of PPO, those of imitation and of lessons so far.
+def cut_events(folder: Path, events: int, epochs: int = ALL, distillation: int = ALL) -> None:
+    """Leave one event file with the settings, the first ``events`` of PPO, those of imitation and of distillation so far.
 
-    epochs, lessons: the last that are kept; epochs -1: none of them.
+    epochs, distillation: the last that are kept; epochs -1: none of them.
     Bytes and times of what stays are untouched.  Raises EventsError if fewer events are there.
     """
     files = event_files(folder)
@@ -184,7 +184,7 @@ def cut_events(folder: Path, events: int, epochs: int = ALL, lessons: int = ALL)
         if not event.summary.value:
             head = head or record  # the format's version
         elif (tag := event.summary.value[0].tag).startswith((IMITATION, *SETTINGS)):
-            last = lessons if tag.startswith(LESSONS) else epochs if tag.startswith(IMITATION) else ALL
+            last = distillation if tag.startswith(DISTILLATION) else epochs if tag.startswith(IMITATION) else ALL
             if event.step <= last and (tag, event.step) not in seen:
                 kept.append(record)
                 seen.add((tag, event.step))

@@ -13,10 +13,10 @@ import bc.train as imitation
 from bc import dataset as demonstrations
 from bc.batches import Batches
 from bc.dataset import BCDataset
-from rl import distillation as lessons
-from rl.distillation import Lessons
+from rl import distillation
+from rl.distillation import Distiller
+from rl.experiment import distill
 from rl.experiment import job as main_job
-from rl.experiment import teaching
 from rl.policy.policy import build_policy
 from rl.ppo.losses import divergence
 from rl.selftest.faults import Plants, fault
@@ -203,18 +203,18 @@ def _(plant: Plants) -> None:
         same = len(seen) > 1 and all(len(values) == len(seen[-2][key]) for key, values in now.items())
         return seen[-2] if same else now
 
-    plant.around(lessons.newest, changed)
+    plant.around(distillation.newest, changed)
 
 
 def _answers(plant: Plants, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
-    """Change what a lesson keeps of the teacher's answers, given those and the pupil's logits."""
+    """Change what a lesson keeps of the teacher's answers, given those and the student's logits."""
 
     def changed(original, course, t):
         logits = original(course, t)
         course._buffer.log_probs[t] = change(course._buffer.log_probs[t].clone(), logits)
         return logits
 
-    plant.wrap(Lessons, "_decide", changed)
+    plant.wrap(Distiller, "_decide", changed)
 
 
 @fault("the teacher's answers go to the neighbours", "F66", flags=TEACHER)
@@ -222,7 +222,7 @@ def _(plant: Plants) -> None:
     _answers(plant, lambda told, logits: told.roll(1, dims=0))
 
 
-@fault("the pupil is told its own answers", "F120", flags=TEACHER)
+@fault("the student is told its own answers", "F120", flags=TEACHER)
 def _(plant: Plants) -> None:
     _answers(plant, lambda told, logits: F.log_softmax(logits, dim=1))
 
@@ -232,24 +232,24 @@ def _(plant: Plants) -> None:
     _answers(plant, lambda told, logits: F.log_softmax(5 * told, dim=1))
 
 
-@fault("the teacher plays in its pupil's stead", "H6", flags=TEACHER)
+@fault("the teacher plays in its student's stead", "H6", flags=TEACHER)
 def _(plant: Plants) -> None:
     def changed(original, course, t):
         original(course, t)
         return course._buffer.log_probs[t].clone()
 
-    plant.wrap(Lessons, "_decide", changed)
+    plant.wrap(Distiller, "_decide", changed)
 
 
-@fault("lessons go down the divergence of the teacher from its pupil", "F65", flags=TEACHER)
+@fault("lessons go down the divergence of the teacher from its student", "F65", flags=TEACHER)
 def _(plant: Plants) -> None:
-    plant.set(lessons, "divergence", lambda of, to: divergence(to, of))
+    plant.set(distillation, "divergence", lambda of, to: divergence(to, of))
 
 
 @fault("lessons lead away from the teacher", "F65", flags=TEACHER)
 def _(plant: Plants) -> None:
     plant.wrap(
-        Lessons,
+        Distiller,
         "_step",
         lambda original, course, away, gradients: original(
             course, away, [None if one is None else -one for one in gradients]
@@ -263,7 +263,7 @@ def _(plant: Plants) -> None:
         course._optimizer.param_groups[0]["lr"] = 0.0
         original(course, *given)
 
-    plant.wrap(Lessons, "_step", changed)
+    plant.wrap(Distiller, "_step", changed)
 
 
 @fault("lessons learn from every second minibatch", "F20", flags=(*TEACHER, "--teacher-minibatch-size", "128"))
@@ -274,7 +274,7 @@ def _(plant: Plants) -> None:
         original(course)
         del course._buffer.minibatches
 
-    plant.wrap(Lessons, "_learn", changed)
+    plant.wrap(Distiller, "_learn", changed)
 
 
 @fault("the teacher has never been trained", "F120", "F122", flags=TEACHER)
@@ -283,7 +283,7 @@ def _(plant: Plants) -> None:
         teacher = original(path, frame_skip)
         return build_policy(teacher.architecture, teacher.statistics).requires_grad_(False)
 
-    plant.around(teaching.load_teacher, changed)
+    plant.around(distill.load_teacher, changed)
 
 
 @fault("PPO begins with the clone and not with what was taught", "F73", "F120", flags=TEACHER)
@@ -292,7 +292,7 @@ def _(plant: Plants) -> None:
         before = copy.deepcopy(clone.policy)
         return replace(original(job, plan, clone, path), policy=before)
 
-    plant.around(teaching.learn_from_teacher, changed)
+    plant.around(distill.distill, changed)
 
 
 @fault("a teacher is named and gives no lessons", "F122", "F57", flags=TEACHER)

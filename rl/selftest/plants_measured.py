@@ -18,13 +18,13 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.measure import intervals
 from nppsim.observe.statistics import ObservationStatistics
-from rl.distillation import Lessons
+from rl.distillation import Distiller
 from rl.evaluation import comparison, results, video
 from rl.evaluation.history import DevHistory
 from rl.evaluation.results import LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.experiment import data as experiment_data
-from rl.experiment import evaluate, teaching, units
+from rl.experiment import distill, evaluate, units
 from rl.experiment import job as main_job
 from rl.experiment import record as records
 from rl.policy import export
@@ -264,13 +264,13 @@ def _(plant: Plants) -> None:
             config, replace(data, train=data.dev, bank=LevelBank([level for level, _ in data.dev])), *rest, **named
         )
 
-    plant.wrap(teaching, "make_env", changed)
+    plant.wrap(distill, "make_env", changed)
 
 
 @fault("lessons end at half of what was asked for", "F34", "F57", flags=TEACHER)
 def _(plant: Plants) -> None:
-    original = Lessons.progress.fget  # type: ignore[attr-defined]
-    plant.set(Lessons, "progress", property(lambda lessons: min(1.0, 2 * original(lessons))))
+    original = Distiller.progress.fget  # type: ignore[attr-defined]
+    plant.set(Distiller, "progress", property(lambda distiller: min(1.0, 2 * original(distiller))))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

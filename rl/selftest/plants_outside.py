@@ -16,7 +16,7 @@ from bc.make import _Files
 from bc.train import BCResult
 from nppsim.generate import generate
 from nppsim.replays.replay_set import ReplayWriter
-from rl.distillation import Lessons
+from rl.distillation import Distiller
 from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
 from rl.policy.player import HierarchicalPlayer, RecurrentPlayer
 from rl.policy.recurrent import MEMORY
@@ -30,7 +30,7 @@ from rl.selftest.faults import Plants, fault
 from rl.selftest.plants_hierarchy import SUBTASKS_ON
 from rl.selftest.plants_memory import REMEMBERING
 
-TAUGHT = ("--teacher", "datasets/agents/vision_free_foresight.safetensors", "--teacher-decisions", "2048")
+DISTILLED = ("--teacher", "datasets/agents/vision_free_foresight.safetensors", "--teacher-decisions", "2048")
 
 
 def _moved_on(found: list) -> list:
@@ -261,9 +261,9 @@ def _(plant: Plants) -> None:
     _remembered(plant, lambda states: [torch.zeros_like(state) for state in states])
 
 
-@fault("lessons after the first teach nothing", "F120", flags=TAUGHT)
+@fault("lessons after the first teach nothing", "F120", flags=DISTILLED)
 def _(plant: Plants) -> None:
-    plant.wrap(Lessons, "_learn", lambda original, lessons: lessons.lessons or original(lessons))
+    plant.wrap(Distiller, "_learn", lambda original, distiller: distiller.updates or original(distiller))
 
 
 @fault("the best epoch of imitation is told as another", "F61", "F118")

@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 
 from nppsim import reward
-from rl.distillation import Figures, as_tags
+from rl.distillation import DistillationMetrics, as_tags
 from rl.doctor.doctor import all_checks
 from rl.ppo.hierarchy.losses import HierarchicalLosses
-from rl.ppo.logs import LESSONS
+from rl.ppo.logs import DISTILLATION
 
 from places import ROOT
 
@@ -22,7 +22,7 @@ LISTED = {
     *(f"reward/{name}" for name in reward.TERMS),
     *("gradients/mean/{}", "gradients/variance/{}", "gradients/norm/{}"),
     "env_curriculum_stats/per_label_evictions/{}",
-    *(LESSONS + name for name in as_tags(Figures(0.0, 0.0, 1, 1, 0.0))),
+    *(DISTILLATION + name for name in as_tags(DistillationMetrics(0.0, 0.0, 1, 1, 0.0))),
 }
 
 

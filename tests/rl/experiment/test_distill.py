@@ -1,4 +1,4 @@
-"""Lessons in an experiment: they go on where they were, architectures teach others, and what cannot teach is refused."""
+"""Distillation stage of an experiment: resume, teachers from the same experiment, refused teachers."""
 
 import shutil
 
@@ -7,10 +7,10 @@ import pytest
 import hardware
 from nppsim.errors import ConfigError
 from rl.command_line import resolve
-from rl.distillation import TeacherError
+from rl.distillation import DistillationError
 from rl.doctor.same_run import differences
 from rl.events import read_scalars
-from rl.experiment import teaching
+from rl.experiment import distill
 from rl.experiment.data import load_data
 from rl.experiment.job import make_jobs, teacher_of
 from rl.experiment.run import run
@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
-    """A tiny experiment on a few shipped levels, with demonstrations and lessons of the shipped agent."""
+    """A tiny experiment on a few shipped levels, with demonstrations and distillation from the shipped agent."""
     folder = excerpt(tmp_path_factory.mktemp("data"), "medium", train=4, dev=3, test=1, demonstrations=4)
     return [
         "--experiment-name", "tiny", "--architectures", "vision_free", "--replay-data-dir", folder / "demonstrations",
@@ -58,17 +58,17 @@ def run_until(config, moment):
     return lines
 
 
-def test_lessons_go_on_bit_for_bit_and_ppo_begins_with_what_was_learned(flags, tmp_path, monkeypatch):
-    monkeypatch.setattr(teaching, "SAVE_SECONDS", 0.0)
+def test_distillation_resumes_bit_for_bit_and_ppo_starts_from_the_student(flags, tmp_path, monkeypatch):
+    monkeypatch.setattr(distill, "SAVE_SECONDS", 0.0)
     told = []
     whole = run(configuration(flags, tmp_path / "whole"), told.append)
-    assert sum(line.startswith("lessons ") for line in told) == 4
-    assert any("vision_free_foresight, finishes 100% of the dev levels, its pupil" in line for line in told)
-    run_until(configuration(flags, tmp_path / "cut"), "lessons  75%")
+    assert sum(line.startswith("distillation ") for line in told) == 4
+    assert any("vision_free_foresight, finishes 100% of the dev levels, the student" in line for line in told)
+    run_until(configuration(flags, tmp_path / "cut"), "distillation  75%")
     (folder,) = (tmp_path / "cut").glob("tiny_*")
     again = resolve(["--resume-from", str(folder)])
     run(again, told.append)
-    assert "lessons go on after 512 decisions" in told
+    assert "distillation resumes after 512 decisions" in told
     assert differences(whole, folder) == []
     scalars = read_scalars(folder / "vision_free" / "tensorboard")
     assert list(scalars["bc/teacher/divergence"].steps) == [1, 2, 3, 4]
@@ -82,7 +82,7 @@ def test_lessons_go_on_bit_for_bit_and_ppo_begins_with_what_was_learned(flags, t
     assert not (taught["action_net.weight"] == cloned["action_net.weight"]).all()
 
 
-def test_one_architecture_teaches_the_next_from_the_same_seed(flags, tmp_path):
+def test_one_architecture_is_the_teacher_of_the_next_with_the_same_seed(flags, tmp_path):
     several = [*flags[:3], "vision_free_foresight", *flags[3:]]
     config = configuration(several, tmp_path, "--teacher", "vision_free_foresight", "--seeds", "1", "2")
     jobs = list(make_jobs(config, load_data(config, print), hardware.detect(), tmp_path, None, print))
@@ -95,15 +95,15 @@ def test_one_architecture_teaches_the_next_from_the_same_seed(flags, tmp_path):
 
 
 def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
-    policy = teaching.load_teacher(AGENT, 4)
+    policy = distill.load_teacher(AGENT, 4)
     config = configuration(flags, tmp_path)
     data = load_data(config, print)
     (job,) = make_jobs(config, data, hardware.detect(), tmp_path, None, print)
-    with pytest.raises(TeacherError, match="of the dev levels and its pupil .*: there is nothing to learn"):
-        teaching.check_worth(job, policy, policy, AGENT)
+    with pytest.raises(DistillationError, match="of the dev levels, the student .*: there is nothing to learn"):
+        distill.check_worth(job, policy, policy, AGENT)
 
 
-def test_what_cannot_teach_is_refused_before_anything_is_trained(flags, tmp_path):
+def test_unsuitable_teachers_are_refused_before_training(flags, tmp_path):
     for name, told in {
         "mlp_baseline": "is neither a checkpoint",
         "vision_free": "name it first of several",
@@ -113,5 +113,5 @@ def test_what_cannot_teach_is_refused_before_anything_is_trained(flags, tmp_path
             configuration(flags, tmp_path, "--teacher", name)
     with pytest.raises(ConfigError, match="teaches a policy that has been cloned"):
         configuration(flags, tmp_path, "--no-pretraining", "--bc-epochs", "50")
-    with pytest.raises(TeacherError, match="decides every 4 frames, the pupil every 2"):
-        teaching.load_teacher(AGENT, 2)
+    with pytest.raises(DistillationError, match="decides every 4 frames, the student every 2"):
+        distill.load_teacher(AGENT, 2)
