@@ -93,7 +93,7 @@ def _told(example: str) -> tuple[str, str]:
 def sources() -> list[str]:
     """Files of the repository that get a page: the examples, and whatever is linked."""
     found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py")}
-    for path in (*((ROOT / file) for file in OUTSIDE), *(ROOT / "docs").glob("*.md")):
+    for path in (*((ROOT / file) for file in OUTSIDE), *(ROOT / "docs").rglob("*.md")):
         page = path.relative_to(ROOT).as_posix()
         for match in links(path.read_text(encoding="utf-8")):
             file = target_of(match[1], page)

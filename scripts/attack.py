@@ -1,4 +1,4 @@
-"""Attack the commands of this project with faults of the machine, and tell how they ended (docs/reliability.md).
+"""Attack the commands of this project with faults of the machine, and tell how they ended (docs/lab/reliability.md).
 
 python scripts/attack.py [--doors NAME ...] [--faults "NAME" ...] [--out RESULTS.json]
 python scripts/attack.py --kill-and-resume 20     # a training is killed so often, gone on with, and compared

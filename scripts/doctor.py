@@ -6,7 +6,7 @@ python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetenso
 python scripts/doctor.py --run experiments/x
 python scripts/doctor.py --self-test                         # plants faults: does the product notice them?
 
-What is checked: docs/doctor.md.  What can go wrong, and what came of planting it: docs/failures.md.
+What is checked: docs/doctor.md.  What can go wrong, and what came of planting it: docs/lab/failures.md.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
         parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: all)")
         parser.add_argument("--jobs", type=int, metavar="N", help="processes of the self-test (default: 2)")
-        parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/failures.md")
+        parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/lab/failures.md")
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         parser.add_argument(
             "--only", nargs="+", metavar="CHECK", help="make only these checks; plant only these faults"

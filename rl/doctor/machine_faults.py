@@ -2,7 +2,7 @@
 
     print(counts(campaign(Path("attack"), print)))
 
-What is promised is in docs/reliability.md: nothing is lost but the work in progress, one line says what is wrong, the
+What is promised is in docs/lab/reliability.md: nothing is lost but the work in progress, one line says what is wrong, the
 interpreter does not crash.  A door is a command that writes (or only reads), a fault is something that the machine does.
 """
 

@@ -2,7 +2,7 @@
 
 Each takes a ``GraphBatch`` and float[N, W].  None normalises over a batch or drops anything: what becomes of a graph does
 not depend on the graphs beside it.  Sources: Kipf & Welling 2017 (GCN, here with the mean), Veličković et al. 2018 (GAT),
-Hu et al. 2020 (HGT).  Why they are our own: ``docs/decisions.md``.
+Hu et al. 2020 (HGT).  Why they are our own: ``docs/lab/decisions.md``.
 """
 
 import math

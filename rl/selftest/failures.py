@@ -1,4 +1,4 @@
-"""docs/failures.md: the table of what can go wrong, its guards, and what came of planting it.
+"""docs/lab/failures.md: the table of what can go wrong, its guards, and what came of planting it.
 
 People write number, failure, guard and moment; the last two columns, and the table of planted faults, are written by
 ``scripts/doctor.py --self-test --write``.
@@ -13,7 +13,7 @@ from nppsim.errors import UserError
 from nppsim.files import replacing
 from rl.selftest.faults import Fault
 
-PAGE = Path("docs/failures.md")
+PAGE = Path("docs/lab/failures.md")
 MOMENTS = ("by construction", "before", "first update", "during", "after", "tests", "practice")
 _ROW = re.compile(r"^\| ([FH]\d+) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
 _BEGIN, _END = "<!-- planted faults: written by doctor.py --self-test --write -->\n", "<!-- end -->\n"

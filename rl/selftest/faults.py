@@ -58,7 +58,7 @@ class Fault:
     """Something that can be wrong, or a run in which nothing is.
 
     name: what is.
-    numbers: of the failures in docs/failures.md that it stands for.
+    numbers: of the failures in docs/lab/failures.md that it stands for.
     plant: makes it so; None: nothing is wrong, and nothing may be noticed.
     stage: what is done with the fault in place, a name of ``rl.selftest.selftest.STAGES``.
     flags: of the main job, beside those of every tiny run.

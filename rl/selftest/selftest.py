@@ -296,7 +296,7 @@ def self_test(only: Sequence[str] | None, clean: int | None, jobs: int, log: Cal
         raise ConfigError(f"{SUPPORT} is not in this folder; go to a checkout of the project first", "--self-test")
     chosen = [one for one in all_faults() if only is None or _is_meant(one, only)]
     if not chosen:
-        told = "no planted fault has such a number or word: docs/failures.md lists them"
+        told = "no planted fault has such a number or word: docs/lab/failures.md lists them"
         raise ConfigError(told, "--only", " ".join(only or ()))
     begin = time.monotonic()
     both = run_each([*chosen, *SOUND[:clean]], jobs, log)

@@ -14,8 +14,8 @@ from rl.ppo.logs import DISTILLATION
 
 from places import ROOT
 
-PAGES = ("bad_run", "curriculum", "diagnosis", "doctor", "glossary", "hierarchy", "rewards", "tensorboard")
-WRITERS = [*(ROOT / "rl" / "train").rglob("*.py"), *(ROOT / "rl" / "curriculum").glob("*.py"), ROOT / "bc" / "train.py"]
+PAGES = ("bad_run", "diagnosis", "doctor", "glossary", "hierarchy", "rewards", "tensorboard")
+WRITERS = [*(ROOT / "rl" / "ppo").rglob("*.py"), *(ROOT / "rl" / "curriculum").glob("*.py"), ROOT / "bc" / "train.py"]
 OPEN = {"train/{}", "reward/{}", "bc/{}", "curriculum/{}", "gradients/{}"}  # what is filled in is listed below
 LISTED = {
     *(f"train/{name}" for name in (*HierarchicalLosses._fields, "last_kl")),
@@ -72,7 +72,7 @@ def test_the_pages_name_many_tags():
 
 def test_alarms_and_checks_that_the_guide_names_exist():
     guide = (ROOT / "docs" / "bad_run.md").read_text(encoding="utf-8")
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rl" / "train").rglob("*.py"))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rl" / "ppo").rglob("*.py"))
     alarms = re.findall(r"alarm \*([\w ]+)\*", guide)
     assert len(alarms) > 3
     assert not [name for name in alarms if not re.search(rf'Fault\(\s*"{name}"', source)]

@@ -684,7 +684,7 @@ def test_a_run_without_its_curves_or_its_agent_is_broken(stored, finished, statu
         ("--run /nowhere", "give the config.json of a run"),
         ("--run-config README.md", "README.md: not JSON"),
         ("--only nonsense", "there is no check 'nonsense'; docs/doctor.md lists them"),
-        ("--self-test --only nonsense", "docs/failures.md lists them"),
+        ("--self-test --only nonsense", "docs/lab/failures.md lists them"),
         ("--self-test --jobs 0", "--jobs 0: give at least 1"),
         ("--clean 5", "--clean: belongs to --self-test"),
         ("--write", "--write: belongs to --self-test"),

@@ -1,4 +1,4 @@
-"""docs/failures.md: complete, up to date, and honest about what was planted."""
+"""docs/lab/failures.md: complete, up to date, and honest about what was planted."""
 
 import pytest
 
