@@ -37,7 +37,9 @@ def main(argv: list[str]) -> int:
         what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
         parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: all)")
         parser.add_argument("--jobs", type=int, metavar="N", help="processes of the self-test (default: 2)")
-        parser.add_argument("--write", action="store_true", help="write the self-test's results into docs/lab/failures.md")
+        parser.add_argument(
+            "--write", action="store_true", help="write the self-test's results into docs/lab/failures.md"
+        )
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
         parser.add_argument(
             "--only", nargs="+", metavar="CHECK", help="make only these checks; plant only these faults"
