@@ -525,7 +525,7 @@ def _findings(analysis: Analysis) -> Iterator[Finding]:
     yield from _coverage_findings(analysis.coverage)
     never = [name for name, times in zip(ACTION_NAMES, total.actions, strict=True) if times == 0]
     if never:
-        yield Finding(False, f"never taken: {', '.join(never)}; a clone cannot learn it")
+        yield Finding(False, f"never taken: {', '.join(never)}; a BC policy cannot learn it")
     constant = [c.name for c in analysis.components if c.constant]
     nearly = [c.name for c in analysis.components if not c.constant and c.common > NEARLY_CONSTANT]
     for names, text in ((constant, "never varies"), (nearly, f"has one value in over {NEARLY_CONSTANT:.1%}")):
@@ -536,7 +536,7 @@ def _findings(analysis: Analysis) -> Iterator[Finding]:
     repeated = total.baselines["repeat_previous"].accuracy
     yield Finding(
         False,
-        f"repeating the previous action is right in {repeated:.1%} of the decisions: judge a clone by its accuracy on "
+        f"repeating the previous action is right in {repeated:.1%} of the decisions: judge a BC policy by its accuracy on "
         "changes",
     )
     several = len(analysis.several)

@@ -1,4 +1,4 @@
-"""Trivial predictors of the next decision, and how well any prediction does: what a clone's accuracy stands beside.
+"""Trivial predictors of the next decision, and how well any prediction does: what a BC policy's accuracy stands beside.
 
 A player mostly repeats his last input, so accuracy alone proves nothing.  All trivial predictors look at the previous
 action only, and are tables from it to their answer.

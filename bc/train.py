@@ -429,7 +429,7 @@ def _check_scores(result: BCResult, dataset: BCDataset, rows: np.ndarray, likeli
 
 
 def _asked_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """(mean cross-entropy on these rows, nats; the likeliest actions int64[n]); not by ``evaluate``, which it is to check."""
+    """(mean cross-entropy in nats, deterministic actions int64[n]), independently of ``evaluate``."""
     device, total, likeliest = next(policy.parameters()).device, 0.0, []
     batches = batches_of(policy, dataset, device)
     for part in batches.parts(rows):

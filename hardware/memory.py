@@ -13,7 +13,7 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
 # Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
-# of the policy that played and six of the cloned one 24 each; end of the episode 1; rounded up.
+# of the policy that played and six of the BC policy 24 each; end of the episode 1; rounded up.
 TRANSITION_BYTES = 80
 # State record, entities, movers and path fields of one environment, beside its two observation rows (current and
 # final).  A generous round figure: at 1024 environments it is 0.1 GB.

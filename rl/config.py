@@ -88,7 +88,7 @@ class EvaluationConfig:
     skip_final_eval: bool = setting(False, "no final evaluation", flag="skip-final-eval")
     deterministic: bool = setting(  # off: sampled actions slip free where the likeliest ones repeat the same mistake
         False,
-        "evaluate the likeliest actions instead of sampled ones",
+        "evaluate the deterministic actions instead of sampled ones",
         flag="deterministic-eval",
         aliases=("deterministic",),
         switch=True,
@@ -103,7 +103,7 @@ class EvaluationConfig:
     )
     retention_guard: bool = setting(
         True,
-        "neither go back to better weights where success on the dev levels falls clearly below the clone's, nor deliver the "
+        "neither go back to better weights when dev success falls clearly below the BC policy's, nor deliver the "
         "best ones: the last weights are delivered, whatever they can do",
         flag="no-retention-guard",
     )
@@ -627,7 +627,7 @@ class ExperimentConfig:
         if name is None:
             return
         if "with_pretrain" not in self.conditions:
-            raise ConfigError("teaches a policy that has been cloned; give --replay-data-dir, too", "--teacher", name)
+            raise ConfigError("teaches a policy pretrained by BC; give --replay-data-dir, too", "--teacher", name)
         if self.teacher.file is None and name not in self.networks:
             known = ", ".join(self.networks)
             raise ConfigError(

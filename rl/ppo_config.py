@@ -197,7 +197,7 @@ class PPOConfig:
         low=0,
     )
     bc_kl_coef_start: float = setting(
-        0.2, "weight of the divergence from the cloned policy at the start", flag="bc-kl-coef", needs=_REPLAYS, low=0
+        0.2, "weight of the divergence from the BC policy at the start", flag="bc-kl-coef", needs=_REPLAYS, low=0
     )
     bc_kl_share: float = setting(
         0.3, "of training, after which that pull is gone", flag="bc-kl-share", needs=_REPLAYS, low=0, high=1
@@ -268,7 +268,7 @@ class PPOConfig:
         return start if end is None or not self.schedules else _line(start, end, progress)
 
     def bc_kl_coef_at(self, progress: float) -> float:
-        """Weight of the divergence from the cloned policy at this progress (0 to 1); 0 from bc_kl_share on."""
+        """Weight of the divergence from the BC policy at this progress (0 to 1); 0 from bc_kl_share on."""
         return _line(self.bc_kl_coef_start, 0, progress / self.bc_kl_share) if progress < self.bc_kl_share else 0.0
 
 

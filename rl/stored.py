@@ -145,7 +145,7 @@ def overridden(config: ExperimentConfig, overrides: Sequence[str]) -> Experiment
     config = replace(with_settings(stored, wanted), sources=stored.sources | overrode)
     if "with_pretrain" in stored.conditions and _is_guarded(config) and not _is_guarded(stored):
         raise ConfigError(
-            "the retention guard cannot begin within a run: what the clone could do was not measured; add "
+            "the retention guard cannot begin within a run: what the BC policy could do was not measured; add "
             "evaluation.retention_guard=off",
             "--resume-override",
             " ".join(overrides),

@@ -25,7 +25,7 @@ class History:
 
     levels, categories: fingerprint and category of each level.
     episodes: int64[L], played in each evaluation.
-    decisions: int64[E], of training before each evaluation; 0 is the clone.
+    decisions: int64[E], of training before each evaluation; 0 is the BC policy.
     wins: int64[E, L].
     """
 

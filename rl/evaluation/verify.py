@@ -64,7 +64,7 @@ def verify(
 
     policy: that they are credited to; None: nothing is asked of the decisions.
     planned: episodes that were to be played.
-    deterministic: whether the likeliest actions were chosen.
+    deterministic: whether the deterministic actions were chosen.
     frame_skip, observations, stacking, reward, gamma: as in the evaluation.
     Raises ResultsError for one that ends otherwise than recorded, or decisions that this policy does not make.
     """

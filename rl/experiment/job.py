@@ -71,7 +71,7 @@ from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations
 UNFINISHED = f"pretrain/unfinished{checkpoint.SUFFIX}"
-PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the cloned one
+PROBE_ROWS = 512  # held-out decisions on which the transferred policy must act like the BC policy
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def judge(job: Job, clone: PretrainedPolicy | None, ppo: BatchPPO) -> dict[str, 
 
 def check_record(job: Job, record: RunRecord, clone: PretrainedPolicy | None, ppo: BatchPPO) -> None:
     """ResultsError unless the record's figures are of its episodes, and these of the policies that they are credited to:
-    those in the files of the clone and of the agent that is delivered."""
+    those in the files of the BC policy and of the agent that is delivered."""
     policies: dict[str, Policy | None] = {
         "random": RandomPolicy(),
         "bc": None if clone is None else stored_pretrained(job, ppo),
@@ -428,9 +428,9 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
 
 
 def hand_over(job: Job, clone: PretrainedPolicy, ppo: BatchPPO) -> TransferReport:
-    """Give PPO the clone's weights, prove that it acts alike, and tie it to the clone for a while.
+    """Give PPO the BC policy's weights, prove that it acts alike, and tie it to the BC policy for a while.
 
-    That is PPO's own policy as it is now, as it may have parts that the clone has not, which do nothing yet.
+    That is PPO's own policy as it is now, as it may have parts that the BC policy has not, which do nothing yet.
     """
     moved = transfer(clone.policy.state_dict(), ppo.policy, fresh=job.architecture.fresh)
     agreement = check_same_policy(clone.policy, ppo.policy, clone.probe)

@@ -1,7 +1,7 @@
 """What a run keeps on disk beside its checkpoints, so that whoever goes on with it does nothing twice.
 
 plan.json                    sizes, threads and precision: measured once, since another plan would be another run
-pretrain/clone.safetensors   the cloned policy, its statistics, how it was made, observations to compare others with it on
+pretrain/clone.safetensors   the BC policy, its statistics, how it was made, observations to compare others with it on
 pretrain/taught.safetensors  the same after lessons from a teacher
 finished.json                everything that results and report need of a run that is over
 """
@@ -119,7 +119,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
 def save_pretrained(
     folder: Path, clone: PretrainedPolicy, frame_skip: int, config: Mapping, place: str = CLONED
 ) -> None:
-    """Keep a policy that has been cloned.  place: CLONED or DISTILLED."""
+    """Keep a policy pretrained by BC.  place: CLONED or DISTILLED."""
     made = {
         "result": clone.result.as_dict(),
         "probe": clone.probe,

@@ -132,7 +132,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
 
 class HeldOut:
-    """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the cloned policy."""
+    """Levels that were not demonstrated, for success in closed loop; tables: of random play and of the BC policy."""
 
     def __init__(self, job: Job):
         pairs = joined([LevelSet.at(place) for place in job.test_dataset], print)

@@ -19,7 +19,7 @@ from rl.experiment.data import Data, Log, audit_rewards, load_data
 from rl.experiment.job import make_jobs, train_one
 
 DEMONSTRATIONS = 6  # of each category
-UPDATES = 8  # the second is the actor's first, while it is still pulled towards the clone
+UPDATES = 8  # the second is the actor's first, while it is still regularised towards the BC policy
 NUM_ENVS, ROLLOUT, MINIBATCH = 32, 32, 256  # enough environments for threads to share them
 EPOCHS, BATCH, RATE = 5, 64, 1e-3  # of imitation: so few demonstrations make few steps
 

@@ -260,7 +260,7 @@ def _ledgers(runs: Mapping[str, Mapping[str, Scalars]]) -> list[Plot]:
 
 
 def _cloning(bc: Mapping, events: Sequence[Mapping]) -> dict[str, Any] | None:
-    """events: of the run, of which the first evaluation is the clone's."""
+    """events: of the run, of which the first evaluation is the BC policy's."""
     if not bc:
         return None
     metrics = {"policy, validation": bc.get("validation"), "policy, training": bc.get("training")}

@@ -229,7 +229,7 @@ def _finished(folder: Path) -> list[Path]:
             speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
             plan=hardware.plan(("game_state",), _WISHES),
             films=[Film("simplest", "a", "won", 60, "a.mp4", "a.png")],
-            events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the clone"}],
+            events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the BC policy"}],
             wall_time_s=12.5,
             curriculum={"strategy": "stages", "events": [{"at": 5, "reason": "mastered"}]},
             settings={"ppo.gamma": {"value": 0.99, "source": "default"}},

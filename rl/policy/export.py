@@ -3,7 +3,7 @@
     data = to_onnx(policy, frame_skip=4)     # bytes of the file
     inputs     raw observations, one input for each key, dtype and shape [N, *shape] of the layout;
                "action_mask" bool[N, 6], the actions that may be taken: all true for what training did
-    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the likeliest action that may be taken
+    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the deterministic action that may be taken
 
 The normaliser is inside, as in every policy.  What the numbers of the inputs mean stands in the file's metadata, under
 ``METADATA``, as JSON (``Facts``); ``rl.policy.onnx_policy`` reads it.

@@ -72,7 +72,7 @@ class OnnxPolicy:
     def compute(
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Logits float32[N, 6], values float32[N] and the likeliest actions int64[N], for raw observations [N, *shape].
+        """Logits float32[N, 6], values float32[N] and the deterministic actions int64[N], for raw observations [N, *shape].
 
         mask: bool[N, 6], actions that may be taken; None: all.
         ObservationError: a key is missing, or has another shape or dtype.

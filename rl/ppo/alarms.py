@@ -58,7 +58,7 @@ class Figures:
     positive: decisions with a reward above 0.
     kl, clip_fraction, entropy, explained_variance: NaN in updates of the critic alone.
     reference_kl, away, error_ratio: NaN in updates that were not looked at more closely.
-    reference_kl: nats from the clone; NaN without one, too.
+    reference_kl: nats from the BC policy; NaN without one, too.
     away: mean of advantage times change of log-probability in standard errors; below 0 the update went the wrong way.
     error_ratio: of the values, after to before.
     top_share: of the most frequent action.
@@ -407,7 +407,7 @@ def bands(alarms: Alarms, ppo: BatchPPO) -> Iterator[Fault]:
     if len(away) == IN_A_ROW and (away > 3).all() and ppo.config.bc_kl_coef_at(ppo.progress - ppo.held_since) > 0:
         yield Fault(
             "clone",
-            f"the policy is {away[-1]:.2g} nats from its clone while it is still pulled back: lower --initial-lr",
+            f"the policy is {away[-1]:.2g} nats from its BC policy while it is still pulled back: lower --initial-lr",
             False,
         )
 

@@ -433,14 +433,14 @@ def advantages_are_right(ppo: BatchPPO) -> Iterator[Fault]:
 
 
 def clone_is_the_reference(ppo: BatchPPO, kept: Kept) -> Iterator[Fault]:
-    """Before the actor's first update, the policy is the clone that it will be pulled towards."""
+    """Before the actor's first update, the policy is the BC policy that it will be pulled towards."""
     if ppo.reference is None or kept.actor_updates or ppo.hold != 1.0:
         return
     off = divergence(asked(ppo.reference, ppo, kept.rows)[0], kept.log_probs)
     if not off <= closeness(ppo.policy):
         yield Fault(
             "reference",
-            f"before its first update the actor is {off:.3g} nats away from the clone that it is pulled towards: that is "
+            f"before its first update the actor is {off:.3g} nats away from the BC policy that it is pulled towards: that is "
             "another policy, or the actor moved while only the critic was to learn",
         )
 

@@ -87,7 +87,7 @@ def rate_is_as_configured(ppo: BatchPPO, kept: Kept, logged: dict) -> Iterator[F
 def scheduled(kept: Kept, pulled: bool, held_since: float, progress: float) -> dict[str, float]:
     """What the configuration says at this progress of training (0 to 1), its warm-up left aside.
 
-    pulled: whether the actor is, towards a clone, since ``held_since``.
+    pulled: whether the actor is, towards a BC policy, since ``held_since``.
     """
     config = kept.config
     moved = progress if config.schedules else 0.0

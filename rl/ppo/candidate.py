@@ -54,7 +54,7 @@ class Candidate:
     """policy: with its optimiser.
 
     decisions, updates: that it has learned from.
-    actor_updates: those of them in which its actor learned; without any, it acts like the clone.
+    actor_updates: those of them in which its actor learned; without any, it acts like the BC policy.
     """
 
     policy: NppPolicy

@@ -1,9 +1,9 @@
 """What is concluded from evaluations on the dev levels: which policy of a run is the best so far, when one has lost what
 it was given (Retention), and when training no longer improves (EarlyStopping).
 
-    retention = Retention(cloned)             # success of the clone on each dev level; None without one
+    retention = Retention(cloned)             # success of the BC policy on each dev level; None without one
     retention.consider(success, at=100_000)   # True: the best so far, whose weights are worth keeping
-    retention.lost(success)                   # the difference to the clone, where that is clearly a loss
+    retention.lost(success)                   # the difference to the BC policy, where that is clearly a loss
 
 Levels are compared in pairs, so that easy and hard ones do not add to the noise.
 """
@@ -24,9 +24,9 @@ SURE = 4.0  # standard errors
 class Retention:
     """Success is float64[L], 0 to 1, of each dev level, always in the same order.
 
-    cloned: the clone's; None without one, or before it has been evaluated.
+    cloned: the BC policy's; None without one, or before it has been evaluated.
     best: of the best policy so far; None before there is one.
-    best_at: decisions after which that was; 0 is the clone.
+    best_at: decisions after which that was; 0 is the BC policy.
     """
 
     cloned: np.ndarray | None = None
@@ -41,7 +41,7 @@ class Retention:
         return bool(is_best)
 
     def lost(self, success: np.ndarray) -> Estimate | None:
-        """Success minus the clone's, with its interval, if even the interval's upper end is a loss; else None."""
+        """Success minus the BC policy's, with its interval, if even the interval's upper end is a loss; else None."""
         if self.cloned is None:
             return None
         difference = mean_over_levels(success - self.cloned)

@@ -1,6 +1,6 @@
 """PPO's losses on a minibatch, as plain functions of tensors; tests compare them with Stable-Baselines3's own.
 
-Source: Schulman et al. 2017 (PPO); the pull towards the cloned policy after Schmitt et al. 2018 (kickstarting); imitation of
+Source: Schulman et al. 2017 (PPO); the pull towards the BC policy after Schmitt et al. 2018 (kickstarting); imitation of
 own wins after Oh et al. 2018 (self-imitation learning).
 """
 
@@ -22,7 +22,7 @@ class Losses(NamedTuple, Generic[Number]):
     loss: what the optimiser minimises.
     approx_kl: divergence of the policy from the one that played, nats: over all actions, so there is nothing to estimate.
     clip_fraction: share of decisions whose probability ratio is outside the clip range.
-    bc_kl: divergence of the policy from the cloned one, nats; 0 where there is no pull.
+    bc_kl: divergence of the policy from the BC policy, nats; 0 where there is no pull.
     self_imitation_loss: minus the log-probability of actions, times what they gained beyond expectation; 0 without.
     """
 
@@ -41,7 +41,7 @@ class LossSettings:
     """What the parts of the loss weigh during one update.
 
     clip_range: how far the probability ratio may leave 1 before a decision stops pulling.
-    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, divergence from the cloned policy and
+    vf_coef, ent_coef, bc_kl_coef, self_imitation_coef: weights of value loss, entropy, divergence from the BC policy and
         imitation of own wins.
     critic_only: the loss is the value loss alone.
     return_variance: the value loss weighs vf_coef over this.
@@ -66,7 +66,7 @@ class Samples:
     actions: int64[B].
     log_probs: float32[B, 6], of all actions, by the policy that played.
     advantages, returns: float32[B]; advantages are normalised over the rollout.
-    cloned_log_probs: float32[B, 6], of all actions, by the cloned policy; None where there is no pull towards it.
+    cloned_log_probs: float32[B, 6], of all actions, by the BC policy; None where there is no pull towards it.
     surprises: float32[B], 0 or what a won episode gained beyond expectation from there on, in units of the advantages'
         spread; None where own wins are not imitated.
     values: float32[B], while it was played; None where values are not clipped.

@@ -49,7 +49,7 @@ class TrainingMonitor(BaseCallback):
     config: of the experiment.
     root: the experiment's folder, which is uploaded.
     folder: of this run.
-    evaluate: plays the dev levels, every so many decisions or minutes, before training (the clone) and after it.
+    evaluate: plays the dev levels, every so many decisions or minutes, before training (the BC policy) and after it.
     remote: plays those during training, if not None.  What it finds is concluded from when the next evaluation is due, or
         at the end, so that a run does not depend on how fast it is.
     uploader: None where nothing is uploaded.
@@ -206,7 +206,7 @@ class TrainingMonitor(BaseCallback):
         return (time.monotonic() - self._saved_at) * SAVING_SHARE >= self._saving
 
     def _on_rollout_end(self) -> None:
-        """Just before an update; if it is the actor's first, the clone is kept, with a critic that knows it."""
+        """Just before an update; if it is the actor's first, the BC policy is kept, with a critic that knows it."""
         ppo = self.model
         self._heed(self.alarms.after_rollout(ppo))
         if self._warming_up and not ppo.critic_only:
@@ -378,7 +378,7 @@ class TrainingMonitor(BaseCallback):
         """Keep it, go back, or end training; True if training went back to the best policy."""
         went_back = self._guarded and self._retain(found.levels, of)
         if not of.learned:
-            return went_back  # it acts like the clone, and says nothing of whether training improves
+            return went_back  # it acts like the BC policy, and says nothing of whether training improves
         stop = self.early.update(found.overall)
         self._overall.append(found.overall)
         if stop != no_improvement(self._overall, self.config.evaluation):
@@ -397,7 +397,7 @@ class TrainingMonitor(BaseCallback):
         """Keep a policy if it is the best so far; go back to the best if it has lost too much: True if that was done."""
         ppo, retention = self.model, self.retention
         if of.updates != ppo.updates and not of.learned and retention.best is not None:
-            return False  # the clone is kept already, with a critic that has learned since
+            return False  # the BC policy is kept already, with a critic that has learned since
         is_best = retention.consider(success, of.decisions if of.learned else 0)
         self._most = max(self._most, float(success.mean()))
         if retention.best is None or float(retention.best.mean()) != self._most:
@@ -441,7 +441,7 @@ class TrainingMonitor(BaseCallback):
             self._stop_for("retention", f"{len(other)} parts of the best policy were not restored, e.g. {other[0]}")
 
     def _deliver(self) -> None:
-        """Give the policy the best weights of the run, those of its end and the clone's included."""
+        """Give the policy the best weights of the run, those of its end and the BC policy's included."""
         assert self._last is not None
         self._restore_best()
         self._happened("delivered", self.retention.delivery(self._last[1]))

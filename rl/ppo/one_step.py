@@ -139,7 +139,7 @@ class OneStep:
     def _rows_of_passes(self, size: int, pulled: bool) -> list[torch.Tensor]:
         """Decisions that each pass has shown, in their order.
 
-        The clone is asked about all of them first, and before a later pass with targets of its own the policy is.
+        The BC policy is asked about all of them first, and before a later pass with targets of its own the policy is.
         """
         rows = torch.cat(self.seen) if self.seen else torch.empty(0, dtype=torch.int64)
         each, found = sum(self.sizes[: self.in_pass]), []

@@ -66,7 +66,7 @@ class BatchPPO(PPO):
     plan: sizes and precision.
     statistics: for the policy's normaliser.
     ranks: the processes that train together; each has environments, sampler and random numbers of its own.
-    ``anchor_to`` makes it stay close to a cloned policy for a while.
+    ``anchor_to`` makes it stay close to a BC policy for a while.
     speed: seconds spent so far in each of PARTS; decisions_played, and seconds in rollouts and updates: since training
         began.
     in_force: the configuration with what the curriculum's present stage changes.
@@ -525,7 +525,7 @@ class BatchPPO(PPO):
     def _risen(self) -> float:
         """Share of the learning rate, which rises when a cloned actor begins to learn.
 
-        Adam's first step is as long as its rate, whatever the gradient: at 1e-3 that alone moves a clone by 0.08 nats.
+        Adam's first step is as long as its rate, whatever the gradient: at 1e-3 that alone moves a BC policy by 0.08 nats.
         """
         warmup = self.config.learning_rate_warmup_updates if self.reference is not None else 0
         return min(1.0, (self.actor_updates + 1) / (warmup + 1))

@@ -3,7 +3,7 @@
 **A beam** goes forward in time, all states equally old.  From decision to decision *the agent proposes*: of all ways that
 lead one action further, those that it finds most probable as a whole are played, about two for each state.  *The distance
 disposes*: of the states that come of them, those nearest to the exit are kept.  A beam of one state is the agent alone, with
-its likeliest actions; the planner's beam (``nppsim.planner``) plays all six actions of each state.
+its deterministic actions; the planner's beam (``nppsim.planner``) plays all six actions of each state.
 
 **Best-first search** goes on from the most promising way met so far, however old: it leads out of dead ends, in which all
 states of a beam die.  Promising are ways that are probable, short, and near the exit: PHS* of Orseau and Lelis,

@@ -573,7 +573,7 @@ def test_other_settings_than_those_of_the_run_are_refused_or_written_down(flags,
 
 
 def test_a_run_without_the_retention_guard_does_not_get_one_later(folder, monkeypatch):
-    """By then the present policy would be taken for the clone; without imitation there is none."""
+    """By then the present policy would be taken for the BC policy; without imitation there is none."""
     path = folder / "old" / "config.json"
     for begun in (["--eval-freq", "0"], ["--no-retention-guard"]):
         path.write_text(json.dumps(resolve([*REQUIRED, "--replay-data-dir", "replays", *begun]).to_dict()))

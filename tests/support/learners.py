@@ -23,7 +23,7 @@ from worlds import FLOOR, corridor
 LEVELS = [corridor(door=40), corridor(door=60), corridor(entities=[(kinds.MINE, 26, FLOOR)])]
 CATEGORIES = ["simplest", "simpler", "mined"]
 OBSERVATIONS = get_architecture("vision_free").observations
-# The actor of a clone learns from the first update on, as fast as it ever will.
+# The actor of a BC policy learns from the first update on, as fast as it ever will.
 AT_ONCE = {"critic_warmup_min_updates": 0, "critic_warmup_max_updates": 0, "learning_rate_warmup_updates": 0}
 
 

@@ -50,7 +50,7 @@ def ended(process, out):
 
 
 def test_two_processes_do_the_main_job_together(flags, tmp_path):
-    """Imitation in one of them, then both with a pull to the clone, start states, and a strategy that wants advantages."""
+    """Imitation in one process, then PPO in both, with KL penalty, start states and a strategy that needs advantages."""
     learning = "--bc-epochs 1 --critic-warmup-max-updates 1 --curriculum plr --start-states --total-timesteps 1024"
     demonstrations = flags[flags.index("--train-dataset") + 1].with_name("demonstrations")
     more = ["--num-gpus", "0", "--num-processes", "2", "--replay-data-dir", demonstrations, *learning.split()]

@@ -111,7 +111,7 @@ def test_unsuitable_teachers_are_refused_before_training(flags, tmp_path):
     }.items():
         with pytest.raises(ConfigError, match=told):
             configuration(flags, tmp_path, "--teacher", name)
-    with pytest.raises(ConfigError, match="teaches a policy that has been cloned"):
+    with pytest.raises(ConfigError, match="teaches a policy pretrained by BC"):
         configuration(flags, tmp_path, "--no-pretraining", "--bc-epochs", "50")
     with pytest.raises(DistillationError, match="decides every 4 frames, the student every 2"):
         distill.load_teacher(AGENT, 2)

@@ -35,7 +35,7 @@ def run_record(folder, label="vision_free", seed=0, title=None, *, architecture=
         speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
         plan=hardware.plan(("game_state",), hardware.Wishes(device="cpu")),
         films=[Film("simple", "a", "won", 60, "videos/simple/a.mp4", "route_visualizations/simple/a.png")],
-        events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the clone, with 40 %"}],
+        events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the BC policy, with 40 %"}],
         wall_time_s=12.5,
     )
 
@@ -113,7 +113,7 @@ def test_the_summary_has_a_table_for_each_run(record, tmp_path):
     assert "vision_free, test levels" in text
     assert "random play" in text and "before PPO" in text and "after PPO" in text
     assert "films: 1 below" in text
-    assert "\ndelivered: the clone, with 40 %\n" in text
+    assert "\ndelivered: the BC policy, with 40 %\n" in text
     assert text.endswith(f"report: {tmp_path / 'report.html'}")
 
 
@@ -153,7 +153,7 @@ def test_architectures_and_conditions_are_compared_over_their_seeds(record, tmp_
     page = html.unescape((tmp_path / "report.html").read_text())
     for comparison in record.comparisons:
         assert comparison.sentence in text and comparison.sentence in page
-    assert "Delivered: the clone, with 40 %." in page
+    assert "Delivered: the BC policy, with 40 %." in page
     assert "vision_free, no_pretrain, all seeds" in text and "vision_free, no_pretrain, all seeds" in page
 
 

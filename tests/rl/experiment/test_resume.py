@@ -75,7 +75,7 @@ def contents(folder):
 
 
 def test_it_ends_the_same(finished, flags, tmp_path):
-    """Killed in imitation, in the clone's evaluation, in PPO, with a checkpoint that is torn, and before the end."""
+    """Killed in imitation, in the BC policy's evaluation, in PPO, with a checkpoint that is torn, and before the end."""
     run_until(configuration(flags, tmp_path), "imitation, epoch 1")
     (folder,) = tmp_path.glob("tiny_*")
     again = ["--resume-from", str(folder)]
@@ -113,7 +113,7 @@ def test_checkpoints_that_are_gone_are_missed(flags, tmp_path):
 
 @pytest.mark.parametrize("moment", ["imitation, epoch 2", "weights:", "evaluation at 1,024"])
 def test_frames_per_decision_cannot_change(flags, tmp_path, moment):
-    """In imitation, in the clone's evaluation and in PPO."""
+    """In imitation, in the BC policy's evaluation and in PPO."""
     run_until(configuration(flags, tmp_path), moment)
     (folder,) = tmp_path.glob("tiny_*")
     config = folder / "config.json"
@@ -161,7 +161,7 @@ def test_a_run_with_images_goes_on_bit_for_bit(flags, tmp_path):
 
 
 def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
-    """From a clone, with doctor, audits and evaluations; killed amid PPO.  Both have one plan, so one number of threads."""
+    """From a BC policy, with doctor, audits and evaluations; killed during PPO.  Both have the same plan."""
     more = ["--use-hierarchical-ppo", "--high-level-update-freq", "5", "--total-timesteps", "1536"]
     lines = run_until(configuration(flags, tmp_path, *more), "evaluation at 0")
     assert any("fresh: commander.condition" in line for line in lines)
@@ -177,7 +177,7 @@ def test_a_hierarchical_run_goes_on_bit_for_bit(flags, tmp_path):
 
 
 def interrupted(flags, name, out, *more):
-    """A run of this network from a clone, once in one piece and once killed amid PPO: (its folder, lines, both trails)."""
+    """A run from a BC policy, once uninterrupted and once killed during PPO: (folder, lines, both trails)."""
     mine = [name if flag == "vision_free" else flag for flag in flags]
     more = [*more, "--total-timesteps", "1024", "--eval-freq", "512", "--save-freq", "512", "--record-eval-videos"]
     lines = run_until(configuration(mine, out, *more), "evaluation at 0")

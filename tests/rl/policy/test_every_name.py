@@ -91,7 +91,7 @@ def bank():
 
 # What bfloat16 may do to any network; docs/architectures.md states it, and what it does.
 LOGITS, VALUES = 0.08, 0.12  # largest difference, in standard deviations over decisions
-SAME_ACTION = 0.97  # share of decisions with the same likeliest action
+SAME_ACTION = 0.97  # share of decisions with the same deterministic action
 GRADIENT = 0.95  # cosine of the angle between gradients
 
 

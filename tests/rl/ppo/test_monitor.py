@@ -217,7 +217,7 @@ def test_an_evaluation_that_changes_the_policy_ends_the_run(tmp_path):
 
 
 def test_a_policy_that_has_collapsed_goes_back_to_the_best_weights_and_is_held_to_them(tmp_path, monkeypatch):
-    """The clone finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
+    """The BC policy finishes 50 % of the levels, PPO 60 % after an update; then its actor is overwritten with noise."""
     plays, seen = iter([0.5, 0.6, 0.1, 0.55, 0.65]), []
 
     def evaluate(policy, decisions):
@@ -278,7 +278,7 @@ def test_back_at_the_clone_the_actors_learning_rate_rises_again(tmp_path):
 
 @pytest.mark.parametrize(
     ("plays", "delivered", "text"),
-    [  # success of the clone and after each update; which of these policies is delivered
+    [  # success of the BC policy and after each update; which of these policies is delivered
         (
             [0.5, 0.6, 0.8, 0.7],
             2,
@@ -311,7 +311,7 @@ def test_what_is_delivered_is_the_best_on_the_dev_levels(tmp_path, plays, delive
 
 
 def test_the_clone_is_kept_with_a_critic_that_knows_it(tmp_path):
-    """Two updates of the critic, one that spoils the actor; the clone and its critic are what was best."""
+    """Two updates of the critic, one that spoils the actor; the BC policy and its critic are what was best."""
     plays, clone = iter([0.5, 0.5, 0.5, 0.4]), make_clone()
     monitor, ppo, _, _ = train(
         tmp_path, evaluate=lambda policy, decisions: found(next(plays)), clone=clone,
