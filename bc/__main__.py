@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bc.analysis import analyse
 from bc.dataset import DatasetConfig
+from bc.demonstration_report import render_report, summary
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
 from bc.minari import About, export_folder, import_minari, observation_keys
-from bc.report import render_report, summary
 from nppsim import errors
 from nppsim.errors import needed
 from nppsim.files import check_output_file, check_output_folder

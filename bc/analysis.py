@@ -1,4 +1,4 @@
-"""What a folder of demonstrations holds, and what is wrong with it, in numbers; ``bc.report`` shows them.
+"""What a folder of demonstrations holds, and what is wrong with it, in numbers; ``bc.demonstration_report`` shows them.
 
     analysis = analyse(find_replays(folder), 4, folder=folder, levels=[LevelSet.open("datasets/train")])
     analysis.findings  # what to look at before training, as sentences

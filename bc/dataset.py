@@ -43,7 +43,7 @@ from bc.demonstrations import (
     ReplayFile,
     find_replays,
     load_demonstrations,
-    told_places,
+    places_text,
 )
 from bc.images import StoredImages
 from nppsim import hdf5
@@ -129,7 +129,7 @@ def load_or_build(
     key = content_key(files, config, unwanted)
     path = Path(cache_folder) / f"demonstrations-{key}.h5"
     if path.exists():
-        log(f"demonstrations of {told_places(folder)}: using {path}")
+        log(f"demonstrations of {places_text(folder)}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
             raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {REBUILD}")

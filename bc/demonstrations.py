@@ -194,7 +194,7 @@ def places_of(where: Places) -> tuple[Path, ...]:
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
-def told_places(where: Places) -> str:
+def places_text(where: Places) -> str:
     """The folders and files in words."""
     return " and ".join(map(str, places_of(where)))
 
@@ -268,7 +268,7 @@ def load_demonstrations(
             results.append(_unless_known(examiner.mirrored(result), kept))
         left_out += [one for one in results if isinstance(one, LeftOut)]
     compiled = {level: examiner.compiled[level] for level, _ in kept}
-    return DemonstrationSet(told_places(folder), frame_skip, tuple(kept.values()), tuple(left_out), compiled)
+    return DemonstrationSet(places_text(folder), frame_skip, tuple(kept.values()), tuple(left_out), compiled)
 
 
 def _unless_known(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bc.make import MadeDemonstrations, make_demonstrations
+from bc.planned_demonstrations import MadeDemonstrations, make_demonstrations
 from nppsim import errors
 from nppsim.cluster import Workers
 from nppsim.files import check_output_folder

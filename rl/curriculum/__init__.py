@@ -11,7 +11,7 @@ from nppsim.errors import ConfigError
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager, LevelMismatchError
-from rl.curriculum.replay import PrioritisedReplay
+from rl.curriculum.prioritized_level_replay import PrioritizedLevelReplay
 from rl.curriculum.stages import Stages
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum.uniform import Uniform
@@ -26,7 +26,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "uniform": Uniform,
     "stages": Stages,
     "learnability": Learnability,
-    "plr": PrioritisedReplay,
+    "plr": PrioritizedLevelReplay,
     "learning_progress": LearningProgress,
 }
 _SHIPPED = frozenset(STRATEGIES)

@@ -25,7 +25,7 @@ from nppsim.measure.intervals import Estimate, difference_of_medians, slope
 from nppsim.outcomes import TIMEOUT, WON
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
-from rl.curriculum.sizes import Size
+from rl.curriculum.memory_usage import Size
 from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
 from rl.curriculum.uniform import Uniform

@@ -20,7 +20,7 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
-from rl.curriculum.sizes import Size, sizes_of
+from rl.curriculum.memory_usage import Size, sizes_of
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy

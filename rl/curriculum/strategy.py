@@ -25,7 +25,7 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
-from rl.curriculum.search import places
+from rl.curriculum.sorted_search import places
 from rl.curriculum.statistics import unpacked
 from rl.curriculum_config import CurriculumConfig
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bc.baselines import predictors, transition_counts
 from bc.dataset import BCDataset
-from bc.demonstrations import Places, find_replays, told_places
+from bc.demonstrations import Places, find_replays, places_text
 from nppsim import reward as rewards
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -218,7 +218,7 @@ def replays_finish(replays: Places) -> str:
         f"{len(lost)} of {len(chosen)} do not finish, e.g. {next(iter(lost.items()), '')}",
         "they were recorded with other physics or other levels: run python -m bc check FOLDER",
     )
-    return f"{len(chosen) - len(lost)} of {len(chosen)} played back win, of {len(files)} in {told_places(replays)}"
+    return f"{len(chosen) - len(lost)} of {len(chosen)} played back win, of {len(files)} in {places_text(replays)}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def _some_demonstrations(dataset: BCDataset, replays: Places) -> Demonstrated:
             )
             levels[i] = level
     if not levels:
-        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {told_places(replays)}")
+        raise CheckSkipped(f"no demonstration of the dataset has the name of a replay in {places_text(replays)}")
     return list(levels), LevelBank(list(levels.values()))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from bc.dataset import BCDataset
-from bc.demonstrations import MIRRORED, Places, told_places
+from bc.demonstrations import MIRRORED, Places, places_text
 from nppsim.levels.level import mirror, symmetric_fingerprint
 from rl.config import ExperimentConfig
 from rl.doctor.checks_data import Levels
@@ -112,6 +112,6 @@ def lessons_were_given(ppo: BatchPPO, clone: NppPolicy, config: ExperimentConfig
 def ppo_goes_on_from_the_clone(ppo: BatchPPO, replays: Places) -> str:
     """Where there are demonstrations, PPO began as the clone and is tied to it."""
     require(
-        ppo.reference is not None, f"nothing of what was learned from {told_places(replays)} has reached PPO", _PROGRAM
+        ppo.reference is not None, f"nothing of what was learned from {places_text(replays)} has reached PPO", _PROGRAM
     )
     return "the actor began as the clone"

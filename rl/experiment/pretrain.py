@@ -17,7 +17,7 @@ import torch
 
 import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
-from bc.demonstrations import told_places
+from bc.demonstrations import places_text
 from bc.train import BCConfig, pretrain
 from hardware.team import Team
 from nppsim.errors import ConfigError
@@ -127,7 +127,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
         )
     print(result.table())
     if tables:
-        print(f"\nheld-out levels of {told_places(job.test_dataset)}\n{format_table(tables)}")
+        print(f"\nheld-out levels of {places_text(job.test_dataset)}\n{format_table(tables)}")
     print(f"weights of epoch {result.best_epoch}: {best}")
 
 

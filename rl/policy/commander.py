@@ -5,7 +5,7 @@
     logits, values = commander.choose(features, observations)     # of the subtasks, float32[N, 5], and float32[N]
 
 The subtask in force is an observation like others, COMMAND: int64[N, 2], its number and the decisions since it was given.
-So it is stored with the decision it led to, and the update looks at that decision as it was made.  NOBODY in place of a
+So it is stored with the decision it led to, and the update looks at that decision as it was made.  NO_SUBTASK in place of a
 number means that there is no subtask: the features are then those of the plain network.  Where the observation is absent, the
 commander gives the likeliest subtask anew, as at the start of an episode.
 
@@ -23,7 +23,7 @@ from nppsim.observe import layout
 SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
 EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
 COMMAND = "command"  # key of the observation
-NOBODY = -1  # number of the subtask where there is none
+NO_SUBTASK = -1  # number of the subtask where there is none
 NEAR_PX = 120.0  # length that offsets to a target are measured in
 PER_SUBTASK = 5  # numbers that describe a command: that it is given, for how long, and where its target is
 HIDDEN = 64
@@ -58,7 +58,7 @@ class Commander(nn.Module):
         """The features as the low level sees them, float[N, F]."""
         if COMMAND in observations:
             command = observations[COMMAND]
-            if bool((command[:, 0] == NOBODY).all()):
+            if bool((command[:, 0] == NO_SUBTASK).all()):
                 return features
         else:
             chosen = self.choose(features, observations)[0].argmax(dim=1)
@@ -119,7 +119,7 @@ def described(observations: Seen, command: torch.Tensor, longest: int) -> torch.
     distance = offset.norm(dim=1)
     time = command[:, 1].float() / longest
     told = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
-    given = nn.functional.one_hot(chosen, len(SUBTASKS)) * (command[:, :1] != NOBODY)
+    given = nn.functional.one_hot(chosen, len(SUBTASKS)) * (command[:, :1] != NO_SUBTASK)
     return (given[:, :, None] * told[:, None]).flatten(1)
 
 

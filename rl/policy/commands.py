@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nppsim.observe import layout
-from rl.policy.commander import COMMAND, EXIT_SWITCH, EXPLORE, LOCKED_DOOR, MINE, NOBODY
+from rl.policy.commander import COMMAND, EXIT_SWITCH, EXPLORE, LOCKED_DOOR, MINE, NO_SUBTASK
 
 EXPLORED_PX = 144.0  # six tiles
 
@@ -40,7 +40,7 @@ class Commands:
     def __init__(self, num_envs: int, longest: int):
         self.longest = longest
         self.now = np.zeros((num_envs, 2), np.int64)
-        self.now[:, 0] = NOBODY
+        self.now[:, 0] = NO_SUBTASK
         self.begun = np.zeros(num_envs, _FACTS)
 
     def give(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:

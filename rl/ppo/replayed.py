@@ -16,7 +16,7 @@ import torch
 from bc.agreement import CLOSE, closeness
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
-from rl.policy.commander import COMMAND, NOBODY
+from rl.policy.commander import COMMAND, NO_SUBTASK
 from rl.policy.recurrent import FOLLOWS, MEMORY
 from rl.ppo.audit import Fault, settings_of_stage
 from rl.ppo.ppo import BatchPPO
@@ -78,7 +78,7 @@ class Replay:
         buffer, found = ppo.rollout_buffer, {}
         if COMMAND in buffer.obs:
             command = buffer.obs[COMMAND][t].cpu().numpy()[self.envs].copy()
-            command[:, 1] += command[:, 0] != NOBODY
+            command[:, 1] += command[:, 0] != NO_SUBTASK
             found[COMMAND] = command
         if MEMORY in buffer.obs:
             assert ppo.policy.memory is not None

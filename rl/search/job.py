@@ -26,10 +26,10 @@ from nppsim.workers import usable_cores
 from rl import plugins
 from rl.config import ExperimentConfig, VideoConfig
 from rl.search import results
+from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks
 from rl.search.proof import check_files, check_found
 from rl.search.results import Solved
-from rl.search.search import Agent
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve
 from rl.shipped import Shipped
 

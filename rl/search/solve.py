@@ -16,7 +16,7 @@ from nppsim.planner import PlannedRun, plan, polish
 from nppsim.planner.search import Way, confirmed
 from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
-from rl.search.search import Agent, Effort, GuidedSearch, Manner
+from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
 
 # What is tried to find a run, until one is found: names of finders, widths of beams (0: best-first search), and their shares
 # of the budget at most.  Each beam needs four times the frames of the one before.

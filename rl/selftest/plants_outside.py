@@ -12,12 +12,12 @@ import bc.minari
 import nppsim.planner
 import rl.upload
 from bc.batches import Sequences
-from bc.make import _Files
+from bc.planned_demonstrations import _Files
 from bc.train import BCResult
 from nppsim.generate import generate
 from nppsim.replays.replay_set import ReplayWriter
 from rl.distillation import Distiller
-from rl.policy.commander import COMMAND, NOBODY, SUBTASKS
+from rl.policy.commander import COMMAND, NO_SUBTASK, SUBTASKS
 from rl.policy.player import HierarchicalPlayer, RecurrentPlayer
 from rl.policy.recurrent import MEMORY
 from rl.ppo.hierarchy.ppo import HierarchicalPPO
@@ -206,7 +206,7 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     def changed(original, ppo, *given):
         seen = original(ppo, *given)
-        return {**seen, COMMAND: np.full_like(seen[COMMAND], NOBODY)}
+        return {**seen, COMMAND: np.full_like(seen[COMMAND], NO_SUBTASK)}
 
     plant.wrap(HierarchicalPPO, "last_seen", changed)
 

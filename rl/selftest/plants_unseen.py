@@ -16,7 +16,7 @@ from rl.curriculum import make_sampler
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager
-from rl.curriculum.replay import PrioritisedReplay
+from rl.curriculum.prioritized_level_replay import PrioritizedLevelReplay
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.strategy import Strategy
 from rl.curriculum_config import CurriculumConfig
@@ -308,7 +308,7 @@ def _(plant: Plants) -> None:
         strategy.last = last
         return weights
 
-    plant.wrap(PrioritisedReplay, "_weights", changed)
+    plant.wrap(PrioritizedLevelReplay, "_weights", changed)
 
 
 @fault("the slow average is as fast as the fast one", "F49", flags=(*PLAIN, "--curriculum", "learning_progress"))

@@ -17,8 +17,8 @@ import numpy as np
 
 import hardware
 from bc.demonstrations import find_replays, load_demonstrations
-from bc.make import make_demonstrations
 from bc.minari import About, export_minari
+from bc.planned_demonstrations import make_demonstrations
 from nppsim.batch import BatchSimulator
 from nppsim.levels.level_set import LevelSet
 from rl.command_line import resolve

@@ -27,8 +27,8 @@ from bc.analysis import (
     analyse,
 )
 from bc.baselines import predictors, previous_actions, score, transition_counts
+from bc.demonstration_report import render_report, summary
 from bc.demonstrations import find_replays
-from bc.report import render_report, summary
 from nppsim.levels import kinds
 from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet
@@ -352,5 +352,5 @@ def test_a_missing_extra_is_named(folder, capsys, monkeypatch, package):
 
 
 def test_the_report_needs_no_torch():
-    code = "import sys, bc.report, bc.analysis; sys.exit('torch' in sys.modules)"
+    code = "import sys, bc.demonstration_report, bc.analysis; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

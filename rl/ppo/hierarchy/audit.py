@@ -11,7 +11,7 @@ import torch
 
 from bc.agreement import closeness
 from nppsim.observe import layout
-from rl.policy.commander import COMMAND, EXIT, EXIT_SWITCH, EXPLORE, LOCKED_DOOR, MINE, NOBODY, SUBTASKS
+from rl.policy.commander import COMMAND, EXIT, EXIT_SWITCH, EXPLORE, LOCKED_DOOR, MINE, NO_SUBTASK, SUBTASKS
 from rl.policy.policy import NppPolicy
 from rl.ppo.audit import Fault, Kept, numbers, settings_of_stage, value_scale
 from rl.ppo.hierarchy.losses import HierarchicalLosses
@@ -31,7 +31,7 @@ def faults_of_commands(ppo: BatchPPO) -> Iterator[Fault]:
         return
     command = ppo.rollout_buffer.obs[COMMAND].cpu().numpy()
     if not ppo.commanding:
-        if (command[..., 0] != NOBODY).any() or numbers(ppo, "chooses").any():
+        if (command[..., 0] != NO_SUBTASK).any() or numbers(ppo, "chooses").any():
             yield Fault("subtasks", "there are subtasks in the rollout before the curriculum has come to their stage")
         return
     choices = ppo.logger.name_to_value.get("hierarchy/choices_per_episode", math.inf)

@@ -20,7 +20,7 @@ from rl.experiment import job
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
-from rl.search.search import Agent
+from rl.search.guided_search import Agent
 
 from excerpt import excerpt
 from places import ROOT

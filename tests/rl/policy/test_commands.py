@@ -17,7 +17,7 @@ from rl.policy.commander import (
     EXPLORE,
     LOCKED_DOOR,
     MINE,
-    NOBODY,
+    NO_SUBTASK,
     SUBTASKS,
     described,
     possible,
@@ -116,7 +116,7 @@ def test_the_low_level_is_told_only_of_its_subtask():
     told = described(obs, torch.tensor([[LOCKED_DOOR, 10]]), longest=20)[0].view(len(SUBTASKS), -1)
     assert told[LOCKED_DOOR].tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]  # given, half its time, half of 120 px away
     assert not told[[EXIT_SWITCH, EXIT, MINE, EXPLORE]].any()
-    assert not described(obs, torch.tensor([[NOBODY, 0]]), longest=20).any()
+    assert not described(obs, torch.tensor([[NO_SUBTASK, 0]]), longest=20).any()
 
 
 def test_commands_come_back():

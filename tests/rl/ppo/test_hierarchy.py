@@ -14,7 +14,7 @@ from rl.curriculum_config import CurriculumConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.evaluation.verify import check_beginning, verify
 from rl.policy import checkpoint
-from rl.policy.commander import COMMAND, EXPLORE, NOBODY, SUBTASKS
+from rl.policy.commander import COMMAND, EXPLORE, NO_SUBTASK, SUBTASKS
 from rl.policy.policy import build_policy
 from rl.policy.weight_map import WeightTransferError, check_same_policy, transfer
 from rl.ppo import saving
@@ -237,14 +237,14 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
     fresh = weights(ppo.policy.commander)
     for _ in range(2):
         probe, row = once()
-        assert (probe[COMMAND][:, 0] == NOBODY).all()
+        assert (probe[COMMAND][:, 0] == NO_SUBTASK).all()
         assert "hierarchy/share/explore" not in row
     assert all(torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
     plain = build_policy("vision_free", statistics())
     transfer(weights(ppo.policy), plain, skipped=("commander.",))
     with torch.no_grad():
         wanted = plain.logits_and_values(probe)
-        for number in (NOBODY, *range(len(SUBTASKS))):  # plain, and under every subtask
+        for number in (NO_SUBTASK, *range(len(SUBTASKS))):  # plain, and under every subtask
             told = {**probe, COMMAND: torch.tensor([[number, 2]]).repeat(64, 1)}
             for one, other in zip(ppo.policy.logits_and_values(told), wanted, strict=True):
                 assert torch.equal(one, other)
@@ -252,7 +252,7 @@ def test_before_its_stage_it_is_plain_ppo_and_the_switch_changes_no_action():
     ppo.sampler.strategy.place = 1  # the curriculum has come to the stage
     probe, row = once()
     assert ppo.commanding
-    assert (probe[COMMAND][:, 0] != NOBODY).all()
+    assert (probe[COMMAND][:, 0] != NO_SUBTASK).all()
     assert "hierarchy/share/explore" in row
     assert all(not torch.equal(tensor, fresh[name]) for name, tensor in weights(ppo.policy.commander).items())
     assert [fault for fault in faults if fault.stop] == []

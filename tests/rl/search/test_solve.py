@@ -22,9 +22,9 @@ from rl.evaluation.suite import EvaluationSuite
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.search import solve as stages
+from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
 from rl.search.levels import read_tasks
 from rl.search.results import file_stem
-from rl.search.search import Agent, Effort, GuidedSearch, Manner
 from rl.search.solve import SolveSettings, solve
 
 from programs import load_script

@@ -15,7 +15,7 @@ from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 from rl.curriculum_config import CurriculumConfig
 
 
-class PrioritisedReplay(Strategy):
+class PrioritizedLevelReplay(Strategy):
     """Rank prioritisation of scores, mixed with staleness.
 
     score: float32[L], at least 0, of the latest rollout that a level was played in.

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import bc.make
+import bc.planned_demonstrations
 import nppsim
 from bc.demonstrations import DemonstrationError, find_replays, load_demonstrations
-from bc.make import PlannerSettings, make_demonstrations
+from bc.planned_demonstrations import PlannerSettings, make_demonstrations
 from nppsim.errors import ConfigError
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelEntry, LevelSet
@@ -102,7 +102,7 @@ def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch)
     make_demonstrations(levels, tmp_path / "whole", varied, workers=1)
     make_demonstrations(levels, tmp_path / "parallel", varied, workers=2)
     assert content(tmp_path / "parallel") == content(tmp_path / "whole")
-    monkeypatch.setattr(bc.make, "SAVE_EVERY_S", 0.0)  # flush after each level
+    monkeypatch.setattr(bc.planned_demonstrations, "SAVE_EVERY_S", 0.0)  # flush after each level
     for calls in range(3, 13, 3):
         left = iter(range(calls))
 
@@ -112,7 +112,7 @@ def test_workers_and_interruptions_change_nothing(levels, tmp_path, monkeypatch)
             return plan(*arguments, **more)
 
         with monkeypatch.context() as patch:
-            patch.setattr(bc.make, "plan", interrupted)
+            patch.setattr(bc.planned_demonstrations, "plan", interrupted)
             try:
                 make_demonstrations(levels, tmp_path / "parts", varied, workers=1)
             except KeyboardInterrupt:
@@ -147,7 +147,7 @@ def test_runs_that_are_the_same_or_not_found_are_counted(levels, tmp_path, monke
             return None
         return plan(level, frame_skip, seed=seed // 2, **more)
 
-    monkeypatch.setattr(bc.make, "plan", planned)
+    monkeypatch.setattr(bc.planned_demonstrations, "plan", planned)
     made = make_demonstrations(levels, tmp_path / "out", replace(USUAL, seed=4, runs=4), workers=1)
     seeds = [metadata["seed"] for *_, metadata in content(tmp_path / "out")["b.h5"]]
     assert set(seeds) <= {4, 6} and seeds.count(4) == 2
@@ -163,7 +163,7 @@ def test_runs_of_another_length_than_the_index_says_are_told(levels, tmp_path, m
         inputs = np.append(np.zeros(4, np.uint8), found.inputs)
         return SimpleNamespace(inputs=inputs[: simulate(level, inputs).frames])
 
-    monkeypatch.setattr(bc.make, "plan", longer)
+    monkeypatch.setattr(bc.planned_demonstrations, "plan", longer)
     made = make_demonstrations(levels, tmp_path / "out", workers=1)
     assert made.compared == len(made.differing) == 5
     with ReplaySet(tmp_path / "out" / "a.h5") as replays:
@@ -193,7 +193,7 @@ def die(*_):
 
 
 def test_a_worker_that_dies_is_told(levels, tmp_path, monkeypatch):
-    monkeypatch.setattr(bc.make, "_plan_level", die)
+    monkeypatch.setattr(bc.planned_demonstrations, "_plan_level", die)
     with pytest.raises(DemonstrationError, match="a worker process died, .* fewer workers"):
         make_demonstrations(levels, tmp_path / "out", workers=2)
 
