@@ -3,6 +3,9 @@
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
+# make mutation   mutations of the product, each of which a check must notice (an hour)
+# make fuzz       damaged files for every reader (an hour)
+# make chaos      full disks, kills and other faults of the machine for every command (two hours)
 # make docs          the documentation site in build/site, without a network; warnings are errors
 # Without CUDA, 5 GB less: make train PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 # All work on a fresh machine with Python 3.11 or newer; the set-up runs again only when pyproject.toml or
@@ -11,7 +14,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test kernels test-bounds test-generic coverage docs lint format bench clean
+.PHONY: help setup train test kernels test-bounds test-generic coverage mutation fuzz chaos docs lint format bench clean
 
 PYTHON := .venv/bin/python
 INSTALLED := .venv/installed
@@ -31,7 +34,7 @@ KERNEL_TESTS := $(PHYSICS_TESTS) tests/nppsim/planner tests/nppsim/shadow tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -12
 
 setup: $(INSTALLED)
 
@@ -55,6 +58,18 @@ test-generic: $(INSTALLED)
 coverage: $(INSTALLED)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)
 	$(PYTHON) -m coverage report
+
+mutation: $(INSTALLED)
+	$(PYTHON) -m pytest tests/mutation $(PYTEST_ARGS)
+	$(PYTHON) -m tests.mutation
+
+fuzz: $(INSTALLED)
+	$(PYTHON) -m pytest tests/fuzz $(PYTEST_ARGS)
+	$(PYTHON) -m tests.fuzz
+
+chaos: $(INSTALLED)
+	$(PYTHON) -m pytest tests/chaos $(PYTEST_ARGS)
+	$(PYTHON) -m tests.chaos
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

@@ -4,15 +4,12 @@ python scripts/doctor.py                                     # the main job's de
 python scripts/doctor.py --run-config experiments/x/config.json
 python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
-python scripts/doctor.py --self-test                         # plants faults: does the product notice them?
 
-What is checked: docs/doctor.md.  What can go wrong, and what came of planting it: docs/lab/failures.md.
+What is checked: docs/doctor.md.
 """
 
 import json
 import sys
-from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 
 from nppsim import errors
@@ -34,16 +31,8 @@ def main(argv: list[str]) -> int:
         what.add_argument("--run-config", type=Path, metavar="FILE", help="config.json of the run to rehearse")
         what.add_argument("--checkpoint", type=Path, metavar="FILE", help="an agent to examine")
         what.add_argument("--run", type=Path, metavar="DIR", help="folder of a run: what it wrote, then a rehearsal")
-        what.add_argument("--self-test", action="store_true", help="plant faults, and see which guard notices each")
-        parser.add_argument("--clean", type=int, metavar="N", help="sound runs of the self-test (default: all)")
-        parser.add_argument("--jobs", type=int, metavar="N", help="processes of the self-test (default: 2)")
-        parser.add_argument(
-            "--write", action="store_true", help="write the self-test's results into docs/lab/failures.md"
-        )
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-        parser.add_argument(
-            "--only", nargs="+", metavar="CHECK", help="make only these checks; plant only these faults"
-        )
+        parser.add_argument("--only", nargs="+", metavar="CHECK", help="make only these checks")
         parser.add_setting(ExperimentConfig, "plugins")
         parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arguments = parser.parse_args(argv)
@@ -53,14 +42,6 @@ def main(argv: list[str]) -> int:
         def log(line: str) -> None:
             print(line, file=sys.stderr)
 
-        for flag, given, least in (("--clean", arguments.clean, 0), ("--jobs", arguments.jobs, 1)):
-            if given is not None and given < least:
-                raise errors.ConfigError(f"give at least {least}", flag, given)
-        for flag in ("clean", "jobs", "write"):
-            if not arguments.self_test and getattr(arguments, flag) not in (None, False):
-                raise errors.ConfigError("belongs to --self-test; give both, or leave it out", f"--{flag}")
-        if arguments.self_test:
-            return self_test(arguments, log)
         if arguments.checkpoint:
             doctor = examine_checkpoint(arguments.checkpoint, log, only)
         elif arguments.run:
@@ -71,18 +52,6 @@ def main(argv: list[str]) -> int:
         return int(doctor.failed)
 
     return errors.run(job, debug="--debug" in argv)
-
-
-def self_test(arguments: Namespace, log: Callable[[str], None]) -> int:
-    """Plant faults and run sound configurations; 1 if a fault was missed, or a sound run set off an alarm."""
-    from rl.selftest import failures, selftest
-    from rl.selftest.faults import all_faults
-
-    result = selftest.self_test(arguments.only, arguments.clean, arguments.jobs or 2, log)
-    print(json.dumps(result, indent=1) if arguments.json else selftest.self_test_table(result))
-    if arguments.write:
-        failures.update(all_faults(), result["faults"])
-    return int(bool(result["missed"] or result["false_alarms"]))
 
 
 if __name__ == "__main__":

@@ -124,8 +124,7 @@ ORDER = {
         {"distillation"},
         {"doctor"},
         {"experiment"},
-        {"selftest", "studio"},
-        {"fuzzing"},
+        {"studio"},
     ],
 }
 

@@ -49,7 +49,7 @@ def test_rewritten_imports_bind_the_same_names(rewritten):
         "import hardware\n": "from nppsim_agents import hardware\n",
         "    from rl.policy import x\n": "    from nppsim_agents.rl.policy import x\n",
         "import bc.train as imitation\n": "import nppsim_agents.bc.train as imitation\n",
-        "import rl.selftest\n": "import nppsim_agents.rl.selftest\nfrom nppsim_agents import rl\n",
+        "import rl.doctor\n": "import nppsim_agents.rl.doctor\nfrom nppsim_agents import rl\n",
         "from rlx import y\n": "from rlx import y\n",
     }.items():
         assert rewritten(before) == after

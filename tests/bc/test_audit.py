@@ -10,7 +10,7 @@ from demonstrated import remembering
 from bc.audit import AuditError
 from bc.train import BCConfig, TrainingError, pretrain
 from hardware.team import Team
-from rl.selftest.faults import Plants, all_faults
+from tests.mutation.mutations import Plants, all_faults
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,18 +8,26 @@ from contextlib import redirect_stdout
 import pytest
 
 import bc.__main__
+import benchmarks.curriculum
 import hardware.__main__
 import nppsim.__main__
 import nppsim.shadow.__main__
+import tests.chaos.__main__
+import tests.fuzz.__main__
+import tests.mutation.__main__
 
 from places import ROOT
 from programs import load_script
 
 MODULES = {
     "bc": bc.__main__,
+    "benchmarks.curriculum": benchmarks.curriculum,
     "hardware": hardware.__main__,
     "nppsim": nppsim.__main__,
     "nppsim.shadow": nppsim.shadow.__main__,
+    "tests.chaos": tests.chaos.__main__,
+    "tests.fuzz": tests.fuzz.__main__,
+    "tests.mutation": tests.mutation.__main__,
 }
 PAGES = [
     *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),  # that tells of flags that are gone
@@ -74,7 +82,7 @@ def commands(page):
             continue
         own = re.sub(r'"[^"]*"|--b="[^"]*"', "", rest.split(" -- ")[0])  # flags in quotes are for other programs
         words = own.split()
-        chosen = words[0] if program in MODULES and words and re.fullmatch(r"[a-z-]+", words[0]) else ""
+        chosen = words[0] if program in MODULES and words and re.fullmatch(r"[a-z][a-z-]*", words[0]) else ""
         yield program, chosen, tuple(re.findall(r"--[a-z][\w-]*", own))
 
 

@@ -20,7 +20,7 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import build_policy
 from rl.ppo.losses import divergence
 from rl.ppo.vec_env import BatchVecEnv
-from rl.selftest.faults import Plants, all_faults
+from tests.mutation.mutations import Plants, all_faults
 
 from learners import CATEGORIES, LEVELS, statistics
 

@@ -585,7 +585,7 @@ def altered(thing, **changes):
     return other
 
 
-ALONE = ("probes", "play")  # their faults need training; planted by the self-test
+ALONE = ("probes", "play")  # their faults need training; mutated by tests/mutation
 NO_FAULT = ("categories_are_covered", "demonstrations_cover_what_is_trained", "the_plan_is_sensible")  # they only warn
 BY_THE_SELF_TEST = (
     "ppo_goes_on_from_the_clone",
@@ -684,10 +684,6 @@ def test_a_run_without_its_curves_or_its_agent_is_broken(stored, finished, statu
         ("--run /nowhere", "give the config.json of a run"),
         ("--run-config README.md", "README.md: not JSON"),
         ("--only nonsense", "there is no check 'nonsense'; docs/doctor.md lists them"),
-        ("--self-test --only nonsense", "docs/lab/failures.md lists them"),
-        ("--self-test --jobs 0", "--jobs 0: give at least 1"),
-        ("--clean 5", "--clean: belongs to --self-test"),
-        ("--write", "--write: belongs to --self-test"),
     ],
 )
 def test_bad_input_ends_in_one_clear_line(flags, told, capsys, monkeypatch):
@@ -695,13 +691,6 @@ def test_bad_input_ends_in_one_clear_line(flags, told, capsys, monkeypatch):
     assert load_script("doctor").main(flags.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and told in line
-
-
-def test_the_self_test_needs_a_checkout(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert load_script("doctor").main(["--self-test"]) == 2
-    told = "error: --self-test: tests/support is not in this folder; go to a checkout of the project first\n"
-    assert capsys.readouterr().err == told
 
 
 def test_a_shipped_agent_is_examined(capsys, monkeypatch):

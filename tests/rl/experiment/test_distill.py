@@ -8,13 +8,13 @@ import hardware
 from nppsim.errors import ConfigError
 from rl.command_line import resolve
 from rl.distillation import DistillationError
-from rl.doctor.same_run import differences
 from rl.events import read_scalars
 from rl.experiment import distill
 from rl.experiment.data import load_data
 from rl.experiment.job import make_jobs, teacher_of
 from rl.experiment.run import run
 from rl.policy import checkpoint
+from tests.chaos.same_run import differences
 
 from excerpt import excerpt
 from places import ROOT

@@ -15,12 +15,12 @@ from nppsim.lock import FolderError, locked
 from rl.command_line import resolve
 from rl.doctor.digests import first_divergence, read_trail
 from rl.doctor.doctor import read_findings
-from rl.doctor.same_run import differences
 from rl.experiment import job
 from rl.experiment.run import run
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError
 from rl.search.guided_search import Agent
+from tests.chaos.same_run import differences
 
 from excerpt import excerpt
 from places import ROOT

@@ -23,7 +23,7 @@ from rl.ppo.alarms import (
     rewards_arrive,
 )
 from rl.ppo.audit import Fault
-from rl.selftest.faults import Plants, all_faults
+from tests.mutation.mutations import Plants, all_faults
 
 from learners import AT_ONCE, make_ppo, roll_out, statistics
 

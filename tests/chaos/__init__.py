@@ -1,0 +1,1 @@
+"""Attacks on the commands of the project: full disks, kills, vanishing folders; ``python -m tests.chaos``."""

@@ -1,0 +1,1 @@
+"""Damaged files of every format for every reader; ``python -m tests.fuzz``."""

@@ -1,0 +1,89 @@
+"""Readers of what the studio is sent: files that are opened there, and the messages of its sockets."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+
+from nppsim.errors import needed
+from nppsim.files import write_json
+from nppsim.generate import generate
+from nppsim.reading import parse_json
+from nppsim.replays.replay import Replay
+from nppsim.studio.drafts import draft_of, findings, level_of
+from nppsim.studio.errors import StudioError
+from nppsim.studio.library import Library
+from nppsim.studio.recordings import Recordings
+from nppsim.studio.sessions import Session
+from tests.fuzz import damage
+from tests.fuzz.damage import Reader, named
+
+
+def readers_of_messages() -> list[Reader]:
+    """All of them.  A file is what comes in one message, or several in a list."""
+    by_json = (damage.in_json,)
+    in_files = (damage.in_bytes, damage.in_place, damage.in_words)
+    return [
+        Reader(
+            "studio_file", "x.map", named(lambda path: Library().open(path.read_bytes(), path.name)), _files, in_files
+        ),
+        Reader("studio_play", "x.json", named(_play), _messages_of_play, by_json),
+        Reader("studio_watch", "x.json", named(_understood), _watch, by_json),
+        Reader("studio_draft", "x.json", named(_draft), _drafts, by_json),
+    ]
+
+
+def _files(folder: Path) -> list[Path]:
+    level = generate("advanced", 1)[0]
+    level.save(folder / "x.map")
+    level.save(folder / "x.level")
+    Replay(level, np.full(60, 2, np.uint8), True).save(folder / "x.replay")
+    Replay(level, np.full(60, 2, np.uint8)).save(folder / "x.attract", "attract")
+    return sorted(folder.iterdir())
+
+
+def _messages_of_play(folder: Path) -> list[Path]:
+    inputs = base64.b64encode(bytes(120)).decode()
+    begin = {"start": min(card["id"] for card in Library().levels()["levels"])}
+    steps = [begin | {"inputs": inputs}, {"step": [2, 2, 3]}, {"rewind": 61}, {"keep": {"label": "a run"}}]
+    write_json(folder / "x.json", [*steps, {"restart": True}, {"step": [0] * 30}])
+    return [folder / "x.json"]
+
+
+def _play(path: Path) -> None:
+    session = Session(Library(), Recordings())
+    messages = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
+    for message in messages if isinstance(messages, list) else [messages]:
+        json.dumps(session.answer(message))
+
+
+def _watch(folder: Path) -> list[Path]:
+    runs = [{"agent": "a", "seed": 1, "deterministic": True}, {"planner": True}, {"replay": 1}, {"recording": 2}]
+    messages = [
+        {"watch": {"number": 1, "level": "x", "runs": runs}},
+        {"deaths": {"number": 1, "agent": "a", "level": None, "category": "simple", "episodes": 100}},
+        {"stop": "watch"},
+    ]
+    for number, message in enumerate(messages):
+        write_json(folder / f"{number}.json", message)
+    return sorted(folder.iterdir())
+
+
+def _understood(path: Path) -> object:
+    needed("starlette", "studio")
+    from nppsim.studio.watching import _understood
+
+    return _understood(path.read_bytes())
+
+
+def _drafts(folder: Path) -> list[Path]:
+    for category in ("simplest", "advanced"):
+        write_json(folder / f"{category}.json", draft_of(generate(category, 1)[0])[0])
+    return sorted(folder.iterdir())
+
+
+def _draft(path: Path) -> None:
+    draft = parse_json(path.read_bytes(), "the message", StudioError, "send JSON")
+    findings(draft)
+    level_of(draft)
