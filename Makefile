@@ -1,5 +1,5 @@
-# make train   set up .venv, then pretrain, fine-tune, evaluate and film two agents on the shipped data
-# make test    set up .venv, then linter, formatter check, type check and tests
+# make train   set up .venv for training, then pretrain, fine-tune, evaluate and film two agents on the shipped data
+# make test    set up .venv for everything, then linter, formatter check, type check and tests
 # make test-bounds   tests of the kernels, each index checked (3 minutes)
 # make test-generic  the physics compiled for any x86-64 processor gives the same bits (a minute, compilation)
 # make coverage      lines of physics, paths and observations that their tests reach, as plain Python (2 minutes)
@@ -7,7 +7,7 @@
 # make fuzz       damaged files for every reader (an hour)
 # make chaos      full disks, kills and other faults of the machine for every command (two hours)
 # make docs          the documentation site in build/site, without a network; warnings are errors
-# Without CUDA, 5 GB less: make train PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+# PyTorch comes without CUDA (5 GB less) where no NVIDIA GPU is found; other builds: make train PIP_ARGS="--extra-index-url URL"
 # All work on a fresh machine with Python 3.11 or newer; the set-up runs again only when pyproject.toml or
 # constraints.txt change.  Other settings for the main job: make train ARGS="--architectures vision_free ..."
 
@@ -17,7 +17,9 @@ SHELL := bash
 .PHONY: help setup train test kernels test-bounds test-generic coverage mutation fuzz chaos docs lint format bench clean
 
 PYTHON := .venv/bin/python
-INSTALLED := .venv/installed
+TRAINING := .venv/installed-train
+EVERYTHING := .venv/installed
+CPU_TORCH := https://download.pytorch.org/whl/cpu
 
 ARGS ?= --experiment-name quickstart --architectures vision_free_foresight mlp_baseline \
 	--train-dataset datasets/train --dev-dataset datasets/dev --test-dataset datasets/test \
@@ -36,54 +38,54 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -12
 
-setup: $(INSTALLED)
+setup: $(EVERYTHING)
 
-train: $(INSTALLED)
+train: $(TRAINING)
 	$(PYTHON) scripts/train_and_compare.py $(ARGS)
 
-test: $(INSTALLED)
+test: $(EVERYTHING)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint kernels
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-kernels: $(INSTALLED)
+kernels: $(EVERYTHING)
 	$(PYTHON) tests/support/kernels.py
 
-test-bounds: $(INSTALLED)
+test-bounds: $(EVERYTHING)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m pytest $(KERNEL_TESTS) $(PYTEST_ARGS)
 	NUMBA_BOUNDSCHECK=1 $(PYTHON) -m nppsim fuzz --count 5000
 
-test-generic: $(INSTALLED)
+test-generic: $(EVERYTHING)
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(PYTHON) -m pytest tests/nppsim/physics/test_bits.py $(PYTEST_ARGS)
 
-coverage: $(INSTALLED)
+coverage: $(EVERYTHING)
 	NUMBA_DISABLE_JIT=1 $(PYTHON) -m coverage run -m pytest $(PHYSICS_TESTS) $(PYTEST_ARGS)
 	$(PYTHON) -m coverage report
 
-mutation: $(INSTALLED)
+mutation: $(EVERYTHING)
 	$(PYTHON) -m pytest tests/mutation $(PYTEST_ARGS)
 	$(PYTHON) -m tests.mutation
 
-fuzz: $(INSTALLED)
+fuzz: $(EVERYTHING)
 	$(PYTHON) -m pytest tests/fuzz $(PYTEST_ARGS)
 	$(PYTHON) -m tests.fuzz
 
-chaos: $(INSTALLED)
+chaos: $(EVERYTHING)
 	$(PYTHON) -m pytest tests/chaos $(PYTEST_ARGS)
 	$(PYTHON) -m tests.chaos
 
-docs: $(INSTALLED)
+docs: $(EVERYTHING)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
-lint: $(INSTALLED)
+lint: $(EVERYTHING)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-format: $(INSTALLED)
+format: $(EVERYTHING)
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-bench: $(INSTALLED)
+bench: $(TRAINING)
 	$(PYTHON) -m nppsim bench
 
 # What was made by tools; results in experiments/ stay.
@@ -91,7 +93,8 @@ clean:
 	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml constraints.txt
+# Install EXTRAS into .venv, which is made first if there is none; where there is no GPU, PyTorch without CUDA first.
+define install
 	@if python3.11 -c "import ensurepip, venv" 2>/dev/null; then python=python3.11; \
 	elif python3 -c "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then \
 		python=python3; \
@@ -101,5 +104,19 @@ $(INSTALLED): pyproject.toml constraints.txt
 		exit 1; \
 	fi; \
 	test -x $(PYTHON) || $$python -m venv .venv
-	$(PYTHON) -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[train,video,s3,studio,dev]"
+	@if test -z "$(PIP_ARGS)" && test "$$(uname -s)" = Linux && ! test -e /dev/nvidiactl && ! command -v nvidia-smi; then \
+		$(PYTHON) -m pip install --disable-pip-version-check --retries 0 --timeout 15 --extra-index-url $(CPU_TORCH) \
+			-c constraints.txt torch || echo "no PyTorch from $(CPU_TORCH): taking the usual one"; \
+	fi
+	$(PYTHON) -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
+endef
+
+$(TRAINING): EXTRAS := train,video
+$(TRAINING): pyproject.toml constraints.txt
+	$(install)
+
+$(EVERYTHING): EXTRAS := train,video,s3,studio,dev
+$(EVERYTHING): pyproject.toml constraints.txt
+	$(install)
+	@touch $(TRAINING)

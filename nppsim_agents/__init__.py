@@ -1,6 +1,7 @@
-"""The console commands that train, evaluate and examine agents, and what an installed nppsim has beside its simulator.
+"""What an installed nppsim has beside its packages: the scripts (in a wheel) and the shipped data."""
 
-In a checkout ``rl``, ``bc`` and ``hardware`` are packages of their own, and ``scripts`` and ``datasets`` folders beside them.
-The wheel holds them all in here (``nppsim_agents.rl``, ``nppsim_agents.datasets``, ...; see ``setup.py``), so that it adds no
-top-level names that anybody else might use.
-"""
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+DATASETS = next((path for path in (_HERE / "datasets", _HERE.parent / "datasets") if path.is_dir()), None)
+"""The shipped levels, demonstrations and agent: in a wheel, or in a checkout; None where they were left out."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nppsim_agents import DATASETS
 from rl.studio.agent import WatchedAgent
 from rl.studio.training import read_experiment
 
-_SHIPPED = "datasets/agents/vision_free_foresight.safetensors"
-_PLACE = Path(__file__).resolve().parents[2]  # a checkout, or ``nppsim_agents`` of a wheel: datasets lie there, too
+_SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 class Checkpoints:
@@ -25,8 +25,8 @@ class Checkpoints:
 
     def shipped_agent(self) -> Path | None:
         """The trained agent that comes with the project; None where it was left out."""
-        path = _PLACE / _SHIPPED
-        return path if path.is_file() else None
+        path = DATASETS and DATASETS / _SHIPPED
+        return path if path and path.is_file() else None
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
         """See ``rl.studio.training``.  Raises ResultsError."""

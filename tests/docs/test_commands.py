@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import tomllib
 from contextlib import redirect_stdout
 
 import pytest
@@ -38,9 +39,13 @@ TORCHRUN = ("master-addr", "master-port", "max-restarts", "nnodes", "node-rank",
 TORCHRUN += ("rdzv-backend", "rdzv-endpoint", "rdzv-id")
 DOCKER = {"--build-arg", "--rm", "--shm-size", "--user"}
 # "train" -> "scripts/train_and_compare.py": what the console command calls
-CONSOLE = dict(
-    re.findall(r'^(\w+) = _program\("([\w/.]+)"\)$', (ROOT / "nppsim_agents" / "commands.py").read_text(), re.MULTILINE)
-)
+CONSOLE = {
+    name.replace("-", "_"): "/".join(place.split(":")[0].removeprefix("nppsim_agents.").split(".")) + ".py"
+    for name, place in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "nppsim.commands"
+    ].items()
+    if name != "data"
+}
 RAY = {"--address", "--generate", "--head", "--include-dashboard", "--num-cpus"}
 FOREIGN = {*DOCKER, *RAY, *(f"--{name}" for name in TORCHRUN)}  # flags of other programs
 FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
