@@ -22,12 +22,21 @@ from nppsim.bank import LevelBank
 from nppsim.compile import LevelGeometry
 from nppsim.errors import UserError
 from nppsim.files import table
-from nppsim.levels.level import Level, is_replay_set
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner import retime
 from nppsim.reading import files_below, read_json
 from nppsim.replays.playback import find_files, is_named_like_replays
-from nppsim.replays.replay import Replay, ReplayError, mirror_replay, on_grid, read_bytes, to_decisions, to_inputs
+from nppsim.replays.replay import (
+    Replay,
+    ReplayError,
+    is_replay_set,
+    mirror_replay,
+    on_grid,
+    read_bytes,
+    to_decisions,
+    to_inputs,
+)
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from nppsim import Level, LevelBank, NppEnv, Replay
 from nppsim.levels.level_set import LevelEntry, LevelSet
-from nppsim.levels.text import from_text
 from nppsim.planner import plan
 
 WIDTH, HEIGHT = 42, 23  # tiles of a level
@@ -32,7 +31,7 @@ def typed_level() -> Level:
     """The room in the upper left corner of a level that is full otherwise."""
     rows = [("##" + row).ljust(WIDTH, "#") for row in ROOM]
     rows = ["#" * WIDTH] * 2 + rows + ["#" * WIDTH] * (HEIGHT - 2 - len(rows))
-    return from_text("nppsim level 1\ntitle: Mind the gap\ntiles:\n" + "\n".join(rows) + "\nrecords:" + RECORDS)
+    return Level.from_text("nppsim level 1\ntitle: Mind the gap\ntiles:\n" + "\n".join(rows) + "\nrecords:" + RECORDS)
 
 
 def main(folder: str = "my_levels") -> int:

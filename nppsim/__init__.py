@@ -8,7 +8,7 @@ from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
 from nppsim.env import NppEnv
 from nppsim.levels.level import Level, LevelError
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay_set import Replay, ReplayError
 from nppsim.simulate import Run, simulate
 from nppsim.vector_env import NppVectorEnv
 from nppsim.verify import verify

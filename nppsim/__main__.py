@@ -16,11 +16,11 @@ from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.bank import LevelBank
 from nppsim.errors import ConfigError, UserError
 from nppsim.files import check_output_file, check_output_folder, replacing, table, write_text
-from nppsim.levels.level import REPLAY_SUFFIX, Level, is_replay_set
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet
 from nppsim.planner.settings import PlannerSettings
 from nppsim.replays.playback import is_named_like_replays
-from nppsim.replays.replay import Replay
+from nppsim.replays.replay import REPLAY_SUFFIX, Replay, is_replay_set
 from nppsim.settings import Parser, Setting
 from nppsim.studio import command as studio
 from nppsim.workers import usable_cores
@@ -38,7 +38,7 @@ class CommandError(UserError, ValueError):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, fuzz, replays), 2 the command failed."""
+    """Run one command; returns the exit status: 0 fine, 1 the answer is no (verify, replays), 2 the command failed."""
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv and argv[0] not in _COMMANDS and argv[0] in (others := _others()):
         return others[argv[0]].load()(argv[1:])
@@ -250,40 +250,6 @@ def _bench(arguments: argparse.Namespace) -> None:
     else:
         print(f"{here['cpu']}, {here['cores']} cores; Python {here['python']}, Numba {here['numba']}")
         print(bench.results_table(workloads))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# fuzz
-
-
-def _fuzz_flags(parser: Parser) -> None:
-    parser.add_flag(Setting("cases", flag="count", kind=int, default=100_000, low=1))
-    parser.add_flag(Setting("of the cases", flag="seed", aliases=("seeds",), kind=int, default=0, low=0))
-    parser.add_flag(Setting("begin with case N", flag="first", kind=int, default=0, low=0))
-
-
-@_command("fuzz", "load and play random and damaged levels and replays", _fuzz_flags)
-def _fuzz(arguments: argparse.Namespace) -> int:
-    from nppsim._kernel import numba_config
-    from nppsim.fuzz import GROUP, fuzz
-
-    def progress(done: int) -> None:
-        at = arguments.first + done
-        line = f"\r{done} of {arguments.count} cases; next: {at} to {at + GROUP - 1} "
-        print(line, end="", file=sys.stderr, flush=True)
-
-    report = fuzz(arguments.count, arguments.seed, arguments.first, progress)
-    print(file=sys.stderr)
-    rows = [
-        (kind, tried, report.played[kind], tried - report.played[kind]) for kind, tried in sorted(report.tried.items())
-    ]
-    print(table(("kind", "tried", "played", "refused"), rows))
-    refused = ", ".join(f"{count} {name}" for name, count in report.refused.most_common()) or "nothing"
-    print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
-    for failure in report.failures:
-        print(f"FAILED: {failure}")
-    print(f"{len(report.failures)} failures; bounds check {'on' if numba_config.BOUNDSCHECK else 'off'}")
-    return 1 if report.failures else 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

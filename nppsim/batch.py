@@ -119,7 +119,7 @@ class BatchSimulator:
         self._started = False
         self.shadow = None
         if _wanted(shadow, "NPPSIM_SHADOW"):
-            from nppsim import shadow as twins  # which build on this module
+            from nppsim import shadow as twins  # rarely needed, and slow to import
 
             self.shadow = twins.Shadow(self)
 

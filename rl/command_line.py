@@ -315,7 +315,7 @@ _SEED_LINES = (
 )
 _SYNONYMS = (  # flag, its other name, the command lines that have both
     ("seeds", "seed", f"train_and_compare.py {_SEED_LINES} profile_multi_config.py".split()),
-    ("seeds", "seed", ["nppsim generate", "nppsim plan", "nppsim fuzz"]),
+    ("seeds", "seed", ["nppsim generate", "nppsim plan"]),
     ("output-dir", "out", ["train_and_compare.py", "evaluate.py", "pretrain_bc.py"]),
     ("output-dir", "out", ["ab_compare.py", "sweep.py", "generate_levels.py", "make_demonstrations.py", "solve.py"]),
     ("out", "output", ["perf_benchmark.py"]),

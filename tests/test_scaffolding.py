@@ -97,8 +97,7 @@ ORDER = {
         {"decision", "pictures", "replays", "verify"},
         {"batch", "report", "states"},
         {"env", "measure", "planner", "shadow"},
-        {"fuzz", "vector_env"},
-        {"level", "render", "replay"},  # former places of modules
+        {"vector_env"},
         {"studio"},
         {"__init__"},
         {"__main__"},

@@ -9,7 +9,7 @@ Source: docs/physics.md, sections 2 (layout, pairing, odd files) and 11.4 (mirro
 
 import codecs
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,36 +18,37 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.levels import kinds
+from nppsim.levels import kinds, text
+from nppsim.levels.format import (
+    BOTTOM_Y,
+    COUNTED,
+    COUNTS_OFFSET,
+    MAX_RECORDS,
+    MIRROR_X,
+    MODE,
+    NUM_COUNTS,
+    ORIENTATION,
+    POSITION_UNIT,
+    RECORD_SIZE,
+    RECORDS_OFFSET,
+    STEPS_PER_TILE,
+    TILES_OFFSET,
+    TITLE,
+    TYPE,
+    LevelError,
+    X,
+    Y,
+)
 from nppsim.levels.kinds import ENTITY_NAMES
-from nppsim.levels.stage import CELLS_X, CELLS_Y, COLUMNS, ROWS, TILE
+from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import MIRRORED, NUM_TILE_SHAPES
 
-POSITION_UNIT = 6  # px per step of a record's x and y byte; byte 0 is the outer corner of the border
-STEPS_PER_TILE = TILE // POSITION_UNIT
-MIRROR_X = STEPS_PER_TILE * CELLS_X  # x byte of the stage's right edge
-BOTTOM_Y = STEPS_PER_TILE * CELLS_Y  # y byte of its lower edge
-
-# The file: places and sizes in bytes.
-TITLE = slice(38, 166)
-TILES_OFFSET = 184
-COUNTS_OFFSET = TILES_OFFSET + ROWS * COLUMNS
-NUM_COUNTS = 40
-RECORDS_OFFSET = 1230
-TYPE, X, Y, ORIENTATION, MODE = range(5)  # bytes of a record
-RECORD_SIZE = MODE + 1
-COUNTED = -1  # instead of a count: take the number of such records
-MAX_RECORDS = 16_383  # many times what the game allows; a record makes up to two entities, counted in int16
 MAX_TEXT = 1 << 20  # bytes: more than MAX_RECORDS take as text
-REPLAY_SUFFIX = ".replay"  # of a file that has a level in it
-REPLAY_SET_SUFFIX = ".h5"  # of files that would be read as levels of nonsense
 TEXT_SUFFIX, TEXT_BEGINS = ".level", b"nppsim level"
 
-
-class LevelError(UserError, ValueError):
-    """A level that cannot be used; the message names the file, the place, what was found and what is needed."""
+# Readers of other files that contain a level, by suffix.  The package of such a file adds its reader (nppsim.replays).
+container_readers: dict[str, Callable[[str | Path], "Level"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +143,13 @@ class Level:
 
     @classmethod
     def load(cls, path: str | Path) -> "Level":
-        """Read a level file: the map layout, text (``nppsim.levels.text``), or the level of a replay, whatever it is called.
+        """Read a level from a file in the map layout, a text file (``nppsim.levels.text``) or a replay.
 
-        Of a replay set, one replay: ``SET.h5#7``.  The path becomes the level's name.  Raises LevelError, or OSError if
-        unreadable.
+        A replay of a replay set is ``SET.h5#7``.  The path becomes the level's name.  Raises LevelError, or OSError if
+        the file cannot be read.
         """
-        if Path(path).suffix.lower() == REPLAY_SUFFIX or (is_replay_set(path) and "#" in Path(path).suffix):
-            return _of_replay(path)
-        if is_replay_set(path):
-            raise LevelError(
-                f"{path} holds many replays, no level; nppsim extract {path}#0 OUT writes the level of one"
-            )
+        if reader := container_readers.get(container_suffix(path)):
+            return reader(path)
         with open(path, "rb") as file:
             data = file.read(RECORDS_OFFSET + RECORD_SIZE * (MAX_RECORDS + 1))  # the last one would be too many
             if is_text(data):
@@ -163,8 +160,9 @@ class Level:
                 "line and save it as UTF-8, or give a file in the map layout another ending"
             )
         if not is_level(data):
-            with suppress(LevelError):  # of a replay; what is wrong with it as a level is told below
-                return _of_replay(path)
+            for reader in set(container_readers.values()):  # a replay may have any suffix
+                with suppress(LevelError):  # reading it as a level, below, gives the better message
+                    return reader(path)
         return cls.from_content(data, name=str(path))
 
     @classmethod
@@ -174,9 +172,12 @@ class Level:
             return cls.from_bytes(data, name)
         if len(data) > MAX_TEXT:
             raise LevelError(f"{name or 'level'}: more than {MAX_TEXT:,} bytes of text: no level is as long")
-        from nppsim.levels.text import from_text  # which builds on this module
+        return cls.from_text(data.decode("utf-8-sig", "replace"), name)
 
-        return from_text(data.decode("utf-8-sig", "replace"), name)
+    @classmethod
+    def from_text(cls, content: str, name: str = "") -> "Level":
+        """Read a level in text form; ``name`` appears in messages.  Raises LevelError with the line number."""
+        return cls(name=name, **text.parse(content, name))
 
     @classmethod
     def build(
@@ -239,9 +240,7 @@ class Level:
     def save(self, path: str | Path) -> None:
         """Write the level in the N++ map layout; as text (``nppsim.levels.text``) where the name ends in ``.level``."""
         if Path(path).suffix.lower() == TEXT_SUFFIX:
-            from nppsim.levels.text import to_text  # which builds on this module
-
-            write_bytes(path, to_text(self).encode())
+            write_bytes(path, text.to_text(self).encode())
         else:
             write_bytes(path, self.to_bytes())
 
@@ -278,18 +277,9 @@ class Level:
         return f"Level({self._label!r}, {len(self.records)} records, fingerprint {self.fingerprint[:12]})"
 
 
-def is_replay_set(place: str | Path) -> bool:
-    """Whether a place is, by its name, a replay set or one of its replays (``SET.h5#7``)."""
-    return Path(place).suffix.lower().partition("#")[0] == REPLAY_SET_SUFFIX
-
-
-def _of_replay(path: str | Path) -> Level:
-    from nppsim.replays.replay import Replay, ReplayError  # which builds on this module
-
-    try:
-        return Replay.load(path).level
-    except ReplayError as error:
-        raise LevelError(str(error)) from error
+def container_suffix(path: str | Path) -> str:
+    """Suffix of a file name in lower case, without the item number of ``SET.h5#7``."""
+    return Path(path).suffix.lower().partition("#")[0]
 
 
 def oddities(levels: Iterable[Level], most: int = 5) -> list[str]:

@@ -30,7 +30,7 @@ import numpy as np
 
 from nppsim.errors import UserError
 from nppsim.files import write_text
-from nppsim.levels.level import Level, LevelError, is_replay_set, mirror
+from nppsim.levels.level import Level, LevelError, container_suffix, mirror
 from nppsim.reading import files_below, read_json
 
 INDEX = "index.json"
@@ -250,10 +250,10 @@ def scan_folder(path: Path) -> list[LevelEntry]:
 def _levels_in(path: Path) -> list[LevelEntry]:
     entries = scan_folder(path)
     for entry in entries:
-        if is_replay_set(entry.file):
+        if container_suffix(entry.file) == ".h5":
             raise LevelSetError(
-                f"{path / entry.file} holds many replays, no level; write the level of one with nppsim extract, or move "
-                "it away"
+                f"{path / entry.file} is an HDF5 file, not a level; write the level of one of its replays with "
+                "nppsim extract, or move the file to another folder"
             )
     return entries
 

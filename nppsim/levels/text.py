@@ -17,23 +17,17 @@ Reading what was written gives the same level, odd ones included.
 import json
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nppsim.levels import kinds
-from nppsim.levels.level import (
-    COUNTED,
-    MODE,
-    ORIENTATION,
-    STEPS_PER_TILE,
-    TYPE,
-    Level,
-    LevelError,
-    X,
-    Y,
-)
+from nppsim.levels.format import COUNTED, MODE, ORIENTATION, STEPS_PER_TILE, TYPE, LevelError, X, Y
 from nppsim.levels.stage import COLUMNS, ROWS
 from nppsim.levels.tiles import NUM_TILE_SHAPES
+
+if TYPE_CHECKING:
+    from nppsim.levels.level import Level
 
 FIRST_LINE = "nppsim level 1"
 TILE_CHARACTERS = ".#23456789abcdefghijklmnopqrstuvwxyzAB"  # of tile ids 0, 1, ...
@@ -43,8 +37,8 @@ _TYPES = {name: kind for kind, name in enumerate(_NAMES)}
 _COUNTS = {"exit_count": kinds.EXIT, "ball_count": kinds.DEATH_BALL}
 
 
-def to_text(level: Level) -> str:
-    """The level as text; ``from_text`` gives it back."""
+def to_text(level: "Level") -> str:
+    """Write a level as text; ``Level.from_text`` reads it back unchanged."""
     lines = [FIRST_LINE]
     if level.title:
         plain = level.title.isprintable() and level.title == level.title.strip() and level.title[0] != '"'
@@ -71,8 +65,8 @@ def to_text(level: Level) -> str:
     return "\n".join(lines) + "\n"
 
 
-def from_text(text: str, name: str = "") -> Level:
-    """The level of a text; ``name`` appears in messages.  Raises LevelError, which names the line."""
+def parse(text: str, name: str = "") -> dict[str, Any]:
+    """Read the fields of a ``Level`` from text; ``name`` appears in messages.  Raises LevelError with the line number."""
     reader = _Reader(text, name or "level")
     title, counts = "", {}
     reader.expect(FIRST_LINE)
@@ -98,8 +92,7 @@ def from_text(text: str, name: str = "") -> Level:
         records.append(_record(reader))
     if not records:
         raise reader.error("there are no records; the first is the ninja's: ninja X Y")
-    exit_count, ball_count = (counts.get(field, COUNTED) for field in _COUNTS)
-    return Level(tiles, np.array(records), name, exit_count, ball_count, title)
+    return dict.fromkeys(_COUNTS, COUNTED) | counts | {"tiles": tiles, "records": np.array(records), "title": title}
 
 
 class _Reader:

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from nppsim.levels import kinds
-from nppsim.levels.level import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, TYPE, is_replay_set
+from nppsim.levels.format import TYPE
 from nppsim.outcomes import DIED, NAMES, UNFINISHED, WON
 from nppsim.reading import files_below
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay import REPLAY_SET_SUFFIX, REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 

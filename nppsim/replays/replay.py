@@ -15,6 +15,7 @@ to 9.3.
 
 import hashlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -25,9 +26,12 @@ from nppsim import reading
 from nppsim.actions import ACTION_INPUT, INPUT_ACTION, JUMP, LEFT, NUM_ACTIONS, RIGHT, SELF_DESTRUCT
 from nppsim.errors import UserError
 from nppsim.files import write_bytes
-from nppsim.levels.level import Level, LevelError, is_level, is_replay_set, mirror
+from nppsim.levels.level import Level, LevelError, container_readers, container_suffix, is_level, mirror
 
-FORMATS = ("compact", "attract")  # what a replay can be written as
+FORMATS = ("compact", "attract")  # written formats
+REPLAY_SUFFIX, REPLAY_SET_SUFFIX = ".replay", ".h5"
+# Reader of one replay of a set, ``SET.h5#7``; replay_set.py, which imports this module, sets it.
+set_readers: dict[str, Callable[[str], "Replay"]] = {}
 
 _MAX_VERSION = 100  # a larger first number is the map length of compact 0
 MAX_BYTES = 1 << 25  # of a file: 150 hours of play
@@ -112,12 +116,8 @@ class Replay:
 
         A replay of a replay set (HDF5) is ``SET.h5#7``, the only one of a set also ``SET.h5``.
         """
-        if is_replay_set(path):
-            from nppsim.replays.replay_set import (
-                load_one,  # only here: sets are made of replays, and import this module
-            )
-
-            return load_one(str(path))
+        if reader := set_readers.get(container_suffix(path)):
+            return reader(str(path))
         return cls.from_bytes(read_bytes(path), str(path))
 
     @classmethod
@@ -182,6 +182,26 @@ class Replay:
     def save(self, path: str | Path, format: str = "compact") -> None:
         """Write the replay (see ``to_bytes``); the file appears complete or not at all."""
         write_bytes(path, self.to_bytes(format))
+
+
+def is_replay_set(place: str | Path) -> bool:
+    """Tell by its name whether a path is a replay set or one of its replays (``SET.h5#7``)."""
+    return container_suffix(place) == REPLAY_SET_SUFFIX
+
+
+def load_level(path: str | Path) -> Level:
+    """Read the level of a replay file, or of one replay of a set (``SET.h5#7``).  Raises LevelError."""
+    if is_replay_set(path) and "#" not in Path(path).suffix:
+        raise LevelError(
+            f"{path} is a set of replays, not a level; nppsim extract {path}#0 OUT writes the level of one"
+        )
+    try:
+        return Replay.load(path).level
+    except ReplayError as error:
+        raise LevelError(str(error)) from error
+
+
+container_readers.update({REPLAY_SUFFIX: load_level, REPLAY_SET_SUFFIX: load_level})
 
 
 def mirror_replay(replay: Replay) -> Replay:

@@ -25,7 +25,7 @@ from nppsim import hdf5
 from nppsim.files import write_bytes
 from nppsim.levels.level import Level, LevelError
 from nppsim.reading import mismatch, parse_json
-from nppsim.replays.replay import MAX_BYTES, Replay, ReplayError
+from nppsim.replays.replay import MAX_BYTES, REPLAY_SET_SUFFIX, Replay, ReplayError, set_readers
 
 FORMAT = "nppsim replays"
 VERSION = 1
@@ -262,6 +262,9 @@ def load_one(place: str) -> Replay:
         if index >= len(replays) or not (number.isdecimal() or (not mark and len(replays) == 1)):
             raise ReplayError(f"{place}: the set holds {len(replays)} replays, {file}#0 and on; name one of these")
         return replays[index]
+
+
+set_readers[REPLAY_SET_SUFFIX] = load_one
 
 
 def _escaped(text: str) -> str:

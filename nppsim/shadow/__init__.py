@@ -13,12 +13,12 @@ import sys
 import time
 import weakref
 from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nppsim.actions import ACTION_INPUT
-from nppsim.batch import BatchSimulator
 from nppsim.decision import State
 from nppsim.observe import layout
 from nppsim.outcomes import DIED, TIMEOUT, WON
@@ -32,6 +32,9 @@ from nppsim.shadow.level_twin import LevelTwin
 from nppsim.shadow.paths import COLUMNS, ROWS, UNREACHED
 from nppsim.shadow.rewards import Ledger, sum_in_order
 from nppsim.shadow.views import VIEWS
+
+if TYPE_CHECKING:
+    from nppsim.batch import BatchSimulator
 
 KEPT_LEVELS = 2048  # level twins in memory
 _FIRST_REPORTS = (1_000, 10_000)  # comparisons after which a line is printed,
@@ -52,7 +55,7 @@ class Shadow:
     A mismatch raises nothing: the first one of each kind is printed to stderr.
     """
 
-    def __init__(self, simulator: BatchSimulator, every: int = 1):
+    def __init__(self, simulator: "BatchSimulator", every: int = 1):
         if every < 1:
             raise ValueError(f"every must be at least 1; got {every}")
         self._simulator = weakref.proxy(simulator)  # which owns this shadow

@@ -16,11 +16,11 @@ from nppsim.bank import LevelBank
 from nppsim.env import STARTER_LEVELS
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
-from nppsim.levels.level import REPLAY_SUFFIX, TYPE, Level, LevelError, is_replay_set, is_text
+from nppsim.levels.level import TYPE, Level, LevelError, is_text
 from nppsim.levels.level_set import INDEX, LevelSet, LevelSetError
 from nppsim.levels.tiles import SOLID
 from nppsim.replays.playback import find_files
-from nppsim.replays.replay import Replay, ReplayError
+from nppsim.replays.replay import REPLAY_SUFFIX, Replay, ReplayError, is_replay_set
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.studio.documents import Document, level_document, run_document
 from nppsim.studio.errors import StudioError

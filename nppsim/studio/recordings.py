@@ -15,12 +15,12 @@ import numpy as np
 
 from nppsim.actions import FRAME_SKIP, FRAMES_PER_SECOND, SELF_DESTRUCT
 from nppsim.bank import LevelBank
-from nppsim.levels.level import Level, is_replay_set
+from nppsim.levels.level import Level
 from nppsim.levels.level_set import UNCATEGORISED
 from nppsim.planner.retime import retime
 from nppsim.reading import files_below
 from nppsim.replays.playback import is_named_like_replays
-from nppsim.replays.replay import Replay, ReplayError, on_grid
+from nppsim.replays.replay import Replay, ReplayError, is_replay_set, on_grid
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import simulate
 from nppsim.studio.documents import Document

@@ -273,8 +273,6 @@ def test_without_pillow_the_extra_is_named(bad_files, command, capsys, monkeypat
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["fuzz", "--count", "0"], "--count 0: give a whole number of at least 1"),
-        (["fuzz", "--first", "-1"], "--first -1: give a whole number of at least 0"),
         (["bench", "--seconds", "0"], "--seconds 0.0: give a number above 0"),
         (["bench", "--threads", "0"], "--threads 0: give whole numbers of at least 1"),
         (["bench", "--themes", "x"], "give --traces FILE.h5 too"),

@@ -130,7 +130,7 @@ def test_a_folder_that_is_missing_empty_or_a_file_is_an_error(tmp_path):
 def test_sets_of_replays_are_not_read_as_levels(tmp_path):
     level_with_spawn(10).save(tmp_path / "a.map")
     (tmp_path / "simple.h5").write_bytes(bytes(2000))
-    with pytest.raises(LevelSetError, match="simple.h5 holds many replays, no level; write the level of one"):
+    with pytest.raises(LevelSetError, match="simple.h5 is an HDF5 file"):
         LevelSet.open(tmp_path)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import nppsim
 from nppsim.levels import kinds
 from nppsim.levels.level import MAX_RECORDS, MAX_TEXT, Level, LevelError
-from nppsim.levels.text import TILE_CHARACTERS, from_text, to_text
+from nppsim.levels.text import TILE_CHARACTERS, to_text
 from nppsim.levels.tiles import NUM_TILE_SHAPES
 
 from places import ROOT
@@ -52,7 +52,7 @@ def test_any_level_comes_back_from_its_text(seed, title, odd):
         tiles[seed % 23, seed % 42] = 38 + seed % 200
         records[-1, 0] = 30 + seed % 200
     level = Level(tiles, records, title=title, exit_count=seed % 4 if odd else level.exit_count)
-    again = from_text(to_text(level))
+    again = Level.from_text(to_text(level))
     assert again == level and again.title == title
     assert again.to_bytes() == level.to_bytes()
 
@@ -62,7 +62,7 @@ def test_a_count_byte_that_is_full_comes_back(kind):
     records = np.array([[0, 40, 40, 0, 0]] + 300 * [[kind, 40, 40, 0, 0]])
     counts = {"exit_count": 255} if kind == kinds.EXIT else {"ball_count": 255}
     level = Level(np.zeros((23, 42), np.uint8), records, **counts)
-    assert from_text(to_text(level)).to_bytes() == level.to_bytes()
+    assert Level.from_text(to_text(level)).to_bytes() == level.to_bytes()
 
 
 def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
@@ -99,15 +99,15 @@ def test_the_largest_level_is_read_whole_and_a_longer_text_refused(tmp_path):
 )
 def test_mistakes_are_named_with_their_line(change, told):
     with pytest.raises(LevelError, match=f"mine.level: .*{told}"):
-        from_text(TYPED.replace(*change, 1), "mine.level")
+        Level.from_text(TYPED.replace(*change, 1), "mine.level")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_path):
     file = tmp_path / "typed.level"
     file.write_text(TYPED, encoding="utf-8-sig")
-    assert Level.load(file) == from_text(TYPED)
+    assert Level.load(file) == Level.from_text(TYPED)
     file.rename(tmp_path / "typed.map")
-    assert Level.load(tmp_path / "typed.map") == from_text(TYPED)
+    assert Level.load(tmp_path / "typed.map") == Level.from_text(TYPED)
     for text, encoding in ((TYPED, "utf-16"), ("#! a remark\n" + TYPED, "utf-8"), ("", "utf-8")):
         file.write_text(text, encoding=encoding)
         with pytest.raises(LevelError, match="does not begin with 'nppsim level', as a level in text does; write that"):
@@ -117,4 +117,4 @@ def test_a_byte_order_mark_is_no_part_of_the_text_and_other_text_is_refused(tmp_
 def test_the_example_of_the_docs_is_a_level():
     page = (ROOT / "docs" / "file_formats.md").read_text()
     example = page.partition("```text\nnppsim level 1")[2].partition("```")[0]
-    assert from_text("nppsim level 1" + example).warnings == ()
+    assert Level.from_text("nppsim level 1" + example).warnings == ()

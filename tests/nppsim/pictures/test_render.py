@@ -5,7 +5,6 @@ import pytest
 
 import nppsim
 from nppsim.actions import JUMP, RIGHT
-from nppsim.pictures import render
 from nppsim.pictures.canvas import PALETTE, route_colour
 from nppsim.pictures.region import STAGE, film_pixels_per_tile, tile_masks, used_region, widened
 from nppsim.pictures.render import FilmLook, contact_sheet, draw_level, draw_route, draw_two_routes, film_steps, frames
@@ -274,11 +273,3 @@ def test_a_contact_sheet_places_one_picture_per_level():
         contact_sheet(levels, ["a"])
     with pytest.raises(ValueError, match="columns=0"):
         contact_sheet(levels, "abc", columns=0)
-
-
-def test_the_former_place_of_the_module_has_all_its_functions():
-    from nppsim import render as former
-
-    for name in ("draw_level", "draw_route", "draw_two_routes", "contact_sheet", "frames", "film_steps", "used_region"):
-        assert getattr(former, name) is getattr(render, name)
-    assert issubclass(former.RenderError, ValueError)

@@ -1,20 +1,24 @@
-"""Fuzzing: random and damaged levels and replays, through loading and some seconds of play.
+"""Fuzz the level and replay readers and the simulator: python -m tests.fuzz.level_fuzzer --count 5000
 
 Case i of seed s is a pure function of (s, i).  Every case must be refused with one LevelError or ReplayError of one line,
 or play on: all numbers stay finite, and observations are made.  With NUMBA_BOUNDSCHECK=1 in the environment a read outside
 an array is found, too.
 """
 
+import argparse
 import faulthandler
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from nppsim._kernel import numba_config
 from nppsim.actions import NUM_ACTIONS
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
+from nppsim.files import table
 from nppsim.generate import CATEGORIES, generate
 from nppsim.levels.kinds import ENTITY_NAMES, NINJA
 from nppsim.levels.level import BOTTOM_Y, MIRROR_X, MODE, ORIENTATION, STEPS_PER_TILE, Level, LevelError, X, Y
@@ -35,7 +39,7 @@ KINDS = ("bytes as level", "bytes as replay", "random level", "damaged level", "
 
 @dataclass
 class FuzzReport:
-    """What became of the cases.
+    """Counts and failures of a fuzzing run.
 
     tried, played: number of cases by kind.
     refused: number of cases by class of error.
@@ -157,3 +161,33 @@ def _play_group(loaded: Sequence[_Case], seed: int, report: FuzzReport) -> None:
     for key, values in decisions.observations.items():
         for i in np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1)):
             report.failures.append(f"case {indices[i]} of seed {seed}: {key} is not finite")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the cases of a seed and print the report; return 1 after failures, else 0."""
+    parser = argparse.ArgumentParser(description="load and play random and damaged levels and replays")
+    parser.add_argument("--count", type=int, default=100_000, help="number of cases")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the cases")
+    parser.add_argument("--first", type=int, default=0, help="index of the first case")
+    chosen = parser.parse_args(arguments)
+
+    def progress(done: int) -> None:
+        at = chosen.first + done
+        print(f"\r{done} of {chosen.count} cases; next: {at} to {at + GROUP - 1} ", end="", file=sys.stderr, flush=True)
+
+    report = fuzz(chosen.count, chosen.seed, chosen.first, progress)
+    print(file=sys.stderr)
+    rows = [
+        (kind, tried, report.played[kind], tried - report.played[kind]) for kind, tried in sorted(report.tried.items())
+    ]
+    print(table(("kind", "tried", "played", "refused"), rows))
+    refused = ", ".join(f"{count} {name}" for name, count in report.refused.most_common()) or "nothing"
+    print(f"{report.tried.total()} cases tried, {report.frames} frames played; refused: {refused}")
+    for failure in report.failures:
+        print(f"FAILED: {failure}")
+    print(f"{len(report.failures)} failures; bounds check {'on' if numba_config.BOUNDSCHECK else 'off'}")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
