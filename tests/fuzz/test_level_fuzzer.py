@@ -5,7 +5,6 @@ import pytest
 
 from nppsim.levels.level import Level, LevelError
 from nppsim.replays.replay import Replay, ReplayError
-
 from tests.fuzz import level_fuzzer as fuzzing
 from tests.fuzz.level_fuzzer import KINDS, case, fuzz, main
 
