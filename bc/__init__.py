@@ -1,6 +1,7 @@
-"""Imitation: demonstrations -> dataset (HDF5) -> pretraining by behavioural cloning.
+"""Imitation learning: demonstrations -> dataset (HDF5) -> pretraining by behavioural cloning.
 
-``demonstrations`` reads replays, plays them back and puts them on the decision grid; ``dataset`` records what an agent
-would have observed before each decision; ``train`` fits a policy, which it receives as an argument, to the decisions.
-``analysis`` measures a folder of demonstrations, and ``report`` shows it.
+``demonstrations`` plays replays back and converts them to one action per decision.
+``dataset`` records the observation before each decision.
+``train`` fits a policy, given as an argument, to the actions.
+``analysis`` measures a folder of demonstrations; ``demonstration_report`` writes the page.
 """

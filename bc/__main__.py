@@ -25,7 +25,7 @@ from nppsim.workers import worker_pool
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 1 the report found what would spoil training, 2 it failed."""
+    """Run one command; return 0 for success, 1 if the report found a problem for training, 2 for an error."""
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
@@ -37,27 +37,31 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="python -m bc", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="tell which replays become demonstrations, and why others do not")
+    check = commands.add_parser("check", help="list which replays become demonstrations, and why others do not")
     check.set_defaults(run=_check)
     check.add_argument(
         "replays", nargs="+", metavar="REPLAYS", help="folders of *.replay and *.h5 files, or such files"
     )
     settings = settings_of(DatasetConfig)
     check.add_flag(settings["frame_skip"])
-    check.add_flag(replace(settings["mirror"], help="their mirror images, too", aliases=("mirror",)))
-    report = commands.add_parser("report", help="what a folder of replays holds and what is wrong with it, as a page")
+    check.add_flag(replace(settings["mirror"], help="also check mirrored replays", aliases=("mirror",)))
+    report = commands.add_parser("report", help="analyse a folder of replays and write a page")
     report.set_defaults(run=_report)
     report.add_argument("folder", nargs="+", metavar="REPLAYS", help="folders of replays, or replay sets")
     report.add_argument("--levels", nargs="+", default=[], metavar="DIR", help="training levels to compare with")
     report.add_argument(
-        "--held-out", nargs="+", default=[], metavar="DIR", help="levels that must not be demonstrated; else status 1"
+        "--held-out",
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="test levels that must have no demonstration, else exit status 1",
     )
     report.add_argument("--out", default="demonstrations.html", metavar="FILE.html", help="default: %(default)s")
     report.add_flag(settings["frame_skip"])
     export = commands.add_parser("minari-export", help="write a folder of replays as Minari datasets")
     export.set_defaults(run=_export)
     export.add_argument("folder", metavar="REPLAYS")
-    export.add_argument("--source", required=True, help="who played: planner, human, ...")
+    export.add_argument("--source", required=True, help="origin of the replays: planner, human, ...")
     export.add_flag(settings["frame_skip"])
     export.add_argument(
         "--observations",
@@ -68,7 +72,7 @@ def _parser() -> Parser:
     )
     export.add_argument("--author", required=True)
     export.add_argument("--author-email", required=True)
-    export.add_argument("--code-permalink", required=True, help="address of the code that made them, with its version")
+    export.add_argument("--code-permalink", required=True, help="URL of the code that made them, with version")
     load = commands.add_parser("minari-import", help="write the replays of a Minari dataset of nppsim into a folder")
     load.set_defaults(run=_import)
     load.add_argument("dataset", help="npp/<category>/<source>-v0")
@@ -90,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    check_packages()  # before minutes are spent on playing back
+    check_packages()  # before the slow playback
     check_output_file(arguments.out, "--out", ".html")
     levels, held_out = ([LevelSet.at(path) for path in paths] for paths in (arguments.levels, arguments.held_out))
     analysis = analyse(
@@ -107,17 +111,17 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    needed("minari", "minari")  # checked before the slow playback, like the names
+    needed("minari", "minari")  # before the slow playback
     about = About(arguments.source, arguments.author, arguments.author_email, arguments.code_permalink)
     keys = observation_keys(arguments.observations)
-    with worker_pool(1, _died) as pool:  # HDF5 crashes, at its process's end, where a disk is full
+    with worker_pool(1, _died) as pool:  # on a full disk HDF5 crashes when its process ends
         print("\n".join(pool.submit(export_folder, arguments.folder, arguments.frame_skip, about, keys).result()))
     return 0
 
 
 def _died(_: str) -> DemonstrationError:
     return DemonstrationError(
-        "the process that wrote Minari's files died, as HDF5 does on a full disk; nothing was exported: make room and repeat"
+        "the process that wrote the Minari files crashed, probably on a full disk; nothing was exported: free space, repeat"
     )
 
 
@@ -125,8 +129,8 @@ def _import(arguments: argparse.Namespace) -> int:
     check_output_folder(arguments.out, "OUT")
     files = import_minari(arguments.dataset)
     targets = [Path(arguments.out) / file.category / f"{number:05d}.replay" for number, file in enumerate(files)]
-    if taken := [target for target in targets if target.exists()]:
-        raise DemonstrationError(f"{taken[0]}: is there already; choose another folder")
+    if existing := [target for target in targets if target.exists()]:
+        raise DemonstrationError(f"{existing[0]}: exists already; choose another folder")
     for file, target in zip(files, targets, strict=True):
         file.replay.save(target)
     print(f"{len(files)} replays in {arguments.out}")

@@ -149,7 +149,7 @@ class _Step:
         dataset, rows = batches.dataset, self.batch[batches.begins(self.batch)]
         for row in rows[np.linspace(0, len(rows) - 1, ALONE).astype(int)].tolist():
             first = int(np.searchsorted(dataset.demonstration, dataset.demonstration[row]))
-            found, state = batches.remembered(row), None
+            found, state = batches.initial_state(row), None
             for before in range(first, row):
                 alone = Batches.observe(batches, np.array([before]))[0]
                 shown = self.mirror.in_sequences(alone, torch.zeros(1, dtype=torch.bool, device=batches.device), state)

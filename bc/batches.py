@@ -1,16 +1,15 @@
-"""How a policy is shown demonstrations: single decisions in random order, or segments of some that follow each other.
+"""Minibatches of demonstrations: single decisions in random order, or segments of consecutive decisions.
 
     batches = batches_of(policy, dataset, device)
     for rows in batches.epoch(training, size, rng):         # to learn from
         observations, actions = batches.observe(rows)
-    for rows in batches.parts(validation):                  # to be judged on
+    for rows in batches.parts(validation):                  # to evaluate
         observations, actions = batches.observe_whole(rows)
 
-Where graphs are observed, a demonstration is cut into segments of SEGMENT decisions: those of one nearly always share a
-graph, which is encoded once, while a batch of single decisions would encode as many graphs as it has decisions.
-
-So it is for a policy with a memory.  Before each epoch it is shown all segments in their order, so that each begins with
-what it remembers there; gradients flow within a segment.
+Graph networks and recurrent policies train on segments of SEGMENT decisions.
+Decisions of a segment nearly always share a graph, which is then encoded once.
+A recurrent policy runs through all demonstrations before each epoch, which gives the initial state of each segment;
+gradients flow within a segment.
 Source: Kapturowski et al. 2019 (stored states).
 """
 
@@ -29,7 +28,7 @@ Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # observations [B, ...], a
 
 
 class Recurrent(Protocol):
-    """A policy with a memory."""
+    """Interface of a recurrent policy."""
 
     def step(
         self, observations: Mapping[str, torch.Tensor], /
@@ -39,47 +38,47 @@ class Recurrent(Protocol):
     def in_sequences(
         self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None, /
     ) -> dict[str, torch.Tensor]:
-        """The observations, of rows that follow each other where bool[B] says so; states: before the others, else zeros."""
+        """Observations as sequences: row i continues row i - 1 where follows[i]; states: initial ones, else zeros."""
 
 
 class Batches:
-    """Single decisions, for a policy that remembers nothing."""
+    """Single decisions, for a feed-forward policy."""
 
     def __init__(self, dataset: BCDataset, device: str | torch.device):
         self.dataset, self.device = dataset, device
 
     def steps(self, rows: np.ndarray, size: int) -> int:
-        """Batches of one epoch over these rows."""
+        """Number of batches of one epoch over these rows."""
         return -(-len(rows) // size)
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """All rows once, in random order, in batches of ``size``."""
+        """Yield all rows once, in random order, in batches of ``size``."""
         order = rng.permutation(rows)
         for start in range(0, len(order), size):
             yield order[start : start + size]
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """The rows in their order, in parts that fit into memory."""
+        """Yield the rows in order, in parts that fit into memory."""
         for start in range(0, len(rows), EVALUATION_BATCH):
             yield rows[start : start + EVALUATION_BATCH]
 
     def begins(self, rows: np.ndarray) -> np.ndarray | None:
-        """int64[S]: places at which a batch may be cut; None: anywhere."""
+        """Indices int64[S] at which a batch may be split; None: anywhere."""
         return None
 
     def observe(self, rows: np.ndarray) -> Batch:
-        """What a batch of an epoch is learned from."""
+        """Observations and actions of a training batch."""
         found = self.dataset.observe(rows)
         observations = {key: torch.from_numpy(values).to(self.device) for key, values in found.items()}
         return observations, torch.from_numpy(self.dataset.actions[rows]).to(self.device, torch.int64)
 
     def observe_whole(self, rows: np.ndarray) -> Batch:
-        """What a part is judged on."""
+        """Observations and actions of an evaluation batch."""
         return self.observe(rows)
 
 
 class Segments(Batches):
-    """Segments of demonstrations, for a policy that sees graphs; the last of each may be shorter."""
+    """Segments of demonstrations, for a graph network; the last of each demonstration may be shorter."""
 
     def __init__(self, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
@@ -88,17 +87,17 @@ class Segments(Batches):
         self._age = np.arange(len(dataset)) - first[dataset.demonstration]  # decisions before each
 
     def steps(self, rows: np.ndarray, size: int) -> int:
-        return -(-len(self._segments(rows)) // self._together(size))
+        return -(-len(self._segments(rows)) // self._per_batch(size))
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """All segments once, in random order, in batches of as many as have ``size`` decisions, if none is short."""
-        segments, count = self._segments(rows), self._together(size)
+        """Yield all segments once, in random order, in batches of about ``size`` decisions."""
+        segments, count = self._segments(rows), self._per_batch(size)
         order = rng.permutation(len(segments))
         for start in range(0, len(order), count):
             yield np.concatenate([segments[number] for number in order[start : start + count]])
 
-    def _together(self, size: int) -> int:
-        """Segments of a batch."""
+    def _per_batch(self, size: int) -> int:
+        """Number of segments in a batch."""
         return max(1, size // SEGMENT)
 
     def _segments(self, rows: np.ndarray) -> list[np.ndarray]:
@@ -109,7 +108,7 @@ class Segments(Batches):
 
 
 class Sequences(Segments):
-    """Segments of demonstrations and what is remembered where they begin, for a policy with a memory."""
+    """Segments of demonstrations with stored initial states, for a recurrent policy."""
 
     def __init__(self, policy: Recurrent, dataset: BCDataset, device: str | torch.device):
         super().__init__(dataset, device)
@@ -117,24 +116,24 @@ class Sequences(Segments):
         self._states: dict[int, torch.Tensor] = {}  # row with which a segment begins -> state before it
 
     def epoch(self, rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Likewise, with what is remembered by then."""
-        self._remember(rows)
+        """Yield segments as the base class does, after updating the initial states."""
+        self._store_states(rows)
         yield from super().epoch(rows, size, rng)
 
     def parts(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Whole demonstrations in their order."""
+        """Yield whole demonstrations in order."""
         firsts = np.flatnonzero(self._age[rows] == 0)
         sizes = np.diff(np.append(firsts, len(rows)))
         whole = np.bincount(self.dataset.demonstration)[self.dataset.demonstration[rows[firsts]]]
         if firsts[0] or not np.array_equal(sizes, whole):
             raise ValueError(
-                "a policy with a memory is shown whole demonstrations, from their first decision to their last"
+                "rows for a recurrent policy must be whole demonstrations, from the first decision to the last"
             )
         part = np.cumsum(sizes) // EVALUATION_BATCH
         return iter(np.split(rows, firsts[1:][part[1:] != part[:-1]]))
 
-    def remembered(self, row: int) -> torch.Tensor:
-        """float32[size]: what is remembered before the row with which a segment begins."""
+    def initial_state(self, row: int) -> torch.Tensor:
+        """State float32[size] before the first row of a segment."""
         return self._states[row]
 
     def observe(self, rows: np.ndarray) -> Batch:
@@ -153,8 +152,8 @@ class Sequences(Segments):
         return self.policy.in_sequences(observations, torch.from_numpy(follows).to(self.device), before), actions
 
     @torch.no_grad()
-    def _remember(self, rows: np.ndarray) -> None:
-        """What the policy remembers where segments begin."""
+    def _store_states(self, rows: np.ndarray) -> None:
+        """Store the state of the policy before each segment."""
         self._states = {}
         for part in self.parts(rows):
             states = self.policy.step(self.observe_whole(part)[0])[2]
@@ -165,7 +164,7 @@ class Sequences(Segments):
 
 
 def batches_of(policy: Any, dataset: BCDataset, device: str | torch.device) -> Batches:
-    """How this policy is shown these demonstrations."""
+    """Choose the kind of batches for a policy and a dataset."""
     if getattr(policy, "memory", None) is not None:
         return Sequences(policy, dataset, device)
     return Segments(dataset, device) if GRAPH in dataset.observations else Batches(dataset, device)

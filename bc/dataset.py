@@ -1,10 +1,9 @@
-"""The imitation dataset: what an agent observes before each decision of a demonstration, and the decision.
+"""Imitation dataset: the observation before each decision of a demonstration, and the action.
 
-The demonstrations are stepped side by side in the same ``BatchSimulator`` that reinforcement learning uses, so the
-observations cannot differ; each is copied *before* the step that its action drives.  Instead of images, the states are kept
-from which they are drawn again (``bc.images``).  The file (HDF5, layout in ``docs/file_formats.md``) is a cache named after
-everything that its content depends on: the replays' bytes, the observation layout, the sources of the simulator and of this
-recording, and the settings.
+Demonstrations are stepped in the same ``BatchSimulator`` that reinforcement learning uses, so observations are identical.
+Each observation is copied *before* the step of its action.  Images are not stored but rendered from states (``bc.images``).
+The file (HDF5, layout in ``docs/file_formats.md``) is a cache.  Its name is a digest of the replays, the observation layout,
+the sources of simulator and recording code, and the settings.
 """
 
 import hashlib
@@ -62,11 +61,11 @@ from nppsim.outcomes import DIED, TIMEOUT, WON
 from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_memory
 
-STATES = "states"  # beside the observations in the file: what images are drawn from
-GRAPH = "graph_state"  # an observation that means nothing without the levels, which are then in the file
-MEMORY_SHARE = 0.7  # of the available memory that a dataset may fill; the rest is for the network and its gradients
-_WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded side by side
-# What turns replays into rows, beside the kernels: a change of it makes another dataset.
+STATES = "states"  # simulator states in the file, from which images are rendered
+GRAPH = "graph_state"  # this observation refers to the levels, which are then stored in the file
+MEMORY_SHARE = 0.7  # of the available memory; the rest is for the network and its gradients
+_WAVE_BYTES = 256 << 20  # observations of demonstrations that are recorded together
+# Source files besides the kernels whose change invalidates cached datasets.
 _NPPSIM = Path(nppsim.__file__).parent
 _CODE = (
     Path(__file__),
@@ -80,18 +79,20 @@ _CODE = (
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """What a dataset depends on besides the replays.  observations: keys or short names."""
+    """Settings of a dataset.  observations: keys or short names."""
 
     frame_skip: int = setting(
         FRAME_SKIP, "frames (1/60 s) per decision", flag="frame-skip", low=1, high=FRAMES_PER_SECOND
     )
     observations: tuple[str, ...] = layout.VISION_FREE
-    validation_share: float = setting(0.1, "of the levels of each category, kept for validation", above=0, below=1)
-    seed: int = setting(0, "of the choice of those levels, and of the replays if there are too many", low=0)
-    mirror: bool = setting(False, "learn from the mirror images of the replays, too", flag="mirror-demonstrations")
+    validation_share: float = setting(
+        0.1, "fraction of the levels of each category used for validation", above=0, below=1
+    )
+    seed: int = setting(0, "of the choice of validation levels and replays", low=0)
+    mirror: bool = setting(False, "also train on mirrored replays", flag="mirror-demonstrations")
     max_per_category: int | None = setting(
         None,
-        "replays of each category at most, mirror images not counted, drawn at random from the seed; default: all",
+        "largest number of replays per category, drawn at random, without mirrored ones; default: all",
         flag="max-demonstrations-per-category",
         low=1,
     )
@@ -114,13 +115,12 @@ def load_or_build(
     log: Callable[[str], None] = print,
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> "BCDataset":
-    """The dataset of folders (or sets) of replays, from the cache if it holds exactly this one, else built and cached.
+    """Load the dataset of folders (or sets) of replays from the cache, or build and cache it.
 
-    held_back: levels whose replays, mirrored or not, are left out and counted.
-    available_bytes: memory that may be used (default: what is free); too large a dataset is refused before anything is
-        recorded.
+    held_back: levels whose replays, mirrored or not, are excluded.
+    available_bytes: memory limit (default: free memory), checked before recording.
     log: receives the tables.
-    progress: wraps the replays as they are played back.
+    progress: wraps the replays during playback.
     Raises DemonstrationError, DatasetError.
     """
     config = config or DatasetConfig()
@@ -132,8 +132,8 @@ def load_or_build(
         log(f"demonstrations of {places_text(folder)}: using {path}")
         dataset = BCDataset.open(path, available_bytes=available_bytes)
         if dataset.key != key:
-            raise DatasetError(f"{path}: holds key {dataset.key}, not the one in its name; {REBUILD}")
-        _check_made_of(dataset, files, config)
+            raise DatasetError(f"{path}: has key {dataset.key}, which differs from its name; {REBUILD}")
+        _check_origin(dataset, files, config)
         log(dataset.report)
         return dataset
     found = load_demonstrations(
@@ -152,23 +152,21 @@ def load_or_build(
     return dataset
 
 
-def _check_made_of(dataset: "BCDataset", files: Sequence[ReplayFile], config: DatasetConfig) -> None:
-    """DatasetError unless a dataset from the cache was made with these settings, of these files."""
-    asked = json.loads(json.dumps(asdict(config)))
-    made = dataset.settings
-    other = [f"{name} {made.get(name)}, not {value}" for name, value in asked.items() if made.get(name) != value]
+def _check_origin(dataset: "BCDataset", files: Sequence[ReplayFile], config: DatasetConfig) -> None:
+    """Raise DatasetError unless a cached dataset was made with these settings from these files."""
+    wanted = json.loads(json.dumps(asdict(config)))
+    stored = dataset.settings
+    other = [f"{name} {stored.get(name)}, not {value}" for name, value in wanted.items() if stored.get(name) != value]
     names = {file.name for file in files}
     other += [f"demonstration {name}" for name in dataset.names if name.removesuffix(MIRRORED) not in names][:3]
     if other:
-        raise DatasetError(
-            f"{dataset.path}: was made of something else than is asked for: {', '.join(other)}; {REBUILD}"
-        )
+        raise DatasetError(f"{dataset.path}: made with other settings or replays: {', '.join(other)}; {REBUILD}")
 
 
 def content_key(files: Sequence[ReplayFile], config: DatasetConfig, held_back: Collection[str] = ()) -> str:
-    """Hex digest (16 characters) of all that a dataset's content depends on; the name of a single folder does not count.
+    """Hex digest (16 characters) of everything that the content depends on, without the name of a single folder.
 
-    held_back: fingerprints of the levels that are left out.
+    held_back: fingerprints of excluded levels.
     """
     settings = asdict(config) | {
         "format": FORMAT_VERSION,
@@ -189,10 +187,10 @@ def write_dataset(
     *,
     available_bytes: int | None = None,
 ) -> LevelBank:
-    """Record the demonstrations and write the HDF5 file, which appears complete or not at all; the levels' bank.
+    """Record the demonstrations and write the HDF5 file atomically; return the bank of levels.
 
-    Demonstrations are stored by ascending length, each one's decisions together and in order.  One that is longer than
-    its level's time limit in the simulator is left out and counted.  Raises DatasetError, DemonstrationError.
+    Demonstrations are stored by ascending length.  Those beyond the time limit of their level are excluded and counted.
+    Raises DatasetError, DemonstrationError.
     """
     found, bank, place = with_bank(found)
     columns = sample_columns(config.observations, BatchSimulator(bank, 1).snapshot(0).size)
@@ -201,7 +199,7 @@ def write_dataset(
     decisions = sum(len(d.actions) for d in demonstrations)
     check_memory(path, decisions, bytes_each, available_bytes)
     validation = split_by_level(demonstrations, config.validation_share, config.seed)
-    image = io.BytesIO()  # HDF5 crashes where it writes to a full disk itself; packed, this is less than the dataset
+    image = io.BytesIO()  # in memory, compressed: HDF5 crashes when it writes to a full disk
     with h5py.File(image, "w", libver=LIBRARY) as file:
         write_tables(file, demonstrations, validation, found, asdict(config), key)
         make_samples(file, columns, decisions)
@@ -218,8 +216,7 @@ def write_dataset(
 
 
 def sample_columns(keys: Sequence[str], state_bytes: int) -> dict[str, np.dtype]:
-    """What is kept of each decision, name -> type of one row: the observations that are no images and, if there are images,
-    STATES, of ``state_bytes``, from which they are drawn."""
+    """Stored columns, name -> type of one row: all observations but images, and STATES if there are images."""
     columns = {key: np.dtype((layout.SPECS[key].dtype, layout.SPECS[key].shape)) for key in keys if not _is_image(key)}
     return columns if len(columns) == len(keys) else columns | {STATES: np.dtype((np.uint8, (state_bytes,)))}
 
@@ -231,9 +228,9 @@ def _is_image(key: str) -> bool:
 def record(
     bank: LevelBank, levels: Sequence[int], wave: Sequence[Demonstration], config: DatasetConfig
 ) -> dict[str, np.ndarray]:
-    """What is kept of each decision of the demonstrations of ``wave``, one after another: see ``sample_columns``.
+    """Columns (see ``sample_columns``) of the demonstrations of ``wave``, concatenated.
 
-    levels: each demonstration's level, its place in ``bank``.
+    levels: index of each demonstration's level in ``bank``.
     Raises DatasetError if a demonstration does not win on exactly its last decision.
     """
     observed = tuple(key for key in config.observations if not _is_image(key)) or config.observations
@@ -258,21 +255,20 @@ def record(
 
 
 def _check_end(demonstration: Demonstration, decision: int, outcome: int | None) -> None:
-    """DatasetError unless it goes on (None) after each decision but the last, and wins on that."""
+    """Raise DatasetError unless the episode ends with a win on the last decision.  outcome: None while running."""
     decisions = len(demonstration.actions)
     if outcome != (WON if decision == decisions else None):
-        told = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
+        ending = {TIMEOUT: "timed out", WON: "won", DIED: "died", None: "is still running"}[outcome]
         raise DatasetError(
-            f"{demonstration.name}: {told} after decision {decision} of {decisions} in the batch simulator, but won "
-            "on the last one when played back alone; the two disagree: please report this replay"
+            f"{demonstration.name}: {ending} after decision {decision} of {decisions} in the batch simulator, but won on "
+            "the last one in single playback; remove this replay, and report it"
         )
 
 
 def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: int) -> np.ndarray:
-    """bool[demonstrations]: which are for validation.  All demonstrations of one level and its mirror image are on the
-    same side.
+    """Select validation demonstrations, bool[demonstrations], by level; a mirror image counts as the same level.
 
-    ``share`` of the levels (rounded, at least one on either side), evenly from all categories, chosen by ``seed``.
+    share: fraction of the levels (at least one on either side), evenly from all categories, chosen by ``seed``.
     """
     content = {level: symmetric_fingerprint(level) for level in {d.level for d in demonstrations}}
     fingerprints = [content[d.level] for d in demonstrations]
@@ -294,7 +290,7 @@ def split_by_level(demonstrations: Sequence[Demonstration], share: float, seed: 
 
 
 def check_memory(path: str | Path, samples: int, per_sample: int, available_bytes: int | None = None) -> int:
-    """Bytes of ``samples`` decisions in memory; DatasetError if they are more than the machine can hold."""
+    """Return the bytes of ``samples`` decisions; DatasetError if they exceed the memory."""
     needed = samples * per_sample
     available = usable_memory()[1] if available_bytes is None else available_bytes
     if needed > MEMORY_SHARE * available:
@@ -309,20 +305,20 @@ def check_memory(path: str | Path, samples: int, per_sample: int, available_byte
 
 @dataclass(frozen=True, eq=False)
 class BCDataset:
-    """A dataset in memory; S decisions of D demonstrations.
+    """Dataset in memory: S decisions of D demonstrations.
 
-    observations: key -> array [S, ...], raw units, of all but the images; ``observe`` has those too.
+    observations: key -> array [S, ...], raw units, without images.
     actions, previous_actions: int8[S], the decision and the one before it (no-op before the first).
-    demonstration: int32[S], row in the tables of demonstrations, which follow.
-    categories: their names.
+    demonstration: int32[S], index of the demonstration.
+    categories: names.
     names, level_fingerprints: str[D].
-    category: int16[D], place in ``categories``.
+    category: int16[D], index into ``categories``.
     validation: bool[D].
-    kept_and_left_out: the tables of ``DemonstrationSet``.
-    images: drawn when asked for; None where none is wanted.
-    bank: of the levels, where images or graphs are looked up in it.
-    stacking: how many frames ``observe`` shows; ``stacked`` sets it.
-    settings: that it was made with; empty for one that was not read from a file.
+    selection: table of used and excluded replays (``DemonstrationSet.table``).
+    images: renders images on demand; None without image observations.
+    bank: levels, for images or graphs.
+    stacking: frames per observation.
+    settings: of the file; empty without one.
     """
 
     path: str
@@ -337,7 +333,7 @@ class BCDataset:
     level_fingerprints: tuple[str, ...]
     category: np.ndarray
     validation: np.ndarray
-    kept_and_left_out: str
+    selection: str
     images: StoredImages | None = None
     bank: LevelBank | None = None
     stacking: Stacking = NO_STACKS
@@ -347,13 +343,13 @@ class BCDataset:
     def open(cls, path: str | Path, available_bytes: int | None = None, bank: LevelBank | None = None) -> "BCDataset":
         """Read a dataset file into memory.  DatasetError if it is damaged, of another layout, or too large.
 
-        bank: of the file's levels, which images are drawn on, where the caller has it.
+        bank: of the file's levels, if the caller has it.
         """
         path = Path(path)
         if not path.is_file():
             raise DatasetError(f"{path}: no such file; build it with scripts/pretrain_bc.py")
         try:
-            file = hdf5.open_file(path, limit_bytes=1 << 62)  # check_memory has a limit and a remedy
+            file = hdf5.open_file(path, limit_bytes=1 << 62)  # check_memory has its own limit
             try:
                 return cls._read(path, file, available_bytes, bank)
             finally:
@@ -385,12 +381,12 @@ class BCDataset:
         ):
             if not len(values) or values.min() < 0 or values.max() >= limit:
                 raise ValueError(f"numbers outside 0 to {limit - 1}, or none")
-        images, kept = None, None
+        images = None
         if drawn or GRAPH in keys:
-            kept = bank or LevelBank(read_levels(file))
-            announce(kept)
-            images = StoredImages(kept, observations.pop(STATES), drawn) if drawn else None
-            if images and bank is None:  # the file may be somebody else's
+            given, bank = bank, bank or LevelBank(read_levels(file))
+            announce(bank)
+            images = StoredImages(bank, observations.pop(STATES), drawn) if drawn else None
+            if images and given is None:  # the file may come from elsewhere
                 images.check()
         return cls(
             path=str(path),
@@ -403,9 +399,9 @@ class BCDataset:
             level_fingerprints=tuple(about["level_fingerprints"]),
             category=table["category"],
             validation=table["validation"],
-            kept_and_left_out=about["report"],
+            selection=about["report"],
             images=images,
-            bank=kept,
+            bank=bank if drawn or GRAPH in keys else None,
             stacking=NO_STACKS,
             settings=about["settings"],
         )
@@ -415,15 +411,15 @@ class BCDataset:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory of the observations, and of the states that images are drawn from."""
+        """Bytes of observations and states in memory."""
         return sum(v.nbytes for v in self.observations.values()) + (self.images.states.nbytes if self.images else 0)
 
     def stacked(self, stacking: Stacking) -> "BCDataset":
-        """The same dataset, in the same memory, for a network that reads so many frames of its observations."""
+        """The same dataset, sharing memory, with frame stacking."""
         return replace(self, stacking=stacking)
 
     def observe(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """key -> array [len(rows), ...], or [len(rows), frames, ...] of what is stacked: all observations of these rows."""
+        """Observations of these rows: key -> array [len(rows), ...], or [len(rows), frames, ...] if stacked."""
         drawn = self.images.keys if self.images else ()
         found: dict[str, np.ndarray] = {}
         for frames in {self.stacking.frames(key) for key in (*self.observations, *drawn)}:
@@ -438,49 +434,49 @@ class BCDataset:
         return found
 
     def _places(self, rows: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows int64[n * frames] of the frames that stacks show, the oldest first, and which of them are padded."""
+        """Rows int64[n * frames] of stacked frames, oldest first, and bool of those that are padding."""
         age = rows - self._first[self.demonstration[rows]]
         back, padded = frames_back(np.arange(frames - 1, -1, -1), age[:, None])
         return (rows[:, None] - back).ravel(), padded.ravel()
 
     @cached_property
     def _first(self) -> np.ndarray:
-        """int64[D]: the first row of each demonstration."""
+        """First row of each demonstration, int64[D]."""
         lengths = np.bincount(self.demonstration, minlength=len(self.names))
         return np.cumsum(lengths) - lengths
 
     def check_held_out(self, levels: Iterable[Level]) -> None:
-        """Raise DatasetError if a demonstration is of one of ``levels``, those to be judged on, or of its mirror image."""
+        """Raise DatasetError if a demonstration is of one of ``levels`` (evaluation levels), or of its mirror image."""
         held_out = {shape.fingerprint: level.name for level in levels for shape in (level, mirror(level))}
         leaked = [i for i, level in enumerate(self.level_fingerprints) if level in held_out]
         if leaked:
             raise DatasetError(
-                f"{len(leaked)} of {len(self.names)} demonstrations are of levels kept for evaluation, as they are or "
-                f"mirrored, e.g. {self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there "
-                "would measure memory. Remove these demonstrations (python -m bc report --held-out names them), or evaluate "
-                "on other levels"
+                f"{len(leaked)} of {len(self.names)} demonstrations are of evaluation levels or their mirror images, "
+                f"e.g. {self.names[leaked[0]]} of {held_out[self.level_fingerprints[leaked[0]]]}; success there "
+                "would measure memorisation. Remove these demonstrations (listed by python -m bc report --held-out), or "
+                "evaluate on other levels"
             )
 
     def runs(self) -> dict[str, np.ndarray]:
-        """Level fingerprint -> int8[n], the actions of its shortest demonstration."""
+        """Shortest demonstration of each level: fingerprint -> actions int8[n]."""
         ends = np.cumsum(np.bincount(self.demonstration, minlength=len(self.names)))[:-1]
         each = np.split(self.actions, ends)
         longest_first = sorted(zip(self.level_fingerprints, each, strict=True), key=lambda pair: -len(pair[1]))
         return {level: actions.copy() for level, actions in longest_first}
 
     def rows(self, validation: bool) -> np.ndarray:
-        """int64[n]: rows of the training or of the validation part."""
+        """Rows int64[n] of the training or the validation part."""
         return np.flatnonzero(self.validation[self.demonstration] == validation)
 
     def action_histogram(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """int64[6]: how often each action occurs, in all rows or in those given."""
+        """Counts int64[6] of each action, in all rows or in those given."""
         return np.bincount(self.actions if rows is None else self.actions[rows], minlength=NUM_ACTIONS)
 
     def class_weights(self, power: float) -> np.ndarray:
-        """float32[6], (1 / frequency)**power of each action in the training part, 1 on average over its samples.
+        """Class weights float32[6], (1 / frequency)**power in the training part, with mean 1 over its samples.
 
-        power: 0 weighs every sample alike, 1 every action alike.  An action that never occurs gets the largest weight.
-        DatasetError if nothing is in the training part.
+        power: 0 weighs samples equally, 1 actions.  An action that never occurs has the largest weight.
+        DatasetError if the training part is empty.
         """
         histogram = self.action_histogram(self.rows(validation=False))
         if not histogram.any():
@@ -491,7 +487,7 @@ class BCDataset:
         return (weights / np.average(weights, weights=histogram)).astype(np.float32)
 
     def statistics(self, batch: int = 4096) -> ObservationStatistics:
-        """Means and spreads of the training part, for the policy's normaliser; set them before training."""
+        """Means and standard deviations of the training part, for the policy's normaliser."""
         rows = self.rows(validation=False)
         statistics = ObservationStatistics((*self.observations, *(self.images.keys if self.images else ())))
         for start in range(0, len(rows), batch):
@@ -501,7 +497,7 @@ class BCDataset:
 
     @property
     def report(self) -> str:
-        """Demonstrations kept and left out, the split, and the action histogram, for printing."""
+        """Text for printing: used and excluded replays, split, action histogram."""
         sizes = []
         for validation in (False, True):
             levels = {self.level_fingerprints[i] for i in np.flatnonzero(self.validation == validation)}
@@ -509,29 +505,31 @@ class BCDataset:
         histogram = self.action_histogram() / len(self)
         actions = ", ".join(f"{name} {share:.1%}" for name, share in zip(ACTION_NAMES, histogram, strict=True))
         return (
-            f"{self.kept_and_left_out}\n{self.nbytes / 1e6:.1f} MB; training: {sizes[0]}; validation: {sizes[1]}\n"
+            f"{self.selection}\n{self.nbytes / 1e6:.1f} MB; training: {sizes[0]}; validation: {sizes[1]}\n"
             f"actions: {actions}"
         )
 
 
 def with_bank(found: DemonstrationSet) -> tuple[DemonstrationSet, LevelBank, dict[Level, int]]:
-    """(the set without demonstrations longer than their level's time limit; a bank of the levels of all; each level's
-    place there).  DemonstrationError if nothing is left."""
+    """Exclude demonstrations beyond the time limit; return (set, bank of levels, index of each level in it).
+
+    DemonstrationError if nothing is left.
+    """
     place = {level: i for i, level in enumerate(dict.fromkeys(d.level for d in found.require_some().demonstrations))}
     bank = LevelBank(list(place), known=found.compiled)
-    kept, left_out = [], list(found.left_out)
+    used, left_out = [], list(found.left_out)
     for d in found.demonstrations:
         limit = int(bank.time_limit[place[d.level]])
-        if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is cut off after a decision, not inside
-            kept.append(d)
+        if (len(d.actions) - 1) * found.frame_skip < limit:  # an episode is truncated only after a decision
+            used.append(d)
         else:
             detail = f"{len(d.inputs)} frames, the level's time limit is {limit}"
             left_out.append(LeftOut(d.name, d.category, "longer than the time limit", detail, d.mirrored))
-    return replace(found, demonstrations=tuple(kept), left_out=tuple(left_out)).require_some(), bank, place
+    return replace(found, demonstrations=tuple(used), left_out=tuple(left_out)).require_some(), bank, place
 
 
 def _waves(demonstrations: Iterable[Demonstration], limit: int) -> Iterator[list[Demonstration]]:
-    """Consecutive groups of at most ``limit`` decisions (or single demonstrations)."""
+    """Yield consecutive groups of at most ``limit`` decisions (or single demonstrations)."""
     wave: list[Demonstration] = []
     rows = 0
     for demonstration in demonstrations:

@@ -1,6 +1,6 @@
-"""The file of an imitation dataset: what stands beside the observations, written, and read back with checks.
+"""HDF5 file of an imitation dataset: metadata and tables beside the observations, with checks on reading.
 
-HDF5; the layout is in ``docs/file_formats.md``.
+The layout is in ``docs/file_formats.md``.
 """
 
 import json
@@ -24,9 +24,9 @@ from nppsim.reading import mismatch, parse_json
 FORMAT_VERSION = 3
 REBUILD = "delete it, it will be rebuilt"
 _CHUNK_ROWS = 512
-_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # a damaged block is an error, not other values
-LIBRARY = ("v110", "v110")  # HDF5 1.10 and later read it; every part of the file's structure has a checksum
-# Beside the observations: one value per decision, and one per demonstration.  Texts are in the JSON of /about.
+_STORAGE = {"compression": "lzf", "shuffle": True, "fletcher32": True}  # checksums: a damaged block is an error
+LIBRARY = ("v110", "v110")  # readable by HDF5 1.10 and later; checksums of all metadata
+# Columns with one value per decision, and with one per demonstration.  Strings are in the JSON of /about.
 DECISIONS = {"actions": "i1", "previous_actions": "i1", "demonstration": "i4"}
 DEMONSTRATIONS = {"category": "i2", "length": "i4", "validation": "?", "retimed": "?", "deviation_px": "f4"}
 _ABOUT = {
@@ -44,7 +44,7 @@ _MAX_LEVELS_BYTES = 1 << 28
 
 
 class DatasetError(UserError, ValueError):
-    """A dataset that cannot be built, read or held in memory; the message names file, place and remedy."""
+    """Dataset that cannot be built, read or loaded into memory."""
 
 
 def write_tables(
@@ -55,7 +55,7 @@ def write_tables(
     settings: Mapping[str, Any],
     key: str,
 ) -> None:
-    """All but the observations.  settings: of the dataset, by name."""
+    """Write everything but the observations.  settings: of the dataset, by name."""
     lengths = [len(d.actions) for d in demonstrations]
     categories = sorted({d.category for d in demonstrations})
     about = {
@@ -91,8 +91,8 @@ def write_tables(
 
 
 def read_about(path: Path, file: h5py.File) -> dict:
-    """What a dataset says of itself; DatasetError unless it is of this version, format and layout."""
-    version = file.attrs["format_version"] if "format_version" in file.attrs else None  # noqa: SIM401  # reads no others
+    """Read the metadata; DatasetError for another format version or observation layout."""
+    version = file.attrs["format_version"] if "format_version" in file.attrs else None  # noqa: SIM401  # h5py's get() reads all attributes
     if version != FORMAT_VERSION:
         raise DatasetError(f"{path}: format version {version}, this program reads {FORMAT_VERSION}; {REBUILD}")
     about = parse_json(file["about"][:].tobytes(), f"{path}: /about", DatasetError, REBUILD)
@@ -111,7 +111,7 @@ def read_about(path: Path, file: h5py.File) -> dict:
 
 
 def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -> np.ndarray:
-    """One column; ValueError unless it has that many rows of that type."""
+    """Read a column; ValueError for another length or type."""
     expected, column = np.dtype(dtype), group[name]
     if column.shape != (rows, *expected.shape) or column.dtype != expected.base:
         raise ValueError(
@@ -121,7 +121,7 @@ def read_column(group: h5py.Group, name: str, rows: int, dtype: npt.DTypeLike) -
 
 
 def make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> None:
-    """Room for the observations: name -> type of one row."""
+    """Create empty datasets for the observations.  columns: name -> type of one row."""
     group = file.create_group("observations")
     for name, column in columns.items():
         chunks = (min(_CHUNK_ROWS, rows), *column.shape)
@@ -129,14 +129,14 @@ def make_samples(file: h5py.File, columns: dict[str, np.dtype], rows: int) -> No
 
 
 def write_levels(file: h5py.File, levels: Sequence[Level]) -> None:
-    """The levels' files, one after another, and where each ends; ``read_levels`` has them back."""
+    """Write the level files, concatenated, and their end positions."""
     files = [np.frombuffer(level.to_bytes(), np.uint8) for level in levels]
     file.create_dataset("levels", data=np.concatenate(files), **_STORAGE)
     file.create_dataset("level_ends", data=np.cumsum([len(data) for data in files]), **_STORAGE)
 
 
 def read_levels(file: h5py.File) -> list[Level]:
-    """The levels that the states mean.  Raises ValueError, LevelError."""
+    """Read the levels that the stored states refer to.  Raises ValueError, LevelError."""
     size = len(file["levels"])
     if size > _MAX_LEVELS_BYTES:
         raise ValueError(f"/levels has {size:,} bytes")

@@ -1,9 +1,8 @@
-"""From replay files and replay sets to demonstrations: levels that are finished by actions on the decision grid.
+"""Demonstrations from replay files and replay sets: winning runs with one action per decision.
 
-Every replay is read once and played back in the simulator, on a level that is compiled once.  What does not finish its
-level, cannot be read, or cannot be put on the grid of decisions is left out, and counted with its reason in
-``DemonstrationSet.table()``: nothing vanishes silently.  On request each demonstration comes a second time as its mirror
-image, if that finishes too.
+Each replay is read once and played back in the simulator.  Replays that are unreadable, do not finish their level or cannot
+be re-timed to one action per decision are excluded.  ``DemonstrationSet.table()`` counts them by reason.
+Mirrored copies that also win can be added.
 """
 
 import hashlib
@@ -40,13 +39,13 @@ from nppsim.replays.replay import (
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
 
-Places = str | Path | Sequence[str | Path]  # folders of replays, or single files; one or several
+Places = str | Path | Sequence[str | Path]  # folders of replays, or files; one or several
 INDEX_FILE = "index.json"  # {"format": ..., "demonstrations": [{"file": "a.replay", "category": "simple"}, ...]}
-INDEX_FORMAT = "nppsim demonstrations"  # an index of another format (of levels, say) is not ours and passed over
+INDEX_FORMAT = "nppsim demonstrations"  # an index of another format, e.g. of levels, is ignored
 _RECORDER_NAME = re.compile(r"(?:^|_)(?:train|test)_(?P<category>[a-z][a-z_]*?)_\d+$")  # ..._train_very_simple_100001
-MIRRORED = " (mirrored)"  # ends the name of a mirror image
+MIRRORED = " (mirrored)"  # suffix of the name of a mirror image
 _SHOWN_PER_REASON = 10
-# Reasons for leaving a replay out.
+# Reasons for excluding a replay.
 _UNREADABLE = "cannot be read"
 _FAILURE = "recorded as a failure"
 _UNFINISHED = "does not finish"
@@ -59,17 +58,16 @@ _HELD_BACK = "held back"
 
 
 class DemonstrationError(UserError, ValueError):
-    """A folder of demonstrations that cannot be used; the message names folder or file, place and remedy."""
+    """Unusable folder or file of demonstrations."""
 
 
 @dataclass(frozen=True)
 class ReplayFile:
-    """A replay as found; replay i of a replay set counts as a file ``<set>#i``.
+    """A replay file, or replay i of a replay set with the name ``<set>#i``.
 
     path: for messages.
-    name: relative to the folder; of several folders, after the name of its own.
-    category: of its level.
-    source: the bytes of the file; of a replay set, which is read as a whole, the replay.
+    name: relative to the folder; of several folders, prefixed with the name of the folder.
+    source: bytes of the file, or the replay of a set.
     """
 
     path: str
@@ -79,12 +77,12 @@ class ReplayFile:
 
     @cached_property
     def replay(self) -> Replay:
-        """The replay, parsed at the first use.  Raises ReplayError."""
+        """The replay, parsed at first use.  Raises ReplayError."""
         return self.source if isinstance(self.source, Replay) else Replay.from_bytes(self.source, self.path)
 
     @cached_property
     def digest(self) -> str:
-        """Of the bytes as they were found, or of all that counts of a set's replay: no file need be parsed for it."""
+        """Digest of the file, or of a set's replay, without parsing a file."""
         if isinstance(self.source, bytes):
             return hashlib.sha256(self.source).hexdigest()
         return f"{self.source.fingerprint} {self.source.success}"
@@ -92,14 +90,14 @@ class ReplayFile:
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """A level and the actions that finish it, verified by playing them back.
+    """A level and actions that win it, verified by playback.
 
     actions: int64[decisions], 0..5, one per ``frame_skip`` frames.
-    inputs: uint8[frames], the same as bytes, up to and including the winning frame.
-    recorded_frames: of the replay that was found, up to and including its winning frame.
-    retimed: whether a 60 Hz recording was moved onto the grid.
-    deviation_px: how far a re-timed run strays from the recording, on average over its frames.
-    mirrored: it is the mirror image of another one.
+    inputs: uint8[frames], the same as input bytes, up to and including the winning frame.
+    recorded_frames: of the replay file, up to and including its winning frame.
+    retimed: the inputs of a 60 Hz recording were changed to one action per decision.
+    deviation_px: mean distance of a re-timed run from the recording.
+    mirrored: mirror image of another demonstration.
     """
 
     name: str
@@ -115,9 +113,9 @@ class Demonstration:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A replay file, or the mirror image of one, that is no demonstration.
+    """An excluded replay, or an excluded mirror image.
 
-    reason: a short class of reasons.
+    reason: one of the constants of this module.
     detail: a sentence.
     """
 
@@ -130,9 +128,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class DemonstrationSet:
-    """The demonstrations of a folder, and what was left out of it.
+    """Demonstrations of a folder, and the excluded replays.
 
-    compiled: geometry of the levels, as far as it was made: see ``LevelBank``.
+    compiled: compiled geometry of the levels, for ``LevelBank``.
     """
 
     folder: str
@@ -142,21 +140,21 @@ class DemonstrationSet:
     compiled: Mapping[Level, LevelGeometry] = field(default_factory=dict, repr=False)
 
     def table(self, details: int = _SHOWN_PER_REASON) -> str:
-        """Counts per category, re-timing, then every reason for leaving something out, for printing.
+        """Table for printing: counts per category, re-timing, excluded replays by reason.
 
-        details: how many of those that were left out for one reason are named.
+        details: number of excluded replays listed per reason.
         """
         return "\n".join([self._counts(), *self._retiming(), *self._mirroring(), *self._reasons(details)])
 
     def _counts(self) -> str:
-        header = ("category", "files", "kept", "mirrored", "re-timed", "levels", "decisions")
+        header = ("category", "files", "used", "mirrored", "re-timed", "levels", "decisions")
         categories = {d.category for d in self.demonstrations} | {item.category for item in self.left_out}
         rows = []
         for name in [*sorted(categories), "total"]:
             found = [d for d in self.demonstrations if name in (d.category, "total")]
-            kept = [d for d in found if not d.mirrored]
-            files = len(kept) + sum(name in (item.category, "total") and not item.mirrored for item in self.left_out)
-            counts = len(kept), len(found) - len(kept), sum(d.retimed for d in kept)
+            used = [d for d in found if not d.mirrored]
+            files = len(used) + sum(name in (item.category, "total") and not item.mirrored for item in self.left_out)
+            counts = len(used), len(found) - len(used), sum(d.retimed for d in used)
             rows.append((name, files, *counts, len({d.level for d in found}), sum(len(d.actions) for d in found)))
         return table(header, rows)
 
@@ -164,12 +162,12 @@ class DemonstrationSet:
         retimed = [d for d in self.demonstrations if d.retimed and not d.mirrored]
         off_grid = len(retimed) + sum(item.reason in (_NOT_RETIMED, _LOST_BY_RETIMING) for item in self.left_out)
         if off_grid:
-            yield f"re-timed: {len(retimed)} of {off_grid} recordings off the grid ({len(retimed) / off_grid:.0%})"
+            yield f"re-timed: {len(retimed)} of {off_grid} recordings at 60 Hz ({len(retimed) / off_grid:.0%})"
         if retimed:
             deviations = [d.deviation_px for d in retimed]
             worst = max(retimed, key=lambda d: d.deviation_px)
             yield (
-                f"re-timed runs stray from the recording by {np.median(deviations):.1f} px (median), "
+                f"distance of re-timed runs from the recording: {np.median(deviations):.1f} px (median), "
                 f"{np.percentile(deviations, 90):.1f} px (90th percentile), {worst.deviation_px:.1f} px (worst: {worst.name})"
             )
 
@@ -178,40 +176,40 @@ class DemonstrationSet:
         mirrored = sum(d.mirrored for d in self.demonstrations) + sum(item.mirrored for item in self.left_out)
         if mirrored:
             finishing = mirrored - lost
-            yield f"mirror images that finish: {finishing} of {mirrored} ({finishing / mirrored:.0%})"
+            yield f"mirror images that win: {finishing} of {mirrored} ({finishing / mirrored:.0%})"
 
     def _reasons(self, details: int) -> Iterator[str]:
         for reason, count in Counter(item.reason for item in self.left_out).most_common():
-            yield f"left out, {reason}: {count}"
+            yield f"excluded, {reason}: {count}"
             named = [f"  {item.name}: {item.detail}" for item in self.left_out if item.reason == reason]
             yield from named[:details]
             if count > details:
                 yield f"  ... and {count - details} more"
 
     def require_some(self) -> "DemonstrationSet":
-        """The set itself; DemonstrationError if nothing is left to imitate."""
+        """Return the set; DemonstrationError if it is empty."""
         if not self.demonstrations:
             raise DemonstrationError(
                 f"{self.folder}: none of {len(self.left_out)} replays can be used as a demonstration; "
-                f"mend or replace them, or train without imitation\n{self.table()}"
+                f"replace them, or train without imitation\n{self.table()}"
             )
         return self
 
 
 def places_of(where: Places) -> tuple[Path, ...]:
-    """The folders and files, one or several, as paths."""
+    """Folders and files as paths."""
     return (Path(where),) if isinstance(where, (str, Path)) else tuple(map(Path, where))
 
 
 def places_text(where: Places) -> str:
-    """The folders and files in words."""
+    """Folders and files as text."""
     return " and ".join(map(str, places_of(where)))
 
 
 def find_replays(where: Places) -> tuple[ReplayFile, ...]:
-    """All replays of the ``*.replay`` files and replay sets (``*.h5``) below folders, or of such files, sorted by name.
+    """Find all replays in ``*.replay`` files and replay sets (``*.h5``) below folders, sorted by name.
 
-    Of several places, each replay's name begins with the name of its place, and a number where two are called the same.
+    With several folders, names are prefixed with the folder's name, and a number if two folders have the same one.
     The category is that of the replay's entry in its set.  If there is none, it comes from ``index.json`` beside the
     file, else from a name of the form ``*_train_CATEGORY_NUMBER`` (or ``test``), else from the sub-folder, else it is
     "uncategorised".  Raises DemonstrationError.
@@ -231,7 +229,7 @@ def find_replays(where: Places) -> tuple[ReplayFile, ...]:
 
 def _find_replays(path: Path) -> tuple[ReplayFile, ...]:
     if not (path.is_dir() or (path.is_file() and is_named_like_replays(path))):
-        raise DemonstrationError(f"{path}: not a folder, nor a *.replay or *.h5 file; give what holds the replays")
+        raise DemonstrationError(f"{path}: neither a folder nor a *.replay or *.h5 file")
     folder = path if path.is_dir() else path.parent
     try:
         files = find_files([path])
@@ -255,46 +253,46 @@ def load_demonstrations(
     held_back: Collection[str] = (),
     progress: Callable[[Sequence[ReplayFile]], Iterable[ReplayFile]] = iter,
 ) -> DemonstrationSet:
-    """Play back every replay and keep those that finish their level with one action per ``frame_skip`` frames.
+    """Play back all replays; return those that win with one action per ``frame_skip`` frames.
 
-    mirror: add each demonstration's mirror image, where it finishes too; where it does not, that is counted.
-    max_per_category: replays of each category to play at most, drawn at random from ``seed``; the others are counted.
-    held_back: fingerprints of levels whose replays are left out, and counted.
+    mirror: add mirror images that win.
+    max_per_category: largest number of replays per category, drawn at random with ``seed``.
+    held_back: fingerprints of levels whose replays are excluded.
     progress: wraps the files, e.g. tqdm.
-    A broken file is left out like any other, with the error as its detail.
+    Damaged files are excluded, with the error as detail.
     """
     if frame_skip < 1:
-        raise DemonstrationError(f"frame_skip={frame_skip}; one decision lasts at least one frame")
+        raise DemonstrationError(f"frame_skip={frame_skip}; give at least 1")
     drawn, others = _draw(files, max_per_category, seed)
     detail = f"{max_per_category} others of its category were drawn"
     left_out = [LeftOut(file.name, file.category, _NOT_DRAWN, detail) for file in others]
-    kept: dict[tuple[Level, bytes], Demonstration] = {}
-    examiner = _Examiner(frame_skip, held_back)
+    used: dict[tuple[Level, bytes], Demonstration] = {}
+    converter = _Converter(frame_skip, held_back)
     for file in progress(drawn):
-        result = _unless_known(examiner.examine(file), kept)
+        result = _unless_duplicate(converter.convert(file), used)
         results = [result]
         if mirror and isinstance(result, Demonstration):
-            results.append(_unless_known(examiner.mirrored(result), kept))
+            results.append(_unless_duplicate(converter.mirrored(result), used))
         left_out += [one for one in results if isinstance(one, LeftOut)]
-    compiled = {level: examiner.compiled[level] for level, _ in kept}
-    return DemonstrationSet(places_text(folder), frame_skip, tuple(kept.values()), tuple(left_out), compiled)
+    compiled = {level: converter.compiled[level] for level, _ in used}
+    return DemonstrationSet(places_text(folder), frame_skip, tuple(used.values()), tuple(left_out), compiled)
 
 
-def _unless_known(
-    result: Demonstration | LeftOut, kept: dict[tuple[Level, bytes], Demonstration]
+def _unless_duplicate(
+    result: Demonstration | LeftOut, used: dict[tuple[Level, bytes], Demonstration]
 ) -> Demonstration | LeftOut:
-    """Keep a demonstration, unless one of the same level and actions is kept already."""
+    """Add a demonstration to ``used``, or exclude it as a duplicate of the same level and actions."""
     if isinstance(result, LeftOut):
         return result
-    first = kept.setdefault((result.level, result.actions.tobytes()), result)
+    first = used.setdefault((result.level, result.actions.tobytes()), result)
     if first is result:
         return result
     detail = f"same level and actions as {first.name}"
     return LeftOut(result.name, result.category, _DUPLICATE, detail, result.mirrored)
 
 
-class _Examiner:
-    """Plays replays on the grid of ``frame_skip`` frames.  compiled: the levels so far, each compiled once."""
+class _Converter:
+    """Converts replays to demonstrations.  compiled: geometry of the levels so far."""
 
     def __init__(self, frame_skip: int, held_back: Collection[str]):
         self.frame_skip = frame_skip
@@ -306,42 +304,44 @@ class _Examiner:
         self.compiled[level] = bank.compiled[0]
         return bank
 
-    def examine(self, file: ReplayFile) -> Demonstration | LeftOut:
-        """Make a demonstration of a replay, or say why it is none."""
+    def convert(self, file: ReplayFile) -> Demonstration | LeftOut:
+        """Convert a replay to a demonstration, or exclude it with a reason."""
 
-        def leave_out(reason: str, detail: str) -> LeftOut:
+        def exclude(reason: str, detail: str) -> LeftOut:
             return LeftOut(file.name, file.category, reason, detail)
 
         try:
             replay = file.replay
         except ReplayError as error:
-            return leave_out(_UNREADABLE, str(error))
+            return exclude(_UNREADABLE, str(error))
         if replay.level.fingerprint in self.held_back:
-            return leave_out(_HELD_BACK, "its level is kept for evaluation during training")
+            return exclude(_HELD_BACK, "its level is used for evaluation during training")
         if replay.success is False:
-            return leave_out(_FAILURE, "the file says that the level was not finished")
+            return exclude(_FAILURE, "the file says that the level was not finished")
         if np.any(replay.inputs & SELF_DESTRUCT):
-            return leave_out(_FAILURE, "it has the self-destruct, which is no action")
+            return exclude(_FAILURE, "it uses self-destruct, which is not an action")
         bank = self._bank(replay.level)
         run = simulate(bank, replay.inputs)
         if not run.won:
-            return leave_out(_UNFINISHED, f"{run.outcome} after {run.frames} of {replay.frames} frames")
+            return exclude(_UNFINISHED, f"{run.outcome} after {run.frames} of {replay.frames} frames")
         inputs, deviation_px = replay.inputs[: run.frames], 0.0
         retimed = not on_grid(inputs, self.frame_skip)
         if retimed:
             moved = retime(replay, self.frame_skip, bank=bank, recorded=run)
             if moved is None:
-                return leave_out(_NOT_RETIMED, f"no actions held for {self.frame_skip} frames follow this recording")
+                return exclude(
+                    _NOT_RETIMED, f"no sequence of actions of {self.frame_skip} frames follows this recording"
+                )
             if not moved.run.won:
-                return leave_out(_LOST_BY_RETIMING, f"{moved.run.outcome} after {moved.run.frames} frames")
+                return exclude(_LOST_BY_RETIMING, f"{moved.run.outcome} after {moved.run.frames} frames")
             inputs, deviation_px = moved.inputs[: moved.run.frames], moved.deviation_px
         actions = to_decisions(inputs, self.frame_skip)
-        # bytes 6 and 7 become 4 and 5, which the physics treats alike
+        # input bytes 6 and 7 become 4 and 5, which the physics treats equally
         inputs = to_inputs(actions, self.frame_skip, len(inputs))
         return Demonstration(file.name, file.category, replay.level, actions, inputs, run.frames, retimed, deviation_px)
 
     def mirrored(self, original: Demonstration) -> Demonstration | LeftOut:
-        """The mirror image of a demonstration, if it finishes too."""
+        """The mirror image of a demonstration, excluded unless it wins."""
         replay = mirror_replay(Replay(original.level, original.inputs, name=original.name))
         run = simulate(self._bank(replay.level), replay.inputs)
         if not run.won:
@@ -355,17 +355,17 @@ class _Examiner:
 def _draw(
     files: Sequence[ReplayFile], max_per_category: int | None, seed: int
 ) -> tuple[list[ReplayFile], list[ReplayFile]]:
-    """At most ``max_per_category`` files of each category (None: all), and the others; both in the order of ``files``.
+    """Draw at most ``max_per_category`` files per category (None: all); return these and the rest, in the order of ``files``.
 
-    Whether a file is drawn depends on seed and names alone, so that more files change as little as possible.
+    The draw depends only on seed and names, so that additional files change it as little as possible.
     """
     if max_per_category is None:
         return list(files), []
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     drawn = set()
     for i in sorted(range(len(files)), key=lambda i: hashlib.sha256(f"{seed} {files[i].name}".encode()).digest()):
-        taken[files[i].category] += 1
-        if taken[files[i].category] <= max_per_category:
+        counts[files[i].category] += 1
+        if counts[files[i].category] <= max_per_category:
             drawn.add(i)
     chosen = [file for i, file in enumerate(files) if i in drawn]
     return chosen, [file for i, file in enumerate(files) if i not in drawn]
@@ -390,7 +390,7 @@ def _read(path: Path, folder: Path, indexed: Mapping[Path, str]) -> list[ReplayF
 
 
 def _read_set(path: Path, name: str, category: str) -> list[ReplayFile]:
-    """The replays of a set; category: of those without one."""
+    """Replays of a set.  category: of replays without one."""
     try:
         with ReplaySet(path) as replays:
             return [
@@ -402,7 +402,7 @@ def _read_set(path: Path, name: str, category: str) -> list[ReplayFile]:
 
 
 def _read_index(path: Path) -> dict[Path, str]:
-    """Category of each replay that an index file lists; the files must exist."""
+    """Read an index file: replay -> category.  The files must exist."""
     expected = f'expected {{"format": "{INDEX_FORMAT}", "demonstrations": [{{"file": NAME, "category": NAME}}, ...]}}'
     index = read_json(path, DemonstrationError, f"{expected}, or delete the file")
     try:
@@ -414,6 +414,8 @@ def _read_index(path: Path) -> dict[Path, str]:
     for file, category in listed.items():
         if not isinstance(category, str) or not category:
             raise DemonstrationError(f"{path}: category of {file.name} is {category!r}; {expected}")
-        if not os.path.isfile(file):  # which also knows names that no file can have
-            raise DemonstrationError(f"{path}: lists {file.name[:200]}, which is missing; restore it or mend the index")
+        if not os.path.isfile(file):  # unlike Path.is_file, no error for impossible names
+            raise DemonstrationError(
+                f"{path}: lists {file.name[:200]}, which is missing; restore it or correct the index"
+            )
     return listed

@@ -1,7 +1,7 @@
-"""Demonstrations without a player: the planner's runs through a level set, one replay set per category.
+"""Demonstrations made by the planner for a level set, one replay set per category.
 
-A file holds the runs in the order of the level set, whatever the number of workers and however often the making was
-interrupted: results are written in that order, and a call goes on at the last level that has a run.
+Runs are stored in the order of the level set, for any number of workers and interruptions.  A further call resumes at the
+last level with a run.
 """
 
 import time
@@ -22,20 +22,20 @@ from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.simulate import simulate
 
-SAVE_EVERY_S = 30.0  # what an interruption can cost, at most; saving copies the file
+SAVE_EVERY_S = 30.0  # seconds between saves, which copy the file
 
 
 @dataclass(frozen=True)
 class MadeDemonstrations:
-    """What ``make_demonstrations`` did.
+    """Result of ``make_demonstrations``.
 
-    written: runs written now.
+    written: runs written by this call.
     found: runs from earlier calls.
-    duplicates: runs found now that another seed, or the same level under another name, had given already.
-    failed: runs not found now, on levels that have others.
+    duplicates: runs equal to one of another seed, or of the same level under another name.
+    failed: planner runs without a win, on levels that have another run.
     unfinished: levels without any run.
-    compared: runs that should be as long as ``par_frames`` in the level set's index.
-    differing: those that are not, each with both lengths.
+    compared: runs whose length should be ``par_frames`` of the level set's index.
+    differing: of these, runs with another length.
     """
 
     written: int
@@ -58,14 +58,13 @@ def make_demonstrations(
 ) -> MadeDemonstrations:
     """Plan runs through every level of a level set and write them to the replay sets ``out/<category>.h5``.
 
-    workers: processes; all usable cores if None.
-    cluster: address of a Ray cluster to work on instead (``nppsim.cluster``).
-    progress: wraps the levels as they are done, given their number.
-    The metadata of a replay are ``source`` ("planner"), its ``seed``, ``par_frames`` of its level in the index, and
-    ``planner``, the settings.  Whatever ends the call, what was planned is kept, and calling again goes on.
-    Raises LevelSetError for a level set that cannot be read, ReplayError for a damaged file in ``out``, and
-    DemonstrationError for one that was not made from these levels with these settings, for ``out`` among the levels, and
-    for workers: none, or one that dies; FolderError where another process is making them in ``out``; ClusterError.
+    workers: processes; None: all usable cores.
+    cluster: address of a Ray cluster to use instead (``nppsim.cluster``).
+    progress: wraps the finished levels, given their number.
+    Metadata of a replay: ``source`` ("planner"), ``seed``, ``par_frames`` and ``planner`` (the settings).
+    An interrupted call saves its runs, and the next call resumes.
+    Raises LevelSetError, ReplayError for a damaged file in ``out``, FolderError if another process writes to ``out``,
+    ClusterError, and DemonstrationError for files made with other levels or settings and for failed workers.
     """
     if workers is not None and workers < 1:
         raise DemonstrationError(f"workers {workers}; give at least 1 process, or leave it out for all cores")
@@ -88,7 +87,7 @@ def _make(
 ) -> MadeDemonstrations:
     agenda = _agenda(level_set, files.folder, settings)
     frames, duplicates, failed = dict(agenda.earlier), (len(level_set) - len(agenda.entries)) * settings.runs, 0
-    # All are read now: one that cannot be is told before hours of work, and machines of a cluster need no files.
+    # Read all levels first: a damaged one fails before hours of work, and machines of a cluster need no files.
     levels = [(entry, LevelSet(level_set.path, [entry])[0]) for entry in agenda.todo]
     with executor.map(partial(_plan_level, settings), levels) as results, files:
         for entry, (runs, again) in zip(agenda.todo, progress(results, len(agenda.todo)), strict=True):
@@ -100,7 +99,7 @@ def _make(
             failed += settings.runs - len(runs) - again if runs else 0
             files.save_now_and_then()
     if _agenda(level_set, files.folder, settings).earlier != frames:
-        raise DemonstrationError(f"{files.folder}: holds other runs than were found; please report this")
+        raise DemonstrationError(f"{files.folder}: stored runs differ from the planned ones; delete it and repeat")
     finished = {fingerprint for fingerprint, _ in frames}
     unfinished = tuple(entry.file for fingerprint, entry in agenda.entries.items() if fingerprint not in finished)
     compared, differing = _compare_with_par(agenda.entries, frames, settings)
@@ -110,11 +109,11 @@ def _make(
 
 @dataclass(frozen=True)
 class _Agenda:
-    """What is to be planned.
+    """Levels to plan.
 
     entries: the distinct levels, by fingerprint.
     earlier: frames of the runs that earlier calls wrote, by level (fingerprint) and seed.
-    todo: the levels that earlier calls have not dealt with.
+    todo: levels not handled by earlier calls.
     """
 
     entries: Mapping[str, LevelEntry]
@@ -128,23 +127,23 @@ def _agenda(level_set: LevelSet, out: Path, settings: PlannerSettings) -> _Agend
         fingerprint = level_set.fingerprint(i)
         entries.setdefault(fingerprint, replace(entry, fingerprint=fingerprint))
     frames: dict[tuple[str, int], int] = {}
-    behind: set[str] = set()  # levels that an earlier call has dealt with
+    behind: set[str] = set()  # levels handled by an earlier call
     for category in level_set.categories:
         ours = [fingerprint for fingerprint, entry in entries.items() if entry.category == category]
         earlier = _read_earlier(out / f"{category}.h5", ours, settings)
         planned = {level for level, _ in earlier}
         done = max((i for i, level in enumerate(ours) if level in planned), default=-1) + 1
         if done and settings.runs > 1:
-            done -= 1  # an interruption may have cut off some runs of the last one
+            done -= 1  # some runs of the last level may be missing
         behind.update(ours[:done])
         frames |= earlier
     return _Agenda(entries, frames, [entry for fingerprint, entry in entries.items() if fingerprint not in behind])
 
 
 class _Files:
-    """The replay set of each category in ``folder``, made when the first run comes; all are saved at the end.
+    """One replay set per category in ``folder``, created with its first run and saved at the end.
 
-    check: raises if the folder is gone; else what is saved now would begin a file that lacks what was saved before.
+    check: raises if the folder is gone, as a new file would lack the earlier runs.
     """
 
     def __init__(self, folder: Path, settings: PlannerSettings, check: Callable[[], None]):
@@ -157,8 +156,8 @@ class _Files:
         played = simulate(run.level, run.inputs)
         if run.level.fingerprint != entry.fingerprint or not played.won or played.frames != run.frames:
             raise DemonstrationError(
-                f"{entry.file}: the run that was found is {played.outcome} after {played.frames} frames when it is played "
-                f"again, meant was a win after {run.frames} on this level; please report this"
+                f"{entry.file}: the planned run does not win in playback ({played.outcome} after {played.frames} frames, "
+                f"expected a win after {run.frames})"
             )
         if entry.category not in self._writers:
             path = self.folder / f"{entry.category}.h5"
@@ -183,10 +182,10 @@ class _Files:
 
 
 def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) -> dict[tuple[str, int], int]:
-    """Frames by level (fingerprint) and seed of the runs that an earlier call wrote; levels: of the category, in order."""
+    """Read runs of earlier calls: (level fingerprint, seed) -> frames.  levels: fingerprints of the category, in order."""
     if not path.exists():
         return {}
-    place = {level: i for i, level in enumerate(levels)}
+    number = {level: i for i, level in enumerate(levels)}
     at, frames = 0, {}
     with ReplaySet(path) as replays:
         for i in range(len(replays)):
@@ -196,12 +195,12 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
                     f"{path}: replay {i} was made with {about.metadata.get('planner', 'other means')}, not with "
                     f"{asdict(settings)}; use those settings, or another folder"
                 )
-            if place.get(about.level_fingerprint, -1) < at:
+            if number.get(about.level_fingerprint, -1) < at:
                 raise DemonstrationError(
-                    f"{path}: replay {i} ({about.name}) is of another level than the level set has there; "
+                    f"{path}: replay {i} ({about.name}) is not of the expected level; "
                     "use the level set that it was made from, or another folder"
                 )
-            at = place[about.level_fingerprint]
+            at = number[about.level_fingerprint]
             frames[about.level_fingerprint, about.metadata["seed"]] = about.frames
     return frames
 
@@ -209,7 +208,7 @@ def _read_earlier(path: Path, levels: Sequence[str], settings: PlannerSettings) 
 def _plan_level(
     settings: PlannerSettings, entry_and_level: tuple[LevelEntry, Level]
 ) -> tuple[list[tuple[int, Replay]], int]:
-    """The runs that differ, with their seeds, and the number of those that do not."""
+    """Plan one level; return distinct runs with their seeds, and the number of duplicates."""
     entry, level = entry_and_level
     distinct: dict[bytes, tuple[int, Replay]] = {}
     again = 0
@@ -233,7 +232,7 @@ def _plan_level(
 def _compare_with_par(
     entries: Mapping[str, LevelEntry], frames: Mapping[tuple[str, int], int], settings: PlannerSettings
 ) -> tuple[int, tuple[str, ...]]:
-    """Number of runs found with the call that ``par_frames`` comes from, and those of another length."""
+    """Compare with ``par_frames``, which comes from the default settings; return the number of runs and those that differ."""
     usual = PlannerSettings()
     if replace(settings, runs=usual.runs) != usual:
         return 0, ()

@@ -1,8 +1,7 @@
-"""Behavioural cloning: fit a policy's action logits to demonstrated decisions by cross-entropy.
+"""Behavioural cloning: cross-entropy between a policy's action logits and demonstrated actions.
 
-Accuracy alone proves nothing here, since a player mostly repeats his last input: every figure stands beside those of
-two trivial predictors (repeat the previous action; always the most frequent one), and the ones that count are the
-accuracy on *changes* of the action and the success in closed loop.
+Players mostly repeat their last input, so accuracy alone says little.  Metrics are therefore compared with two trivial
+predictors (previous action; most frequent action).  Accuracy on *changes* of the action and success in closed loop matter.
 """
 
 import math
@@ -27,53 +26,54 @@ from nppsim.settings import check_settings, setting
 
 _REPLAYS = "replay-data-dir"
 _BASELINES = ("repeat_previous", "majority")
-ROUNDED = 1e-5  # of a loss: sums in float32
+ROUNDED = 1e-5  # rounding of a loss summed in float32
 _NOT_FINITE = "lower the learning rate, or look for NaN in the observations and in the normaliser's statistics"
 
 
 class TrainingError(UserError, RuntimeError):
-    """Pretraining that has gone wrong; the message says where and what to do."""
+    """Failed pretraining, e.g. a loss that is not finite."""
 
 
 @dataclass(frozen=True)
 class BCConfig:
-    """Settings of pretraining; the only place where their defaults are written."""
+    """Settings of pretraining by behavioural cloning."""
 
-    epochs: int = setting(50, "passes over the demonstrations, at most", flag="bc-epochs", needs=_REPLAYS, low=1)
+    epochs: int = setting(
+        50, "maximum number of passes over the demonstrations", flag="bc-epochs", needs=_REPLAYS, low=1
+    )
     batch_size: int = setting(
         128, "decisions per gradient step of behavioural cloning", flag="bc-batch-size", needs=_REPLAYS, low=1
     )
     learning_rate: float = setting(
         3e-4,
-        "learning rate at the start; falls to zero along a cosine",
+        "initial learning rate; cosine decay to zero",
         flag="bc-learning-rate",
         needs=_REPLAYS,
         above=0,
         high=1,
     )
-    weight_decay: float = setting(1e-5, "decay of the weights", flag="bc-weight-decay", needs=_REPLAYS, low=0)
+    weight_decay: float = setting(1e-5, "weight decay of AdamW", flag="bc-weight-decay", needs=_REPLAYS, low=0)
     max_grad_norm: float = setting(
-        1.0, "longer gradients are shortened to this norm", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
+        1.0, "largest gradient norm; longer gradients are clipped", flag="bc-max-grad-norm", needs=_REPLAYS, above=0
     )
     patience: int = setting(
-        10, "epochs without a better validation loss before training stops", flag="bc-patience", needs=_REPLAYS, low=1
+        10, "epochs without a better validation loss before early stopping", flag="bc-patience", needs=_REPLAYS, low=1
     )
     class_weight_power: float = setting(
         0.0,
-        "0: every decision counts the same; 1: every action does",
+        "exponent of the class weights; 0 disables weighting",
         flag="bc-class-weight-power",
         needs=_REPLAYS,
         low=0,
         high=10,
     )
-    seed: int = setting(0, "of the order of the decisions", refusal="follows --seeds; leave it out", low=0)
+    seed: int = setting(0, "of the order of minibatches", refusal="follows --seeds; leave it out", low=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.weight_decay * self.learning_rate >= 1:
             raise ConfigError(
-                f"a step would take away all of a weight, or more; give less than {1 / self.learning_rate:g}, one divided "
-                "by the learning rate",
+                f"weight decay times learning rate must be below 1; give less than {1 / self.learning_rate:g}",
                 "weight_decay",
                 self.weight_decay,
             )
@@ -81,13 +81,13 @@ class BCConfig:
 
 @dataclass(frozen=True)
 class BCResult:
-    """What pretraining did; ``as_dict`` for the results file.
+    """Result of pretraining.
 
-    best_epoch: 1-based; its weights are in the policy now.
+    best_epoch: 1-based; the policy has its weights.
     training, validation: metrics of those weights.
     baselines: the trivial predictors on the validation part.
     history: per epoch, the scalars written to TensorBoard.
-    closed_loop: what ``simulate_closed_loop`` returned, or None.
+    closed_loop: result of ``simulate_closed_loop``, or None.
     """
 
     epochs_run: int
@@ -104,11 +104,11 @@ class BCResult:
     wall_time_s: float
 
     def as_dict(self) -> dict:
-        """Plain numbers, lists and dictionaries."""
+        """Plain values for the results file."""
         return asdict(self)
 
     def table(self) -> str:
-        """Validation figures beside the trivial predictors, for printing."""
+        """Table of validation metrics, with the trivial predictors, for printing."""
         header = ("validation", "loss", "accuracy", "on changes", "recall per action")
         rows = []
         for name, metrics in {"policy": self.validation, **self.baselines}.items():
@@ -121,8 +121,10 @@ class BCResult:
 
 
 class Policy(Protocol):
-    """What pretraining needs of a policy: a torch module that gives logits float[B, 6] and values float[B] of a batch of raw
-    observations.  One whose ``memory`` is not None is ``bc.batches.Recurrent``, too."""
+    """Torch module that maps raw observations to logits float[B, 6] and values float[B].
+
+    If it has a ``memory`` that is not None, it must also be a ``bc.batches.Recurrent``.
+    """
 
     training: bool
 
@@ -135,7 +137,7 @@ class Policy(Protocol):
 
 
 class ScalarWriter(Protocol):
-    """A file of scalars, such as TensorBoard's ``SummaryWriter``."""
+    """Interface of TensorBoard's ``SummaryWriter``."""
 
     def add_scalar(self, tag: str, value: float, step: int, /) -> object: ...
     def flush(self) -> object: ...
@@ -155,20 +157,17 @@ def pretrain(
     team: Team | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
-    """Fit ``policy`` to the training part of ``dataset`` and leave it with the weights of the best validation loss.
+    """Train ``policy`` on ``dataset``; at the end it has the weights of the best validation loss.
 
-    policy: on ``device``, its normaliser and precision set already.
-    writer: gets tags ``bc/...``, step = epoch.
-    simulate_closed_loop: called at the end with the policy; its figures go into the result and ``bc/closed_loop/...``.
-    on_improvement: called with policy and epoch whenever the validation loss is the best so far; save a checkpoint
-        there, and an interruption loses nothing.
-    on_epoch: called after each epoch with what it takes to go on from there, beside the policy's weights: tensors, numbers,
-        texts, lists and dictionaries.
-    state: of an interrupted run, as ``on_epoch`` was given it; the policy has the weights of that moment.  What follows is
-        what would have followed then, bit for bit on a CPU.
-    team: threads that share each batch; None: one computes.
-    log: receives plain lines where there is no terminal for a progress bar.
-    Weights learn only through the logits: what serves the values alone stays as it is.
+    policy: on ``device``, with normaliser and precision set.
+    writer: receives tags ``bc/...``, step = epoch.
+    simulate_closed_loop: called at the end with the policy; its metrics go into the result and ``bc/closed_loop/...``.
+    on_improvement: called with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
+    on_epoch: called after each epoch with the training state, without the policy's weights.
+    state: last state given to ``on_epoch``, to resume bit for bit on a CPU; the caller restores the policy's weights.
+    team: threads that share each batch; None: a single thread.
+    log: receives lines without a terminal for a progress bar.
+    The value head is not trained.
     Raises TrainingError if the loss is not finite, no gradient arrives, or ``state`` is of other data or settings.
     """
     setup = _setup(policy, dataset, config, device, team or Team(1))
@@ -201,11 +200,11 @@ def pretrain(
 
 @dataclass(frozen=True, eq=False)
 class _Setup:
-    """What an epoch needs.
+    """Objects used by each epoch.
 
     training, validation: rows of the dataset.
-    weights: float[6], of the actions in the loss.
-    audit: works out again what an epoch does.
+    weights: float[6], class weights of the loss.
+    audit: recomputes some gradient steps.
     """
 
     policy: Policy
@@ -236,7 +235,7 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | t
 
 @dataclass(frozen=True, eq=False)
 class _Best:
-    """The epoch of the best validation loss so far, and its weights."""
+    """Best validation loss so far, with epoch and weights."""
 
     epoch: int
     loss: float
@@ -244,12 +243,11 @@ class _Best:
 
 
 class _Course:
-    """How far training has come.
+    """State of training between epochs.
 
-    best: the epoch of the best validation loss so far, and its weights.
     history: scalars of each epoch.
-    order: draws the order of the decisions.
-    seconds: spent so far, interruptions left out.
+    order: random generator of the minibatches.
+    seconds: training time, without interruptions.
     """
 
     def __init__(self, seed: int):
@@ -263,7 +261,7 @@ class _Course:
         return self._before + time.monotonic() - self._began
 
     def state(self, setup: _Setup) -> dict[str, Any]:
-        """For ``load``."""
+        """State for ``load``."""
         return {
             "dataset": setup.dataset.key,
             "config": asdict(setup.config),
@@ -276,17 +274,17 @@ class _Course:
         }
 
     def load(self, state: Mapping[str, Any], setup: _Setup, dataset: BCDataset) -> None:
-        """Go on where ``state`` was taken."""
+        """Restore ``state``."""
         if state["dataset"] != dataset.key:
             raise TrainingError(
-                f"imitation was begun with other demonstrations ({state['dataset']}, these are {dataset.key}); bring those "
-                "back, or begin a new run"
+                f"imitation started with other demonstrations ({state['dataset']}, now {dataset.key}); restore them, or "
+                "start a new run"
             )
-        asked = asdict(setup.config)
-        if other := [f"{name}: {old} -> {asked[name]}" for name, old in state["config"].items() if asked[name] != old]:
+        new = asdict(setup.config)
+        if changed := [f"{name}: {old} -> {new[name]}" for name, old in state["config"].items() if new[name] != old]:
             raise TrainingError(
-                f"imitation has begun with other settings ({', '.join(other)}), which hold until it is over: leave the "
-                "change out, or begin a new run"
+                f"settings of imitation cannot change while it is unfinished ({', '.join(changed)}): undo the change, or "
+                "start a new run"
             )
         setup.optimizer.load_state_dict(state["optimizer"])
         setup.schedule.load_state_dict(state["schedule"])
@@ -303,7 +301,7 @@ def _fit(
     on_epoch: Callable[[dict[str, Any]], None] | None,
     log: Callable[[str], None],
 ) -> None:
-    """Train until the epochs are over, or the patience is."""
+    """Train until the last epoch or early stopping."""
     epochs = setup.config.epochs
     with progress_bar(total=epochs, title="imitation", unit="epoch") as bar:
         bar.update(len(course.history))
@@ -332,7 +330,7 @@ def _fit(
 
 
 def evaluate(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> Metrics:
-    """Metrics of ``policy`` on the given rows of ``dataset``; the policy is in evaluation mode meanwhile."""
+    """Metrics of ``policy``, in evaluation mode, on the given rows of ``dataset``."""
     device, was_training = next(policy.parameters()).device, policy.training
     policy.eval()
     losses, predictions = [], []
@@ -444,7 +442,7 @@ def _asked_again(policy: Policy, dataset: BCDataset, rows: np.ndarray) -> tuple[
 
 
 def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics]:
-    """Metrics on ``rows`` of repeating the previous action, and of always taking training's most frequent one."""
+    """Metrics on ``rows`` of two predictors: the previous action, and the most frequent action of the training part."""
     training = dataset.rows(validation=False)
     tables = predictors(transition_counts(dataset.actions[training], dataset.previous_actions[training]))
     actions, previous = dataset.actions[rows], dataset.previous_actions[rows]
@@ -452,7 +450,7 @@ def trivial_baselines(dataset: BCDataset, rows: np.ndarray) -> dict[str, Metrics
 
 
 def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[str, float]:
-    """One pass over the training rows in random order; mean (weighted) loss and accuracy while learning."""
+    """Train one epoch; return learning rate, mean (weighted) loss and accuracy."""
     scalars = {"learning_rate": float(setup.schedule.get_last_lr()[0])}
     setup.policy.train()
     total = np.zeros(2)
@@ -470,12 +468,12 @@ def _train_epoch(setup: _Setup, order: np.random.Generator, epoch: int) -> dict[
 
 
 def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
-    """Loss and accuracy of a batch; every parameter that serves the logits has its gradient then."""
+    """Compute gradients of a batch; return loss and accuracy."""
     observations, actions = setup.batches.observe(batch)
 
     def loss(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
         logits = setup.policy.logits_and_values({key: some[rows] for key, some in observations.items()})[0].float()
-        # weights are 1 on average over the data set, so the plain mean keeps the size of the gradient
+        # class weights average to 1 over the dataset, so the plain mean keeps the scale of the gradient
         losses = torch.nn.functional.cross_entropy(logits, actions[rows], weight=setup.weights, reduction="none")
         right = logits.argmax(dim=1) == actions[rows]
         return losses.mean(), torch.stack((losses.mean(), right.float().mean()))
@@ -488,7 +486,7 @@ def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
 
 
 def _step(setup: _Setup, epoch: int) -> None:
-    """One step of gradient descent; TrainingError if there is no gradient."""
+    """Optimiser step; TrainingError if the gradient norm is 0 or not finite."""
     norm = torch.nn.utils.clip_grad_norm_(setup.policy.parameters(), setup.config.max_grad_norm)
     if not (norm > 0 and torch.isfinite(norm)):
         raise TrainingError(

@@ -45,7 +45,7 @@ def toy_dataset(samples=2400, demonstrations=40, separable=True):
         level_fingerprints=tuple(f"{i}" for i in range(demonstrations)),
         category=np.zeros(demonstrations, np.int16),
         validation=np.arange(demonstrations) % 5 == 0,
-        kept_and_left_out="toy",
+        selection="toy",
     )
 
 
@@ -176,9 +176,7 @@ def test_training_settings_are_checked(setting):
     (name,) = setting
     with pytest.raises(ConfigError, match=f"^{name} .*: give a "):
         BCConfig(**setting)
-    with pytest.raises(
-        ConfigError, match=r"^weight_decay 100.0: .*; give less than 100, one divided by the learning rate"
-    ):
+    with pytest.raises(ConfigError, match=r"^weight_decay 100.0: .*; give less than 100"):
         BCConfig(learning_rate=0.01, weight_decay=100.0)
 
 
@@ -202,7 +200,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
     settings = results["config"]["dataset"]
     assert (settings["mirror"], settings["max_per_category"]) == (True, 2)
     printed = capsys.readouterr().out
-    assert "left out, not drawn: 1\n" in printed and "mirror images that finish: 2 of 2" in printed
+    assert "excluded, not drawn: 1\n" in printed and "mirror images that win: 2 of 2" in printed
     assert "repeat_previous" in printed and "random play" in printed and "bc_best.safetensors" in printed
 
 
@@ -213,7 +211,7 @@ def test_the_script_goes_from_replays_to_a_checkpoint_and_closed_loop_success(tm
         (["--frame-skip", "0"], "--frame-skip 0: give a whole number from 1 to 60"),
         (["--max-demonstrations-per-category", "0"], "--max-demonstrations-per-category 0: give a"),
         (["--architecture", "nope"], "unknown architecture 'nope'"),
-        (["--replay-data-dir", "missing"], "missing: not a folder"),
+        (["--replay-data-dir", "missing"], "missing: neither a folder"),
         (["--test-dataset", "missing"], "missing does not exist"),
         (["--output-dir", f"{__file__}/out"], f"out: cannot be written ({__file__} is a file)"),
     ],
@@ -236,7 +234,7 @@ def test_demonstrations_of_the_test_levels_are_refused(tmp_path, capsys, mirrore
     assert load_script("pretrain_bc").main([*command, "--output-dir", str(tmp_path / "out")]) == 2
     printed = capsys.readouterr().err
     assert (
-        "error: 1 of 3 demonstrations are of levels kept for evaluation" in printed
+        "error: 1 of 3 demonstrations are of evaluation levels" in printed
         and "2025_train_simple_1.replay of " in printed
     )
     assert not list(tmp_path.glob("out/pretrain_*"))

@@ -213,7 +213,7 @@ def test_a_demonstration_beyond_the_time_limit_is_left_out_and_counted(tmp_path,
     folder = replay_folder(tmp_path / "replays")
     dataset = load_or_build(folder, tmp_path, DatasetConfig(observations=STATE), log=lambda text: None)
     assert len(dataset.names) == 2
-    assert "left out, longer than the time limit: 1" in dataset.report
+    assert "excluded, longer than the time limit: 1" in dataset.report
 
 
 def test_too_large_a_dataset_is_refused_with_its_size():
@@ -268,7 +268,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             BCDataset.open(path)
     path.write_bytes(data)
     say(path, "key", "0")
-    with pytest.raises(DatasetError, match="holds key 0, not the one in its name"):
+    with pytest.raises(DatasetError, match="has key 0"):
         load_or_build(tmp_path / "replays", tmp_path, DatasetConfig(observations=STATE))
     with pytest.raises(DatasetError, match="no such file"):
         BCDataset.open(tmp_path / "missing.h5")

@@ -311,7 +311,7 @@ def test_a_held_out_level_is_a_leak(folder, capsys, image):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing"], "missing: not a folder"),
+        (["missing"], "missing: neither a folder"),
         (["{folder}/empty"], r"no *.replay or *.h5 files"),
         (["{folder}/lost"], "none of 1 replays can be used"),
         (["{folder}/replays", "--levels", "missing"], "missing does not exist"),

@@ -65,7 +65,7 @@ def test_a_folder_without_replays_is_an_error(tmp_path):
     with pytest.raises(DemonstrationError, match=r"no \*\.replay or \*\.h5 files"):
         find_replays(tmp_path)
     for other in (tmp_path / "missing", tmp_path / "a.map"):
-        with pytest.raises(DemonstrationError, match=f"{other.name}: not a folder, nor"):
+        with pytest.raises(DemonstrationError, match=f"{other.name}: neither a folder"):
             find_replays(other)
         (tmp_path / "a.map").write_bytes(b"")
 
@@ -129,7 +129,7 @@ def test_the_command_tells_what_becomes_of_every_replay(tmp_path, capsys):
         Replay(level(), np.zeros(i + 1, np.uint8)).save(tmp_path / "replays" / f"idle{i:02}.replay")
     assert main(["check", str(tmp_path / "replays"), "--mirror"]) == 0
     printed = capsys.readouterr().out
-    assert "mirror images that finish: 3 of 3 (100%)" in printed
+    assert "mirror images that win: 3 of 3 (100%)" in printed
     assert all(f"idle{i:02}.replay: running after {i + 1} of" in printed for i in range(12))  # all of them, by name
     assert main(["check", str(tmp_path / "missing")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
@@ -145,7 +145,7 @@ def test_too_many_replays_are_drawn_by_lot_before_they_are_played(tmp_path):
         found = load_demonstrations(files, 4, max_per_category=3, seed=seed, progress=lambda drawn: played.update(
             {len(played): [one.name for one in drawn]}) or drawn)  # fmt: skip
         assert len(found.left_out) == len(files)
-        assert f"left out, not drawn: {16 - 6}\n" in found.table()
+        assert f"excluded, not drawn: {16 - 6}\n" in found.table()
         names = played[seed]
         assert names == sorted(names) and [name[0] for name in names] == [*"aaabbbc"]
         assert {item.name for item in found.left_out if item.reason == "not drawn"} == {
@@ -184,7 +184,7 @@ def test_what_is_no_demonstration_is_left_out_and_counted(monkeypatch):
         ("broken", "cannot be read"),
     ]
     table = found.table()
-    assert "left out, cannot be re-timed: 1" in table
+    assert "excluded, cannot be re-timed: 1" in table
     assert "idle: running after 3 of 3 frames" in table
     nothing = load_demonstrations(files[2:3], 4, folder="demos")
     with pytest.raises(DemonstrationError, match="demos: none of 1 replays can be used"):
@@ -222,7 +222,7 @@ def test_mirror_images_that_finish_are_added_and_the_others_counted(monkeypatch)
     monkeypatch.setattr(bc.demonstrations, "simulate", finishes_unmirrored_only)
     found = load_demonstrations(files, 4, mirror=True)
     assert [d.name for d in found.demonstrations] == ["good"]
-    assert "left out, does not finish mirrored: 1\n  good (mirrored): running after 5 of" in found.table()
+    assert "excluded, does not finish mirrored: 1\n  good (mirrored): running after 5 of" in found.table()
     assert total_of(found)[:4] == ["total", "3", "1", "0"]
 
 
@@ -252,12 +252,14 @@ def test_a_recording_off_the_grid_is_retimed_and_checked_again(monkeypatch):
     assert demonstration.inputs.tolist() == won.tolist()
     assert demonstration.recorded_frames == len(won) + 1
     assert demonstration.actions.tolist() == [2] * -(-len(won) // 4)
-    stray = "re-timed runs stray from the recording by 2.5 px (median), 2.5 px (90th percentile), 2.5 px (worst: human)"
-    assert f"re-timed: 1 of 1 recordings off the grid (100%)\n{stray}" in found.table()
+    stray = (
+        "distance of re-timed runs from the recording: 2.5 px (median), 2.5 px (90th percentile), 2.5 px (worst: human)"
+    )
+    assert f"re-timed: 1 of 1 recordings at 60 Hz (100%)\n{stray}" in found.table()
     retime_to([0] * 8)
     failing = load_demonstrations([recording], 4)
     assert [item.reason for item in failing.left_out] == ["does not finish after re-timing"]
-    assert "re-timed: 0 of 1 recordings off the grid (0%)" in failing.table()
+    assert "re-timed: 0 of 1 recordings at 60 Hz (0%)" in failing.table()
     # at one decision per frame nothing needs re-timing
     assert not load_demonstrations([recording], 1).demonstrations[0].retimed
 

@@ -149,7 +149,7 @@ def test_the_commands_go_from_replays_to_a_dataset_and_back(found, tmp_path, cap
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 0
     assert len(list((tmp_path / "back" / "uncategorised").glob("*.replay"))) == 3
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "back")]) == 2
-    assert "00000.replay: is there already" in capsys.readouterr().err
+    assert "00000.replay: exists already" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["minari-import", "npp/uncategorised/planner-v0", str(tmp_path / "file")]) == 2
     assert f"OUT {tmp_path / 'file'}: cannot be written (" in capsys.readouterr().err

@@ -178,7 +178,7 @@ def test_files_made_otherwise_are_refused(levels, tmp_path):
     with pytest.raises(DemonstrationError, match=r"a\.h5: replay 0 was made with .*'noise': 12\.0.*another folder"):
         make_demonstrations(levels, tmp_path / "out", replace(USUAL, noise=3.0), workers=1)
     LevelSet.write(tmp_path / "other", [(corridor(20, 35), LevelEntry("a"))])
-    with pytest.raises(DemonstrationError, match=r"a\.h5: replay 0 \(a/000000\.map\) is of another level"):
+    with pytest.raises(DemonstrationError, match=r"a\.h5: replay 0 \(a/000000\.map\) is not of the expected level"):
         make_demonstrations(tmp_path / "other", tmp_path / "out", USUAL, workers=1)
     with ReplaySet(tmp_path / "out" / "a.h5") as replays, ReplayWriter(tmp_path / "human" / "a.h5") as writer:
         writer.path.parent.mkdir()

@@ -248,7 +248,7 @@ def _remembered(plant: Plants, change: Callable[[list[torch.Tensor]], list[torch
         original(batches, rows)
         batches._states = dict(zip(batches._states, change(list(batches._states.values())), strict=True))
 
-    plant.wrap(Sequences, "_remember", changed)
+    plant.wrap(Sequences, "_store_states", changed)
 
 
 @fault("imitation begins segments with the memories of others", "H15", "F118", flags=REMEMBERING)

@@ -22,5 +22,5 @@ def remembering(lengths, seed=0):
         previous_actions=previous.astype(np.int8), demonstration=demonstration, categories=("toy",),
         names=tuple(map(str, range(count))), level_fingerprints=tuple(map(str, range(count))),
         category=np.zeros(count, np.int16), validation=np.arange(count) % 4 == 1,
-        kept_and_left_out="toy",
+        selection="toy",
     )  # fmt: skip

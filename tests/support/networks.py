@@ -63,7 +63,7 @@ def dataset_of(name, levels, rows=32):
         path="made", key="made", frame_skip=4, observations=obs, actions=np.full(rows, 2, np.int8),
         previous_actions=np.full(rows, 2, np.int8), demonstration=np.arange(rows, dtype=np.int32) // (rows // 4),
         categories=("made",), names=tuple("abcd"), level_fingerprints=tuple("abcd"), category=np.zeros(4, np.int16),
-        validation=np.arange(4) == 0, kept_and_left_out="made", bank=sim.bank,
+        validation=np.arange(4) == 0, selection="made", bank=sim.bank,
     )  # fmt: skip
     return dataset.stacked(network.stacking)
 
