@@ -1,4 +1,4 @@
-# An image whose command is nppsim; docs/install.md has the commands.  Not tried: see there.
+# An image whose command is nppsim; docs/quickstart.md has the commands.  Not tried: see there.
 #   docker build -t nppsim .                                                                        for the processor
 #   docker build -t nppsim:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu126 .    for NVIDIA GPUs
 # The CUDA libraries come with PyTorch's wheels, and the driver from the host (--gpus all): both images begin alike.

@@ -1,7 +1,7 @@
-"""What MkDocs does not do by itself: pages that lie outside docs/, and docstrings in this project's form.
+"""MkDocs hooks: pages for files outside docs/, and links between them.
 
-Links in Markdown lead to files of the repository, so that they work wherever it is shown.  Here they are turned to the
-pages that the site has of these files: README.md is its first page, examples and other linked sources get a page.
+Links in Markdown lead to files of the repository, so that they work on GitHub.  These hooks turn them into links to the
+pages of the site: README.md is its first page, examples and other linked sources get a page.
 """
 
 import ast
@@ -9,9 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -27,11 +25,10 @@ OUTSIDE = {  # pages of the site that are files outside docs/
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json", ".js": "javascript", "": "text"}
 _CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_FIELD = re.compile(r"(?:`?[a-z_][\w.]*`?(?:\(\))?, )*`?[a-z_][\w.]*`?(?:\(\))?: ")  # "low, high: limits of a number"
 
 
 def place_of(uri: str) -> str:
-    """The file of the repository that a page shows."""
+    """Return the file of the repository that a page shows."""
     outside = {page: file for file, page in OUTSIDE.items()}
     return outside.get(uri, f"docs/{uri}")
 
@@ -78,11 +75,11 @@ def with_links_of_the_site(markdown: str, uri: str) -> str:
 def source_page(file: str) -> str:
     """The page of a source: its text, taken from the file itself when the site is built."""
     language = LANGUAGES.get(Path(file).suffix, "text")
-    title, text = _told(file) if file.startswith("examples/") else (f"`{file}`", "")
+    title, text = _example_page(file) if file.startswith("examples/") else (f"`{file}`", "")
     return f'# {title}\n\n{text}\n\n```{language} title="{file}"\n--8<-- "{file}"\n```\n'
 
 
-def _told(example: str) -> tuple[str, str]:
+def _example_page(example: str) -> tuple[str, str]:
     """(title, text) of an example, from its docstring: what it is: how it is called; then more."""
     docstring = ast.get_docstring(ast.parse((ROOT / example).read_text(encoding="utf-8"))) or ""
     first, _, more = docstring.partition("\n")
@@ -118,30 +115,3 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Turn the links."""
     uri = page.file.src_uri
     return markdown if uri.startswith(("source/", "examples/")) else with_links_of_the_site(markdown, uri)
-
-
-class Docstrings(griffe.Extension):
-    """Docstrings as Markdown: lines such as ``low, high: limits`` become a list."""
-
-    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change the docstring of everything that has one."""
-        if obj.docstring is not None:
-            obj.docstring.value = as_markdown(obj.docstring.value)
-
-
-def as_markdown(docstring: str) -> str:
-    """The same text with a list where it lists fields; what is indented beneath one belongs to it."""
-    lines: list[str] = []
-    listed = False
-    for line in docstring.split("\n"):
-        field = _FIELD.match(line)
-        if field:
-            if not listed:
-                lines.append("")
-            names = field[0].removesuffix(": ").replace("`", "")
-            line = f"* `{names}`: {line[field.end() :]}"
-        elif listed and line and not line.startswith(" "):
-            lines.append("")
-        listed = bool(field) or (listed and line.startswith(" "))
-        lines.append(line)
-    return "\n".join(lines)

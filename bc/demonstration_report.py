@@ -3,7 +3,7 @@
     write_page(render_report(analysis), "demonstrations.html")
     print(summary(analysis))
 
-The page is ``nppsim/report/templates/demonstrations.html``; how to read it: ``docs/demonstrations.md``.
+The page is ``nppsim/report/templates/demonstrations.html``; how to read it: ``docs/own_data.md``.
 """
 
 from collections.abc import Callable, Iterable, Mapping

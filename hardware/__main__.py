@@ -59,7 +59,7 @@ def _parser() -> Parser:
         default=[],
         metavar="FILE",
         help="Python files, or modules that are installed, to import first: they register networks of your own "
-        "(docs/plugins.md)",
+        "(docs/own_network.md)",
     )
     flag = command.add_flag
     flag(Setting("decisions of the whole run", flag="total-timesteps", kind=int, low=1))

@@ -53,7 +53,7 @@ class Workers:
     )
     cluster: str | None = setting(
         None,
-        "work on a Ray cluster: local, auto (the one of this machine), HOST:PORT or ray://HOST:PORT (docs/distributed.md)",
+        "work on a Ray cluster: local, auto (the one of this machine), HOST:PORT or ray://HOST:PORT (docs/long_runs.md)",
         flag="cluster",
         metavar="ADDRESS",
     )

@@ -97,7 +97,7 @@ class EvaluationConfig:
     remote: bool = setting(
         False,
         "play them in a process of its own while training goes on; what they tell is heeded when the next one is due "
-        "(docs/evaluation.md)",
+        "(docs/evaluate.md)",
         flag="remote-evaluation",
         switch=True,
     )
@@ -247,7 +247,7 @@ class HardwareConfig:
     )
     num_processes: int | None = setting(
         None,
-        "processes that train together, on this machine or as torchrun has started them (docs/distributed.md); default: one, "
+        "processes that train together, on this machine or as torchrun has started them (docs/long_runs.md); default: one, "
         "or one for each GPU",
         flag="num-processes",
         low=1,
@@ -376,7 +376,7 @@ class HierarchyConfig:
 
     hierarchical: bool = setting(
         False,
-        "hierarchical PPO: a high level chooses subtasks, a low level acts on them (docs/hierarchy.md)",
+        "hierarchical PPO: a high level chooses subtasks, a low level acts on them (docs/architectures.md)",
         flag=_HIERARCHICAL,
         switch=True,
     )
@@ -515,7 +515,7 @@ class ExperimentConfig:
     plugins: tuple[str, ...] = setting(
         (),
         "Python files, or modules that are installed, to import first: they register networks, strategies and presets of "
-        "your own (docs/plugins.md)",
+        "your own (docs/own_network.md)",
         flag="plugin",
         metavar="FILE",
     )
@@ -540,7 +540,7 @@ class ExperimentConfig:
     )
     visualize_training: bool = setting(
         False,
-        "show curves and the newest weights at play in the browser while it trains (docs/studio.md)",
+        "show curves and the newest weights at play in the browser while it trains (docs/play.md)",
         flag="visualize-training",
         switch=True,
     )

@@ -2,7 +2,7 @@
 
     load(["mine.py", "my_package.networks"])     # they call rl.policy.architectures.register and the like
 
-docs/plugins.md has a whole one.
+docs/own_network.md has a whole one.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ python scripts/ab_compare.py --a "--frame-skip 4" --b "--frame-skip 2" --seeds 1
 
 Success is compared on the dev levels: what is compared is going to be chosen, so the test levels stay unseen without --test.
 After ``--``: flags of scripts/train_and_compare.py for both.  With --out of an interrupted comparison, finished runs are
-kept.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/benchmarking.md.
+kept.  Exit status: 0; 2 bad input or a failed run; 130 after Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse

@@ -6,7 +6,7 @@ python scripts/compare_runs.py RUN --reference BAND.json              # within w
 python scripts/compare_runs.py SEED1 SEED2 ... --write-reference BAND.json
 
 Only stored files are read, so that runs may be of other versions of the project.  Exit status: 0 no difference beyond
-the tolerance; 1 a difference, or an alarm; 2 what decides could not be compared; 130 Ctrl-C.  See docs/compare.md.
+the tolerance; 1 a difference, or an alarm; 2 what decides could not be compared; 130 Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse

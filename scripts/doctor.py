@@ -5,7 +5,7 @@ python scripts/doctor.py --run-config experiments/x/config.json
 python scripts/doctor.py --checkpoint experiments/x/mlp_baseline/agent.safetensors
 python scripts/doctor.py --run experiments/x
 
-What is checked: docs/doctor.md.
+What is checked: docs/bad_run.md.
 """
 
 import json

@@ -3,7 +3,7 @@
 python scripts/export.py CHECKPOINT --onnx OUT.onnx [--hub FOLDER] [--results RESULTS.json] [--license MIT]
 
 Before anything is written, the network is compared with its policy on 1,000 observations and in 100 episodes, and the
-result is printed (docs/export.md).  scripts/evaluate.py plays OUT.onnx.
+result is printed (docs/search_and_export.md).  scripts/evaluate.py plays OUT.onnx.
 """
 
 import sys

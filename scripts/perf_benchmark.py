@@ -8,7 +8,7 @@ python scripts/perf_benchmark.py --report results
 
 Exit status: 0 good; 1 unstable (coefficient of variation of 20 % or more; nothing is stored); 2 validation found a
 mismatch, or compared nothing; 3 slower than a baseline by more than --threshold; 4 bad input, or a comparison that is
-refused; 130 after Ctrl-C.  Where several hold: 4, 2, 1, 3.  See docs/benchmarking.md.
+refused; 130 after Ctrl-C.  Where several hold: 4, 2, 1, 3.  See docs/evaluate.md.
 """
 
 import argparse

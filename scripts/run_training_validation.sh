@@ -13,7 +13,7 @@ usage: scripts/run_training_validation.sh smoke|soak|N [flags of scripts/train_a
 
 Trains vision_free by PPO on the CPU with NPPSIM_SHADOW=1. Exit status 0: no mismatch, and at least as many comparisons as
 promised; anything else is a failure. Log, summary and run: runs/validation/MODE_DATE_TIME(.log, .json, /).
-What is compared: docs/validation.md. PYTHON=... chooses the interpreter (default: .venv/bin/python).
+What is compared: docs/development.md. PYTHON=... chooses the interpreter (default: .venv/bin/python).
 END
 }
 

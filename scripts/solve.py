@@ -3,7 +3,7 @@
 python scripts/solve.py LEVEL --agent CHECKPOINT [--against REPLAY] [--out DIR]
 
 LEVEL is a level file, a replay or an attract file (for its level), or a folder of either.  Prints frames against par and
-against the recording; writes replay, attract file, film and page into DIR (docs/solve.md).
+against the recording; writes replay, attract file, film and page into DIR (docs/search_and_export.md).
 """
 
 import sys

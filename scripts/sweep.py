@@ -5,7 +5,7 @@ python scripts/sweep.py --sweep initial-lr=1e-4..1e-2:log minibatch-size=1024,20
 
 After ``--``: flags of scripts/train_and_compare.py for every trial.  Trials that do worse than the median of those before
 are ended early.  With the --out of an interrupted sweep it goes on.  The test levels are never played.  Exit status: 0; 2 for
-bad input, after three trials in a row that failed, or where none has succeeded; 130 after Ctrl-C.  See docs/sweep.md.
+bad input, after three trials in a row that failed, or where none has succeeded; 130 after Ctrl-C.  See docs/evaluate.md.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default=[],
         metavar="FILE",
         help="Python files, or modules that are installed, to import first, here and in every trial: they register "
-        "networks, strategies and presets of your own (docs/plugins.md)",
+        "networks, strategies and presets of your own (docs/own_network.md)",
     )
     parser.add_flag(
         Setting("in all, those of an interrupted sweep included", flag="trials", kind=int, default=20, low=1)

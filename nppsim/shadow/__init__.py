@@ -6,7 +6,7 @@
 
 The twins here are plain Python and numpy, written from the documents by other methods (tiles are outlines cut from
 pictures of the whole level, ways are found with a heap); from the kernels' modules they take constants and layouts only.
-What is compared, and what it costs: ``docs/validation.md``.
+What is compared, and what it costs: ``docs/development.md``.
 """
 
 import sys

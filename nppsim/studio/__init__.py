@@ -1,1 +1,1 @@
-"""The studio: one local page to play, record, watch and edit levels in the browser, on the exact physics (docs/studio.md)."""
+"""The studio: one local page to play, record, watch and edit levels in the browser, on the exact physics (docs/play.md)."""

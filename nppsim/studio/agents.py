@@ -105,7 +105,7 @@ class Plugin(Protocol):
         """The file of an agent that comes with the package; None without any."""
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
-        """An experiment as its files tell it now, in plain values as JSON has them (``docs/studio.md``).
+        """An experiment as its files tell it now, in plain values as JSON has them (``docs/play.md``).
 
         Raises a UserError for a folder that is none.
         """

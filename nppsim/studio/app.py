@@ -1,4 +1,4 @@
-"""The studio as a web application: what is answered at which address.  The addresses are in docs/studio.md."""
+"""The studio as a web application: what is answered at which address.  The addresses are in docs/lab/studio.md."""
 
 import re
 from collections.abc import Callable

@@ -143,7 +143,7 @@ def check_shape(draft: Any, name: str = "draft") -> None:
     if not wrong:
         wrong = next(_wrong_numbers(draft), "")
     if wrong:
-        raise LevelError(f"{name} is no level draft: {wrong} (docs/studio.md)")
+        raise LevelError(f"{name} is no level draft: {wrong} (docs/play.md)")
 
 
 def _wrong_numbers(draft: dict) -> Iterator[str]:

@@ -49,9 +49,9 @@ _SUFFIXES = (".map", ".level")
 
 async def _message(request: Request, shape: dict) -> dict:
     """The JSON of a request.  Raises StudioError for another shape."""
-    message = parse_json(await request.body(), "the request", StudioError, "docs/studio.md has the protocol")
+    message = parse_json(await request.body(), "the request", StudioError, "docs/lab/studio.md has the protocol")
     if wrong := mismatch(message, shape):
-        raise StudioError(f"the request is wrong at {wrong} (docs/studio.md)")
+        raise StudioError(f"the request is wrong at {wrong} (docs/play.md)")
     return message
 
 
@@ -130,7 +130,7 @@ class Checker:
         tries = isinstance(message, dict) and "tries" in message
         shape = {"tries": {}, "agent": str, "number": int} if tries else {"check": {}, "number": int}
         if wrong := mismatch(message, shape):
-            raise StudioError(f"the message is wrong at {wrong} (docs/studio.md)")
+            raise StudioError(f"the message is wrong at {wrong} (docs/play.md)")
         await _give_up(self._tries_task)
         if tries:
             level = level_of(message["tries"])
@@ -209,7 +209,7 @@ async def edit(socket: WebSocket) -> None:
 async def _answer(checker: Checker | None, socket: WebSocket, data: bytes) -> None:
     message: Any = None
     try:
-        message = parse_json(data, "the message", StudioError, "docs/studio.md has the protocol")
+        message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
         if checker is None:
             raise StudioError(f"{MAX_EDITORS} editors are open already; close some tabs and change something here")
         await checker.answer(message)

@@ -91,7 +91,7 @@ class Roster:
         return self._experiment is not None
 
     def experiment(self) -> dict[str, Any]:
-        """The experiment as its files tell it now (docs/studio.md), without paths.  StudioError where none is followed."""
+        """The experiment as its files tell it now (docs/play.md), without paths.  StudioError where none is followed."""
         told = self._read()
         for run in told["runs"]:
             if run["checkpoint"]:

@@ -1,6 +1,6 @@
 """Live play: one game per socket, advanced by exactly the frames that the page asks for.
 
-The protocol is in docs/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames (of
+The protocol is in docs/lab/studio.md.  A session keeps its inputs and a snapshot of the state every SNAPSHOT_EVERY frames (of
 huge levels more seldom); to go back it restores the last one before and plays the inputs from there again, which takes
 microseconds.
 """
@@ -48,10 +48,10 @@ class Session:
         verbs = [verb for verb in _SHAPES if isinstance(message, dict) and verb in message]
         allowed = {*verbs, "inputs"} if verbs == ["start"] else {*verbs}
         if len(verbs) != 1 or message.keys() - allowed:
-            raise StudioError(f"a message has one of {', '.join(_SHAPES)}; docs/studio.md has the protocol")
+            raise StudioError(f"a message has one of {', '.join(_SHAPES)}; docs/lab/studio.md has the protocol")
         verb = verbs[0]
         if wrong := mismatch(message, {verb: _SHAPES[verb]}):
-            raise StudioError(f"{wrong}; docs/studio.md has the protocol")
+            raise StudioError(f"{wrong}; docs/lab/studio.md has the protocol")
         if verb == "start":
             return self._start(message["start"], _bytes(message.get("inputs", "")))
         if self._game is None:
@@ -163,7 +163,7 @@ async def play(socket: "WebSocket") -> None:
         while (received := await socket.receive())["type"] == "websocket.receive":
             try:
                 data = (received.get("text") or "").encode() or received.get("bytes") or b""
-                message = parse_json(data, "the message", StudioError, "docs/studio.md has the protocol")
+                message = parse_json(data, "the message", StudioError, "docs/lab/studio.md has the protocol")
                 quick = isinstance(message, dict) and "step" in message
                 answer = session.answer(message) if quick else await run_in_threadpool(session.answer, message)
             except UserError as error:

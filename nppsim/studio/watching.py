@@ -1,7 +1,7 @@
 """The watch socket: runs of one level side by side, an agent's played live and a little ahead of what is shown, and where
 many episodes ended.
 
-The protocol is in docs/studio.md.  All computing is done in a few threads beside the server, and the planner's in a process;
+Protocol: docs/lab/studio.md.  All computing is done in a few threads beside the server, and the planner's in a process;
 what a tab has asked for ends with its socket, or with its next question of that kind.
 """
 
@@ -41,7 +41,7 @@ MAX_LEVELS = 1000
 _TOGETHER = 64  # episodes of a message
 _MAX_SEED = (1 << 53) - 1  # the page's numbers are exact up to there
 _TRY_LATER = 1013  # why a socket is closed
-_HELP = "docs/studio.md has the protocol"
+_HELP = "docs/lab/studio.md has the protocol"
 _RUN = ({"agent": str, "seed": int, "deterministic": bool}, {"planner": bool}, {"replay": int}, {"recording": int})
 _SHAPES: dict[str, Any] = {
     "watch": {"number": int, "level": str, "runs": [_RUN]},

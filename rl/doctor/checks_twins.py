@@ -76,5 +76,5 @@ def _agreed(sim: BatchSimulator) -> str:
     assert sim.shadow is not None
     told = ", ".join(f"{kind} {count}" for kind, count in sim.shadow.kinds.items())
     require(sim.shadow.comparisons > 0, "nothing was compared", "please report this")
-    require(not sim.shadow.mismatches, f"{sim.shadow.mismatches} mismatches: {told}", "see docs/validation.md")
+    require(not sim.shadow.mismatches, f"{sim.shadow.mismatches} mismatches: {told}", "see docs/development.md")
     return f"{sim.shadow.comparisons} comparisons"

@@ -10,7 +10,7 @@
 A check is registered under its name; the parameters' names are the parts that it needs, as with pytest's fixtures.
 Parts come into being while a run goes on (``Doctor.meet``).  A check whose parts will not exist (``Doctor.miss``) is
 skipped, and says why; one whose parts nobody has thought of has failed, and so has one that crashes.  The checks are in
-``rl/doctor/checks_*.py``, one file per group; ``docs/doctor.md`` has them all.
+``rl/doctor/checks_*.py``, one file per group; ``scripts/doctor.py`` prints them all.
 """
 
 import importlib
@@ -201,12 +201,6 @@ def all_checks() -> list[CheckInfo]:
     return sorted(_CHECKS.values(), key=lambda info: (MOMENTS.index(info.moments[0]), info.group))
 
 
-def checks_document() -> str:
-    """The table of all checks in docs/doctor.md."""
-    rows = [(one.name, one.group, ", ".join(one.moments), one.proves) for one in all_checks()]
-    return table(("check", "group", "moment", "proves that"), rows, "llll")
-
-
 class Doctor:
     """Examines one run, moment by moment.
 
@@ -229,7 +223,7 @@ class Doctor:
         self.only = None if only is None else frozenset(only)
         for name in sorted((self.only or frozenset()) - {info.name for info in all_checks()}):
             near = did_you_mean(name, [info.name for info in all_checks()])
-            raise DoctorError(f"there is no check {name!r}{near or '; docs/doctor.md lists them'}")
+            raise DoctorError(f"there is no check {name!r}{near or '; scripts/doctor.py prints the names of all'}")
         self.findings: list[Finding] = []
         self._earlier = read_findings(path) if path else []  # of a run that goes on
         self._parts: dict[str, Any] = {}

@@ -53,7 +53,7 @@ def _run(config: ExperimentConfig, log: LogFile, ranks: SingleProcess) -> Path:
     check_packages()
     if config.hardware.processes != ranks.size:
         raise ConfigError(
-            f"{ranks.size} here: start such a run with scripts/train_and_compare.py or torchrun (docs/distributed.md)",
+            f"{ranks.size} here: start such a run with scripts/train_and_compare.py or torchrun (docs/long_runs.md)",
             "num_processes",
             config.hardware.processes,
         )

@@ -1,7 +1,7 @@
 """The architectures: which observations each network reads, and the sizes of its parts.
 
 This table is the only one: flags, the hardware plan and the networks themselves (``rl.policy.networks``) read it.
-``register`` adds to it, from a file that ``--plugin`` names or from a notebook (docs/plugins.md).
+``register`` adds to it, from a file that ``--plugin`` names or from a notebook (docs/own_network.md).
 """
 
 import hashlib

@@ -148,7 +148,7 @@ def _traced(policy: NppPolicy) -> Any:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ExportError(
             f"{policy.architecture} cannot be expressed in ONNX ({first[:200]}): a network of one's own may use what torch "
-            "can export (no numpy, no loops over the batch), see docs/export.md"
+            "can export (no numpy, no loops over the batch), see docs/search_and_export.md"
         ) from error
     finally:
         policy.precision = precision
@@ -158,7 +158,7 @@ def _traced(policy: NppPolicy) -> Any:
     if any(one.type.tensor_type.shape.dim[0].dim_value for one in proto.graph.input):
         raise ExportError(
             f"{policy.architecture} can be expressed in ONNX only for a fixed number of observations: take shape[0] of a "
-            "tensor in place of len(), and do not compare it with a number (docs/export.md)"
+            "tensor in place of len(), and do not compare it with a number (docs/search_and_export.md)"
         )
     return proto
 

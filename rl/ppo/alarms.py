@@ -485,7 +485,7 @@ def _flat(won: np.ndarray) -> Iterator[Fault]:
         yield Fault(
             "flat",
             f"success was {p:.1%}, and is {q:.1%} {(BLOCKS - 2) * WINDOW} updates later: it rises no longer; look at entropy "
-            "and KL (docs/diagnosis.md), or end the run",
+            "and KL (docs/bad_run.md), or end the run",
             False,
         )
 

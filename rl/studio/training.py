@@ -2,7 +2,7 @@
 
     read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # what the studio lets play
 
-Plain values, as JSON has them; the fields stand in docs/studio.md.  Only stored files are read, and none is locked: the
+Plain values, as JSON has them; the fields stand in docs/lab/studio.md.  Only stored files are read, and none is locked: the
 training goes on as if nobody looked.
 """
 

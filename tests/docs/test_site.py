@@ -10,7 +10,7 @@ import pytest
 
 from places import ROOT
 
-for package in ("mkdocs", "material", "mkdocstrings", "griffe"):
+for package in ("mkdocs", "material"):
     pytest.importorskip(package)
 SPEC = importlib.util.spec_from_file_location("mkdocs_hooks", ROOT / "mkdocs_hooks.py")
 hooks = importlib.util.module_from_spec(SPEC)
@@ -49,12 +49,6 @@ def test_nothing_is_loaded_from_outside(site):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", style.read_text(encoding="utf-8")), style
 
 
-def test_what_python_offers_is_told_with_its_fields(site):
-    page = (site / "api_simulator.html").read_text(encoding="utf-8")
-    assert 'id="nppsim.batch.BatchSimulator.step"' in page
-    assert re.search(r"<li>\s*<code>tiles</code>: uint8\[23, 42\]", page), "fields are a list"
-
-
 def test_an_example_is_shown_as_it_is(site):
     page = re.sub(r"<[^>]*>", "", (site / "examples" / "own_reward.html").read_text(encoding="utf-8"))
     assert "A tenth of a point for each piece of gold." in page and "--8&lt;--" not in page
@@ -65,20 +59,13 @@ def test_an_example_is_shown_as_it_is(site):
 
 def test_links_of_the_repository_become_links_of_the_site():
     turned = hooks.with_links_of_the_site(
-        "[a](docs/plugins.md#the-file) [b](examples/own_reward.py) ![c](docs/images/tiles.png) `[d](x.md)` [e](https://a.b)\n",
+        "[a](docs/own_network.md#the-file) [b](examples/own_reward.py) ![c](docs/images/tiles.png) `[d](x.md)` [e](https://a.b)\n",
         "index.md",
     )
     assert turned == (
-        "[a](plugins.md#the-file) [b](examples/own_reward.md) ![c](images/tiles.png) `[d](x.md)` [e](https://a.b)\n"
+        "[a](own_network.md#the-file) [b](examples/own_reward.md) ![c](images/tiles.png) `[d](x.md)` [e](https://a.b)\n"
     )
-    turned = hooks.with_links_of_the_site("[a](../README.md) [b](../nppsim/env.py) [c](#here)", "plugins.md")
+    turned = hooks.with_links_of_the_site("[a](../README.md) [b](../nppsim/env.py) [c](#here)", "own_network.md")
     assert turned == "[a](index.md) [b](source/nppsim/env.py.md) [c](#here)"
-    with pytest.raises(hooks.PluginError, match=r"docs/plugins\.md: the link none\.md leads to no file"):
-        hooks.with_links_of_the_site("[a](none.md)", "plugins.md")
-
-
-def test_docstrings_become_lists_where_they_list():
-    text = "What it does.\n\nlow, high: limits,\n    in px.\nrows: int64[N].\nRaises LevelError: no level.\n"
-    assert hooks.as_markdown(text) == (
-        "What it does.\n\n\n* `low, high`: limits,\n    in px.\n* `rows`: int64[N].\n\nRaises LevelError: no level.\n"
-    )
+    with pytest.raises(hooks.PluginError, match=r"docs/own_network\.md: the link none\.md leads to no file"):
+        hooks.with_links_of_the_site("[a](none.md)", "own_network.md")

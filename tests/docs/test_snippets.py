@@ -51,8 +51,8 @@ def test_the_page_on_configuration_runs_with_its_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_page_on_validation_counts_comparisons():
-    (block,) = blocks(ROOT / "docs" / "validation.md", "python")
+def test_the_page_on_development_counts_comparisons():
+    (block,) = blocks(ROOT / "docs" / "development.md", "python")
     names = {"nppsim": nppsim, "levels": [corridor()], "actions": np.full(16, 2)}
     exec(block, names)
     assert names["sim"].shadow.comparisons == 32  # a reset and a step of 16 environments

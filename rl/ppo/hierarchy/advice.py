@@ -14,7 +14,7 @@ def advice(config: ExperimentConfig) -> Iterator[str]:
     if not names:
         return
     told = "subtasks have gained nothing where that was measured; compare with the network without them"
-    yield f"{', '.join(names)}: {told} (docs/hierarchy.md)"
+    yield f"{', '.join(names)}: {told} (docs/architectures.md)"
     if not config.hierarchy.from_stage and config.curriculum.start_stage in (None, *EASY):
         yield (
             f"{', '.join(names)}: levels that are {EASY[0]} need no subtasks; with --curriculum stages, "

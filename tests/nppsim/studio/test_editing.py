@@ -93,7 +93,7 @@ def test_a_draft_is_checked_at_once_and_then_searched(page):
 
         assert "spawn" in ask({"check": {**DRAFT, "spawn": None}, "number": 1})["findings"][0]["text"]
         assert ask({"check": {}, "number": 2}) == {
-            "error": "draft is no level draft: title, tiles, spawn, entities missing (docs/studio.md)", "number": 2,
+            "error": "draft is no level draft: title, tiles, spawn, entities missing (docs/play.md)", "number": 2,
         }  # fmt: skip
         assert "check missing" in ask({"number": 3})["error"]
         assert "no agent" in ask({"tries": DRAFT, "agent": "77", "number": 4})["error"]

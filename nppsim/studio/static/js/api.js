@@ -1,4 +1,4 @@
-/* The server: requests and sockets with the token of this page's address.  The protocol is in docs/studio.md.
+/* The server: requests and sockets with the token of this page's address.  The protocol is in docs/lab/studio.md.
  *
  *     const level = await get("levels/" + id);
  *     const answer = await post("recordings/3/demonstration");

@@ -1,4 +1,4 @@
-/* A game on the server: what is sent is played, what comes back is drawn.  The protocol is in docs/studio.md. */
+/* A game on the server: what is sent is played, what comes back is drawn.  The protocol is in docs/lab/studio.md. */
 
 import { World } from "./world.js";
 

@@ -1,4 +1,4 @@
-"""docs/plugins.md works as written: its file is a plugin, its call trains with it, its command evaluates what comes out."""
+"""docs/own_network.md: its file is a plugin, its call trains with it, its command evaluates the result."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from rl.stored import stored_config
 from places import ROOT
 from worlds import corridor
 
-TEXT = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "own_network.md").read_text(encoding="utf-8")
 FILE, CALL = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 SMALL = {"total_timesteps=1e6": "total_timesteps=1e3, num_envs=16, rollout_length=32, num_eval_episodes=3, eval_freq=0"}
 EVALUATE = """
