@@ -7,9 +7,9 @@ from hardware.compute import Race, Timings, Way
 from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, plan
+from hardware.plan_request import DEVICES, PRECISIONS, PlanRequest
 from hardware.profiles import PROFILES, PlanError, Profile
 from hardware.sizes import Chosen
-from hardware.wishes import DEVICES, PRECISIONS, Wishes
 
 __all__ = [
     "DEVICES",
@@ -20,12 +20,12 @@ __all__ = [
     "Machine",
     "Plan",
     "PlanError",
+    "PlanRequest",
     "Profile",
     "Race",
     "Timings",
     "UpdateMemory",
     "Way",
-    "Wishes",
     "detect",
     "estimate_update",
     "measure_update",

@@ -15,8 +15,8 @@ from hardware.figures import MACHINE, on_gpu, stored_figures
 from hardware.gpus import KNOWN, known_gpu
 from hardware.memory import estimate_update
 from hardware.plan import plan
+from hardware.plan_request import PlanRequest
 from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
-from hardware.wishes import Wishes
 from nppsim import errors
 from nppsim.errors import ConfigError
 from nppsim.settings import Parser, Setting
@@ -90,18 +90,18 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
     from rl.policy.architectures import get_architecture
 
     architecture = get_architecture(name)
-    wishes, machine = _wishes(arguments), _machine(arguments)
+    request, machine = _plan_request(arguments), _machine(arguments)
     if arguments.measure:
         if not machine.present:
             raise ConfigError("measures the machine it runs on; leave out what describes another one", "--measure")
         from rl.experiment.timing import measured
 
-        return measured(architecture.name, wishes, machine)
+        return measured(architecture.name, request, machine)
     observations, stacking = architecture.observations, architecture.stacking
     figures = stored_figures(architecture.name, observations, stacking)
     update = figures.update if figures else estimate_update(observations, stacking)
     planned = partial(
-        plan, observations, wishes, stacking=stacking, carried_bytes=architecture.carried_bytes, machine=machine
+        plan, observations, request, stacking=stacking, carried_bytes=architecture.carried_bytes, machine=machine
     )
     try:
         made = planned(update=update)
@@ -128,8 +128,8 @@ def _all() -> list[str]:
     return [*ARCHITECTURES, *(name for name in ALIASES.values() if name not in ARCHITECTURES)]
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
-    return Wishes(
+def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
+    return PlanRequest(
         total_timesteps=arguments.total_timesteps,
         profile=arguments.profile,
         num_envs=arguments.num_envs,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from math import log2
 from typing import NamedTuple
 
+from hardware.plan_request import PRECISIONS
 from hardware.sizes import Chosen, Task
-from hardware.wishes import PRECISIONS
 
 MAX_THREADS = 16
 THREAD_GAIN = 1.05  # what each doubling of threads must gain to be worth it
@@ -48,18 +48,18 @@ def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, 
     Without a race: as many threads as cores, bf16 where the hardware has instructions for it.
     """
     usual = {"torch_threads": _usual_threads(task), "precision": _usual_precision(task)}
-    wishes = task.wishes
+    request = task.request
     given = {
         name: Chosen(value, "flag")
-        for name, value in (("torch_threads", wishes.torch_threads), ("precision", wishes.precision))
+        for name, value in (("torch_threads", request.torch_threads), ("precision", request.precision))
         if value is not None
     }
     if race is None or task.needs.gpus or len(given) == 2:
         return usual | given
     ways = [
         Way(precision, threads)
-        for precision in ([wishes.precision] if wishes.precision else PRECISIONS)
-        for threads in ([wishes.torch_threads] if wishes.torch_threads else _counts(task.cores))
+        for precision in ([request.precision] if request.precision else PRECISIONS)
+        for threads in ([request.torch_threads] if request.torch_threads else _counts(task.cores))
     ]
     each = max(minibatch_size // task.needs.processes, 1)
     return _fastest(ways, race(each, ways), each) | given

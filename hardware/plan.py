@@ -1,6 +1,6 @@
 """The plan of a training run: sizes, threads, precision and device, the memory they take, and why each is as it is.
 
-Explicit wishes win over the profile, the profile over the automatic choice (``sizes`` for the three that share memory).
+Explicit request win over the profile, the profile over the automatic choice (``sizes`` for the three that share memory).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from math import ceil
 from hardware.compute import Race, choose_way
 from hardware.detect import GB, Machine, detect
 from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, measure_update, total
+from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile, find_profile
 from hardware.sizes import (
     DEVICE_SHARE,
@@ -22,7 +23,6 @@ from hardware.sizes import (
     Task,
     choose_sizes,
 )
-from hardware.wishes import Wishes
 from nppsim.files import table
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
@@ -139,7 +139,7 @@ class Plan:
 
 def plan(
     observations: Iterable[str],
-    wishes: Wishes | None = None,
+    request: PlanRequest | None = None,
     *,
     stacking: Stacking = NO_STACKS,
     carried_bytes: int = 0,
@@ -151,7 +151,7 @@ def plan(
     """A plan that fits the machine, or PlanError with what to lower.
 
     observations: keys or short names of what the architecture reads.
-    wishes: what the user asks for; None: nothing.
+    request: what the user asks for; None: nothing.
     stacking: how many frames of the observations it reads.
     carried_bytes: of a memory or a subtask, stored with each decision beside its observation.
     machine: None: this one.
@@ -160,21 +160,23 @@ def plan(
     race: (minibatch size, ways to compute) -> how long an update takes in each; without it, what usually is fastest.
     """
     keys = layout.observation_keys(observations)
-    wishes = Wishes() if wishes is None else wishes
+    request = PlanRequest() if request is None else request
     machine = detect() if machine is None else machine
-    profile = find_profile(wishes.profile)
-    device = _choose_device(wishes.device, profile, machine)
-    gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine, wishes.processes)
+    profile = find_profile(request.profile)
+    device = _choose_device(request.device, profile, machine)
+    gpus = 0 if device.value == "cpu" else _gpus_used(profile, machine, request.processes)
     if probe is not None:
         update = measure_update(probe, keys, stacking)
     elif update is None:
         update = estimate_update(keys, stacking)
-    needs = MemoryNeeds(keys, update, gpus, stacking, wishes.processes or 1, int(bool(wishes.evaluator)), carried_bytes)
-    task = Task(wishes, profile, machine, needs)
+    needs = MemoryNeeds(
+        keys, update, gpus, stacking, request.processes or 1, int(bool(request.evaluator)), carried_bytes
+    )
+    task = Task(request, profile, machine, needs)
     sizes, settings = choose_sizes(task)
     settings |= _other_settings(task, sizes, race, device)
     rows = task.needs.rows(*sizes)
-    made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, wishes.total_timesteps)
+    made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, request.total_timesteps)
     return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking, carried_bytes=carried_bytes)
 
 
@@ -213,20 +215,20 @@ def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None)
 
 def _other_settings(task: Task, sizes: Sizes, race: Race | None, device: Chosen) -> dict[str, Chosen]:
     """All settings but the sizes."""
-    wishes, slow_images, cores = task.wishes, task.needs.slow_images, task.cores
+    request, slow_images, cores = task.request, task.needs.slow_images, task.cores
     simulator_threads = min(cores, sizes.num_envs)
     return {
-        "epochs": _wish_or(wishes.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
-        "simulator_threads": _wish_or(wishes.simulator_threads, simulator_threads, f"{cores} cores for each process"),
+        "epochs": _wish_or(request.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
+        "simulator_threads": _wish_or(request.simulator_threads, simulator_threads, f"{cores} cores for each process"),
         **choose_way(task, sizes.minibatch_size, race),
         "evaluator_threads": _choose_evaluator_threads(task),
         "device": device,
-        "learning_rate": _choose_learning_rate(wishes.learning_rate, task.profile),
+        "learning_rate": _choose_learning_rate(request.learning_rate, task.profile),
     }
 
 
 def _choose_evaluator_threads(task: Task) -> Chosen:
-    if not task.wishes.evaluator:
+    if not task.request.evaluator:
         return Chosen(None, "default")
     cores = task.machine.cores
     return Chosen(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from hardware.detect import GB, Machine
 from hardware.memory import MemoryNeeds, MemoryRow, has_images, total
+from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile
-from hardware.wishes import Wishes
 
 WANTED_UPDATES = 200  # of a run; with fewer the policy is refreshed too seldom to learn much
 MIN_ENVS = 64  # with fewer the decisions of a rollout are too much alike
@@ -65,9 +65,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Task:
-    """What is planned: wishes, the profile that they name, the machine, and what the run needs of it."""
+    """What is planned: request, the profile that they name, the machine, and what the run needs of it."""
 
-    wishes: Wishes
+    request: PlanRequest
     profile: Profile | None
     machine: Machine
     needs: MemoryNeeds
@@ -95,7 +95,7 @@ class Task:
 
     def asked(self, name: str) -> int | None:
         """The user's wish for one of ``Sizes``."""
-        return getattr(self.wishes, name)
+        return getattr(self.request, name)
 
 
 def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
@@ -127,7 +127,7 @@ def _setting(task: Task, name: str, value: int, unlimited: int) -> Chosen:
 def _target_batch(task: Task) -> int:
     """Decisions per update: a power of two that gives the wanted number of updates, within reason."""
     most = MAX_BATCH_IMAGES_ON_CPU if task.needs.slow_images else MAX_BATCH * (2 if task.needs.gpus > 1 else 1)
-    steps = task.wishes.total_timesteps
+    steps = task.request.total_timesteps
     if steps is None:
         return most
     wanted = max(MIN_BATCH, min(most, steps // WANTED_UPDATES))
@@ -145,7 +145,7 @@ def _largest_minibatch(task: Task) -> int:
 def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
     """(distance from what is wanted, sizes) of every combination worth considering.  Distances are in octaves."""
     processes, largest = task.needs.processes, _largest_minibatch(task)
-    asked = task.wishes.minibatch_size
+    asked = task.request.minibatch_size
     for num_envs in _environments(task):
         for rollout in _rollouts(task):
             batch = num_envs * rollout
@@ -157,17 +157,17 @@ def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
 
 
 def _environments(task: Task) -> set[int]:
-    if task.wishes.num_envs:
-        return {task.wishes.num_envs}
+    if task.request.num_envs:
+        return {task.request.num_envs}
     processes = task.needs.processes
     powers = {processes * -(-(1 << n) // processes) for n in range(3, 13)}  # 8 .. 4096, and multiples
     return powers | ({task.profile.num_envs} if task.profile else set())
 
 
 def _rollouts(task: Task) -> set[int]:
-    if task.wishes.rollout_length:
-        return {task.wishes.rollout_length}
-    if task.wishes.minibatch_size:
+    if task.request.rollout_length:
+        return {task.request.rollout_length}
+    if task.request.minibatch_size:
         return set(range(MIN_ROLLOUT, MAX_ROLLOUT + 1))  # an odd minibatch may need an odd rollout
     return {32, 64, 128, 256}
 
@@ -194,11 +194,11 @@ def _given(task: Task) -> str:
 
 
 def _indivisible(task: Task) -> PlanError:
-    wishes, processes = task.wishes, task.needs.processes
+    request, processes = task.request, task.needs.processes
     if processes > 1:
         return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} processes")
-    if wishes.num_envs and wishes.rollout_length and wishes.minibatch_size:
-        batch, asked = wishes.num_envs * wishes.rollout_length, wishes.minibatch_size
+    if request.num_envs and request.rollout_length and request.minibatch_size:
+        batch, asked = request.num_envs * request.rollout_length, request.minibatch_size
         near = min(_divisors(batch), key=lambda d: abs(log2(d / asked)))
         return PlanError(
             f"{_given(task)}: the minibatch does not divide the {batch} decisions of an update; try {near}"

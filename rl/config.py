@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bc.dataset import DatasetConfig
 from bc.train import BCConfig
-from hardware import DEVICES, PlanError, Wishes
+from hardware import DEVICES, PlanError, PlanRequest
 from hardware.profiles import AUTO, find_profile
 from nppsim.actions import FRAMES_PER_SECOND
 from nppsim.errors import ConfigError, needed, redact
@@ -214,7 +214,7 @@ class UploadConfig:
 
 @dataclass(frozen=True)
 class HardwareConfig:
-    """Wishes for the hardware plan; None leaves the choice to it."""
+    """Settings of the hardware plan; None leaves the choice to it."""
 
     hardware_profile: str = setting(
         AUTO, "auto, or a profile's name (python -m hardware plan --help lists them)", flag="hardware-profile"
@@ -280,9 +280,9 @@ class HardwareConfig:
         """That train together."""
         return self.num_processes or max(self.num_gpus, 1)
 
-    def wishes(self, total_timesteps: int | None) -> Wishes:
+    def plan_request(self, total_timesteps: int | None) -> PlanRequest:
         """What the user asked for explicitly, for ``hardware.plan``; total_timesteps: decisions of the whole run."""
-        return Wishes(
+        return PlanRequest(
             total_timesteps=total_timesteps,
             profile=self.hardware_profile,
             num_envs=self.num_envs,
@@ -658,9 +658,9 @@ class ExperimentConfig:
         return self.hierarchy.named(self.heads.named(self.stacking.named(plain) + also + deep) + plus + memory)
 
     @property
-    def wishes(self) -> Wishes:
+    def plan_request(self) -> PlanRequest:
         """What is asked of the hardware plan."""
-        return replace(self.hardware.wishes(self.ppo.total_timesteps), evaluator=self.evaluation.remote or None)
+        return replace(self.hardware.plan_request(self.ppo.total_timesteps), evaluator=self.evaluation.remote or None)
 
     @property
     def conditions(self) -> tuple[str, ...]:

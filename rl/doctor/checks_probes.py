@@ -93,7 +93,7 @@ def train(probe: Probe, anneal: bool) -> BatchPPO:
     shown = {key: np.zeros((64, *layout.SPECS[key].shape), np.float32) for key in statistics.float_keys}
     shown["game_state"][:, :2] = rng.choice([-1, 1], (64, 2))
     statistics.update(shown)
-    wishes = hardware.Wishes(
+    wishes = hardware.PlanRequest(
         num_envs=NUM_ENVS, rollout_length=ROLLOUT, minibatch_size=MINIBATCH, precision="float32", device="cpu"
     )
     plan = hardware.plan(probe.keys, wishes)

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from hardware import Plan, Wishes
+from hardware import Plan, PlanRequest
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import STRATEGIES
 from rl.doctor.doctor import BEFORE, UPDATE, check, require
@@ -17,10 +17,10 @@ _PROGRAM = "this is a mistake in the program, not in your settings: please repor
 def what_was_asked_for_is_in_force(config: ExperimentConfig, settings: PPOConfig, plan: Plan, env: BatchVecEnv) -> str:
     """Sizes, device and precision of the plan are those that were asked for; PPO's settings are the configured ones; levels
     are drawn by the strategy that was asked for."""
-    wishes = config.wishes
+    wishes = config.plan_request
     asked = {
         field.name: getattr(wishes, field.name)
-        for field in fields(Wishes)
+        for field in fields(PlanRequest)
         if hasattr(plan, field.name) and getattr(wishes, field.name) is not None
     }
     for name, value in asked.items():

@@ -252,30 +252,30 @@ def teacher_of(job: Job) -> Path | None:
 
 def make_plan(job: Job) -> hardware.Plan:
     """Sizes, precision and threads: those that the run has begun with, or for this machine, from measured updates."""
-    wishes = job.config.wishes
+    plan_request = job.config.plan_request
     condition = "with imitation" if job.pretrained else "without imitation"
     heading = f"\n{job.architecture.name}, {condition}, seed {job.seed}"
-    plan = read_plan(job.folder, wishes)
+    plan = read_plan(job.folder, plan_request)
     if plan is not None:
         job.log(f"{heading}: goes on with the plan that it began with\n{plan}")
         if plan.machine.cpu != job.machine.cpu:
             job.log(f"begun on {plan.machine.name}: another processor need not compute the same bits")
     else:
-        plan = measured_plan(job, wishes)
+        plan = measured_plan(job, plan_request)
         job.log(f"{heading}\n{plan}")
-        save_plan(job.folder, plan, wishes)
+        save_plan(job.folder, plan, plan_request)
     torch.set_num_threads(1)  # of single operations, which are too short to be split: a team shares out minibatches
     return plan
 
 
-def measured_plan(job: Job, wishes: hardware.Wishes) -> hardware.Plan:
+def measured_plan(job: Job, plan_request: hardware.PlanRequest) -> hardware.Plan:
     """The plan for this machine as it is now."""
     machine = job.machine.times(job.ranks.machines)
     network = job.architecture
     planned = partial(
         hardware.plan,
         job.observations,
-        wishes,
+        plan_request,
         stacking=network.stacking,
         carried_bytes=network.carried_bytes,
         machine=machine,

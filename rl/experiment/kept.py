@@ -85,15 +85,15 @@ class PretrainedPolicy:
     spent_before: float = 0.0
 
 
-def save_plan(folder: Path, plan: hardware.Plan, wishes: hardware.Wishes) -> None:
+def save_plan(folder: Path, plan: hardware.Plan, plan_request: hardware.PlanRequest) -> None:
     """Keep the plan of a run, and what was asked of it."""
-    write_json(folder / PLAN, {"wishes": asdict(wishes), "plan": asdict(plan)})
+    write_json(folder / PLAN, {"wishes": asdict(plan_request), "plan": asdict(plan)})
 
 
-def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
+def read_plan(folder: Path, plan_request: hardware.PlanRequest) -> hardware.Plan | None:
     """The plan of a run that has begun; None where there is none.
 
-    wishes: what is asked for now; its number of decisions may differ, and whether there is an evaluator.
+    plan_request: what is asked for now; its number of decisions may differ, and whether there is an evaluator.
     ResumeError if something else was asked for then, or the run needs a GPU and there is none.
     """
     path = folder / PLAN
@@ -102,7 +102,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
         return None
     if wrong := mismatch(stored, {"wishes": {}, "plan": {}}):
         raise ResumeError(f"{path}: {wrong}; {_REMEDY}")
-    asked = {name for name, value in asdict(wishes).items() if stored["wishes"].get(name) != value} - {
+    asked = {name for name, value in asdict(plan_request).items() if stored["wishes"].get(name) != value} - {
         *("total_timesteps", "evaluator")
     }
     if asked:
@@ -113,7 +113,7 @@ def read_plan(folder: Path, wishes: hardware.Wishes) -> hardware.Plan | None:
     plan: hardware.Plan = _decoded(hardware.Plan, stored["plan"], path)
     if plan.device == "cuda" and not torch.cuda.is_available():
         raise ResumeError(f"{path}: the run computes on a GPU, and there is none here; go on where there is one")
-    return replace(plan, total_timesteps=wishes.total_timesteps)
+    return replace(plan, total_timesteps=plan_request.total_timesteps)
 
 
 def save_pretrained(

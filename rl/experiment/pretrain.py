@@ -41,11 +41,11 @@ from rl.seeds import LARGEST_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for, beside the settings of training (bc), data (dataset) and machine (wishes)."""
+    """What is asked for, beside the settings of training (bc), data (dataset) and machine (plan_request)."""
 
     bc: BCConfig
     dataset: DatasetConfig
-    wishes: hardware.Wishes
+    plan_request: hardware.PlanRequest
     architecture: str = setting(
         MISSING, "network, e.g. mlp_baseline or vision_free", flag="architecture", aliases=("architectures",)
     )
@@ -105,7 +105,7 @@ def train(job: Job, folder: Path, best: Path) -> None:
     dataset = dataset.stacked(stacking)
     if stacking:
         print(f"warning: {job.architecture}: {ADVICE}")
-    plan = hardware.plan(job.dataset.observations, job.wishes, stacking=stacking)
+    plan = hardware.plan(job.dataset.observations, job.plan_request, stacking=stacking)
     torch.set_num_threads(1)
     torch.manual_seed(job.seed)
     policy = build_policy(job.architecture, dataset.statistics(), precision=plan.precision, device=plan.device)
@@ -190,7 +190,7 @@ def parse(argv: Sequence[str]) -> Job:
         arguments,
         bc=parser.build(BCConfig, arguments),
         dataset=parser.build(DatasetConfig, arguments, observations=observations),
-        wishes=parser.build(HardwareConfig, arguments).wishes(None),
+        plan_request=parser.build(HardwareConfig, arguments).plan_request(None),
     )
 
 

@@ -45,7 +45,7 @@ def _rehearse_jobs(config: ExperimentConfig, data: Data, folder: Path, doctor: D
         doctor.meet(
             asked_plan=hardware.plan(
                 job.observations,
-                config.wishes,
+                config.plan_request,
                 stacking=job.architecture.stacking,
                 carried_bytes=job.architecture.carried_bytes,
                 machine=machine,

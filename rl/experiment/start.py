@@ -22,16 +22,16 @@ def start(argv: Sequence[str], program: str | Path) -> int:
     config, started = resolve(argv), Started.from_environment()
     if started is not None:
         config = as_started(config, started)
-    wishes = config.hardware
-    if wishes.distributed_backend and wishes.processes == 1:
+    settings = config.hardware
+    if settings.distributed_backend and settings.processes == 1:
         raise ConfigError(
             "one process shares nothing; add --num-gpus or --num-processes, or leave it out", "--distributed-backend"
         )
-    if started is None and wishes.processes > 1:
+    if started is None and settings.processes > 1:
         check_gpus(config)
-        return launch(program, argv, wishes.processes)
-    device = "cpu" if wishes.num_gpus == 0 else wishes.device
-    with joined(started, wishes.distributed_backend, device) as ranks:
+        return launch(program, argv, settings.processes)
+    device = "cpu" if settings.num_gpus == 0 else settings.device
+    with joined(started, settings.distributed_backend, device) as ranks:
         if isinstance(ranks, Ranks) and ranks.rank:
             follow(config, ranks)
         else:
@@ -45,17 +45,17 @@ def as_started(config: ExperimentConfig, started: Started) -> ExperimentConfig:
 
     After a restart, it goes on with what the processes before left.
     """
-    wishes = config.hardware
-    given = wishes.processes > 1 or wishes.num_processes is not None or config.resume_from is not None
-    if given and wishes.processes != started.size:
+    settings = config.hardware
+    given = settings.processes > 1 or settings.num_processes is not None or config.resume_from is not None
+    if given and settings.processes != started.size:
         raise ConfigError(
             f"torchrun has started {started.size}, and a run keeps the number of processes that it was begun with",
             "--num-processes",
-            wishes.processes,
+            settings.processes,
         )
     if not given and started.size > 1:
-        wishes = replace(wishes, num_processes=started.size)
-        config = replace(config, hardware=wishes, sources=config.sources | {"hardware.num_processes": "torchrun"})
+        settings = replace(settings, num_processes=started.size)
+        config = replace(config, hardware=settings, sources=config.sources | {"hardware.num_processes": "torchrun"})
     if not started.restarts or config.resume_from is not None:
         return config
     return replace(config, resume_from=unfinished(config))

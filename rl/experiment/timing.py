@@ -1,6 +1,6 @@
 """How fast PPO trains an architecture on this machine, and what memory it takes: a short probe for the hardware plan.
 
-answer = measured("vision_free", hardware.Wishes(), hardware.detect())
+answer = measured("vision_free", hardware.PlanRequest(), hardware.detect())
 print(answer)
 """
 
@@ -29,12 +29,12 @@ from rl.ppo.vec_env import BatchVecEnv
 UPDATES = 2  # that are timed, after one that warms up
 
 
-def measured(architecture: str, wishes: hardware.Wishes, machine: hardware.Machine) -> Answer:
+def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> Answer:
     """The plan that training would make here, with measured memory, threads and speed."""
     known = get_architecture(architecture)
     seen, stacking = known.observations, known.stacking
     planned = partial(
-        hardware.plan, seen, wishes, stacking=stacking, carried_bytes=known.carried_bytes, machine=machine
+        hardware.plan, seen, plan_request, stacking=stacking, carried_bytes=known.carried_bytes, machine=machine
     )
     figures = stored_figures(architecture, seen, stacking)
     update = figures.update if figures else estimate_update(seen, stacking)

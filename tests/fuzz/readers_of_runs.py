@@ -77,7 +77,7 @@ def readers_of_runs() -> list[Reader]:
         Reader("sweep_space", "x.toml", lambda path: read_space([], path), _space, by_toml),
         Reader("sweep_plan", sweep.PLAN, _read_sweep_plan, _sweep_plan, by_json),
         Reader("comparison_plan", ab.PLAN, _read_comparison_plan, _comparison_plan, by_json),
-        Reader("plan", kept.PLAN, lambda path: kept.read_plan(path.parent, _WISHES), _plan, by_json),
+        Reader("plan", kept.PLAN, lambda path: kept.read_plan(path.parent, _PLAN_REQUEST), _plan, by_json),
         Reader("finished", kept.FINISHED_FILE, _read_finished, _finished, by_json),
         Reader(
             "clone",
@@ -115,7 +115,7 @@ _GIVEN = {
     ("", "experiment_name"): Given("x", "--experiment-name", "flag"),
     ("", "architectures"): Given(("vision_free",), "--architectures", "flag"),
 }
-_WISHES = hardware.Wishes(device="cpu")
+_PLAN_REQUEST = hardware.PlanRequest(device="cpu")
 
 
 def _levels() -> list[Level]:
@@ -167,7 +167,7 @@ def _read_comparison_plan(path: Path) -> None:
 
 
 def _plan(folder: Path) -> list[Path]:
-    kept.save_plan(folder, hardware.plan(("game_state",), _WISHES), _WISHES)
+    kept.save_plan(folder, hardware.plan(("game_state",), _PLAN_REQUEST), _PLAN_REQUEST)
     return [folder / kept.PLAN]
 
 
@@ -220,7 +220,7 @@ def _finished(folder: Path) -> list[Path]:
             cloning=_imitated(),
             transfer=None,
             speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
-            plan=hardware.plan(("game_state",), _WISHES),
+            plan=hardware.plan(("game_state",), _PLAN_REQUEST),
             films=[Film("simplest", "a", "won", 60, "a.mp4", "a.png")],
             events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the BC policy"}],
             wall_time_s=12.5,
@@ -276,8 +276,8 @@ def _evaluate(policy: NppPolicy, decisions: int) -> Evaluation:
 @contextmanager
 def _training(folder: Path) -> Iterator[tuple[BatchPPO, TrainingMonitor]]:
     """A small PPO, and what watches it, that leaves its files in a folder."""
-    wishes = replace(_WISHES, num_envs=4, rollout_length=8, minibatch_size=32, precision="float32")
-    plan = hardware.plan(layout.VISION_FREE, wishes)
+    plan_request = replace(_PLAN_REQUEST, num_envs=4, rollout_length=8, minibatch_size=32, precision="float32")
+    plan = hardware.plan(layout.VISION_FREE, plan_request)
     config = ExperimentConfig(
         experiment_name="x",
         architectures=("vision_free",),

@@ -15,8 +15,8 @@ from hardware import (
     Gpu,
     Machine,
     PlanError,
+    PlanRequest,
     Timings,
-    Wishes,
     detect,
     estimate_update,
     measure_update,
@@ -63,14 +63,14 @@ flags = st.fixed_dictionaries({"num_envs": sizes, "rollout_length": sizes, "mini
 
 
 def test_vision_free_on_two_cores():
-    chosen = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000), machine=LAPTOP)
+    chosen = plan(layout.VISION_FREE, PlanRequest(total_timesteps=10_000_000), machine=LAPTOP)
     assert (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.epochs) == (512, 64, 4096, 3)
     assert (chosen.precision, chosen.torch_threads, chosen.simulator_threads, chosen.device) == ("bf16", 2, 2, "cpu")
     assert chosen.warnings == ()
 
 
 def test_mlp_baseline_on_two_cores():
-    chosen = plan(layout.ALL, Wishes(total_timesteps=2_000_000), machine=LAPTOP)
+    chosen = plan(layout.ALL, PlanRequest(total_timesteps=2_000_000), machine=LAPTOP)
     assert (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.epochs) == (128, 64, 1024, 2)
     assert (chosen.precision, chosen.torch_threads) == ("bf16", 2)
     assert chosen.updates == 245
@@ -78,20 +78,20 @@ def test_mlp_baseline_on_two_cores():
 
 
 def test_a_process_that_evaluates_is_planned_for_and_takes_no_thread_of_training():
-    usual = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000), machine=LAPTOP)
-    beside = plan(layout.VISION_FREE, Wishes(total_timesteps=10_000_000, evaluator=True), machine=LAPTOP)
+    usual = plan(layout.VISION_FREE, PlanRequest(total_timesteps=10_000_000), machine=LAPTOP)
+    beside = plan(layout.VISION_FREE, PlanRequest(total_timesteps=10_000_000, evaluator=True), machine=LAPTOP)
     assert (usual.evaluator_threads, beside.evaluator_threads) == (None, 1)
     assert beside.torch_threads == usual.torch_threads and beside.simulator_threads == usual.simulator_threads
     assert beside.host_bytes - usual.host_bytes == 1_500_000_000
     assert "evaluator_threads" in str(beside) and "evaluator_threads" not in str(usual)
-    assert plan(layout.VISION_FREE, Wishes(evaluator=True), machine=SERVER).evaluator_threads == SERVER.cores // 4
-    alone = plan(layout.VISION_FREE, Wishes(evaluator=True), machine=replace(LAPTOP, cores=1))
+    assert plan(layout.VISION_FREE, PlanRequest(evaluator=True), machine=SERVER).evaluator_threads == SERVER.cores // 4
+    alone = plan(layout.VISION_FREE, PlanRequest(evaluator=True), machine=replace(LAPTOP, cores=1))
     assert any("one core" in warning for warning in alone.warnings)
 
 
 def test_short_runs_get_smaller_updates():
     def batch(steps):
-        return plan(layout.VISION_FREE, Wishes(total_timesteps=steps), machine=LAPTOP).batch_size
+        return plan(layout.VISION_FREE, PlanRequest(total_timesteps=steps), machine=LAPTOP).batch_size
 
     assert [batch(steps) for steps in (3_000, 100_000, 2_000_000, 4_000_000, 10_000_000)] == [
         2_048,
@@ -110,7 +110,7 @@ def test_short_runs_get_smaller_updates():
 @example(machine=LAPTOP, observations=layout.ALL, flags={"num_envs": 14}, steps=1_000_000)
 def test_a_plan_fits_divides_and_keeps_the_flags_or_is_refused(machine, observations, flags, steps):
     try:
-        chosen = plan(observations, Wishes(total_timesteps=steps, **flags), machine=machine)
+        chosen = plan(observations, PlanRequest(total_timesteps=steps, **flags), machine=machine)
     except PlanError:
         return
     assert chosen.batch_size % chosen.minibatch_size == 0
@@ -137,14 +137,14 @@ def test_a_plan_fits_divides_and_keeps_the_flags_or_is_refused(machine, observat
 )
 def test_any_number_of_environments_alone_can_be_planned(observations, num_envs, profile):
     roomy = Machine("any", 8, 1000 * GB, 1000 * GB)
-    assert plan(observations, Wishes(num_envs=num_envs, profile=profile), machine=roomy).num_envs == num_envs
+    assert plan(observations, PlanRequest(num_envs=num_envs, profile=profile), machine=roomy).num_envs == num_envs
 
 
 # --- sources ---
 
 
 def test_a_flag_beats_the_profile_and_says_so():
-    chosen = plan(layout.ALL, Wishes(profile="1xA100-80GB", num_envs=100, learning_rate=1e-3), machine=SERVER)
+    chosen = plan(layout.ALL, PlanRequest(profile="1xA100-80GB", num_envs=100, learning_rate=1e-3), machine=SERVER)
     sources = {name: setting.source for name, setting in chosen.settings.items()}
     assert (chosen.num_envs, sources["num_envs"]) == (100, "flag")
     assert (chosen.learning_rate, sources["learning_rate"]) == (1e-3, "flag")
@@ -154,7 +154,7 @@ def test_a_flag_beats_the_profile_and_says_so():
 
 
 def test_every_other_flag_wins_too():
-    wishes = {
+    given = {
         "epochs": 7,
         "torch_threads": 3,
         "simulator_threads": 5,
@@ -162,8 +162,10 @@ def test_every_other_flag_wins_too():
         "device": "cpu",
         "learning_rate": 1e-4,
     }
-    chosen = plan(layout.ALL, Wishes(profile="1xA100-80GB", **wishes), machine=SERVER, race=lambda size, ways: 1 / 0)
-    for name, value in wishes.items():
+    chosen = plan(
+        layout.ALL, PlanRequest(profile="1xA100-80GB", **given), machine=SERVER, race=lambda size, ways: 1 / 0
+    )
+    for name, value in given.items():
         assert getattr(chosen, name) == value
         assert chosen.settings[name].source == "flag"
 
@@ -233,9 +235,9 @@ def test_bf16_must_be_worth_its_rounding():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "expected"), [({"torch_threads": 1}, (1, "bf16")), ({"precision": "float32"}, (2, "float32"))]
+    ("plan_request", "expected"), [({"torch_threads": 1}, (1, "bf16")), ({"precision": "float32"}, (2, "float32"))]
 )
-def test_what_was_asked_for_is_not_raced_against(wishes, expected):
+def test_what_was_asked_for_is_not_raced_against(plan_request, expected):
     times = {("float32", 1): 3.0, ("float32", 2): 2.0, ("bf16", 1): 2.0, ("bf16", 2): 1.0}
     raced = []
 
@@ -243,9 +245,9 @@ def test_what_was_asked_for_is_not_raced_against(wishes, expected):
         raced.extend(ways)
         return race(times)(minibatch_size, ways)
 
-    chosen = plan(layout.VISION_FREE, Wishes(**wishes), machine=LAPTOP, race=run)
+    chosen = plan(layout.VISION_FREE, PlanRequest(**plan_request), machine=LAPTOP, race=run)
     assert (chosen.torch_threads, chosen.precision) == expected
-    ((name, value),) = wishes.items()
+    ((name, value),) = plan_request.items()
     assert chosen.settings[name].source == "flag"
     assert len(raced) == 2 and value in {way for ways in raced for way in ways}
 
@@ -266,7 +268,7 @@ def test_precision_follows_the_hardware_where_nothing_is_timed():
 
 
 def test_host_memory_is_environments_times_decisions_times_bytes():
-    chosen = plan(layout.ALL, Wishes(num_envs=128, rollout_length=64), machine=LAPTOP)
+    chosen = plan(layout.ALL, PlanRequest(num_envs=128, rollout_length=64), machine=LAPTOP)
     buffer = next(row for row in chosen.memory if row.name == "rollout buffer")
     assert observation_bytes(layout.IMAGES) == 84 * 84 + 176 * 100
     assert buffer.bytes == 128 * 64 * (observation_bytes(layout.ALL) + TRANSITION_BYTES)
@@ -274,7 +276,9 @@ def test_host_memory_is_environments_times_decisions_times_bytes():
 
 def test_on_gpus_neither_update_nor_rollout_counts_as_host_memory():
     two = replace(SERVER, gpus=(A100,) * 2)
-    both = [plan(layout.ALL, Wishes(num_envs=512, rollout_length=64, processes=count), machine=two) for count in (1, 2)]
+    both = [
+        plan(layout.ALL, PlanRequest(num_envs=512, rollout_length=64, processes=count), machine=two) for count in (1, 2)
+    ]
     for made in both:
         where = {row.name: row.where for row in made.memory}
         assert (where["network update"], where["rollout buffer"], where["environments"]) == ("device", "device", "host")
@@ -307,7 +311,7 @@ def test_the_estimate_is_larger_with_images():
 )
 @pytest.mark.parametrize("observations", [layout.ALL, layout.VISION_FREE])
 def test_profiles_on_the_machine_they_are_made_for(name, expected, observations):
-    chosen = plan(observations, Wishes(profile=name), machine=PROFILES[name].machine())
+    chosen = plan(observations, PlanRequest(profile=name), machine=PROFILES[name].machine())
     found = (chosen.num_envs, chosen.rollout_length, chosen.minibatch_size, chosen.learning_rate, chosen.precision)
     assert (*found, chosen.gpus) == expected
     for setting in ("num_envs", "rollout_length", "minibatch_size"):
@@ -317,9 +321,9 @@ def test_profiles_on_the_machine_they_are_made_for(name, expected, observations)
 def test_a_profile_of_several_gpus_takes_a_process_for_each():
     eight = replace(SERVER, gpus=(A100,) * 8)
     with pytest.raises(PlanError, match="--num-gpus 8"):
-        plan(layout.ALL, Wishes(profile="8xA100-80GB"), machine=eight)
-    assert plan(layout.ALL, Wishes(profile="8xA100-80GB"), machine=replace(eight, present=False)).gpus == 8
-    chosen = plan(layout.ALL, Wishes(profile="8xA100-80GB", processes=8), machine=eight)
+        plan(layout.ALL, PlanRequest(profile="8xA100-80GB"), machine=eight)
+    assert plan(layout.ALL, PlanRequest(profile="8xA100-80GB"), machine=replace(eight, present=False)).gpus == 8
+    chosen = plan(layout.ALL, PlanRequest(profile="8xA100-80GB", processes=8), machine=eight)
     own = chosen.of_each(8)
     assert (own.num_envs, own.rollout_length, own.minibatch_size) == (128, 64, 1024)
     assert own.learning_rate == chosen.learning_rate
@@ -327,14 +331,14 @@ def test_a_profile_of_several_gpus_takes_a_process_for_each():
 
 
 def test_processes_without_gpus_share_cores_memory_and_sizes():
-    alone, three = (plan(layout.VISION_FREE, Wishes(processes=n, device="cpu"), machine=SERVER) for n in (None, 3))
+    alone, three = (plan(layout.VISION_FREE, PlanRequest(processes=n, device="cpu"), machine=SERVER) for n in (None, 3))
     assert three.num_envs % 3 == three.minibatch_size % 3 == 0
     assert three.simulator_threads == three.torch_threads == SERVER.cores // 3
     assert three.host_bytes > alone.host_bytes
     with pytest.raises(PlanError, match="multiples of the 3 processes"):
-        plan(layout.VISION_FREE, Wishes(processes=3, device="cpu", num_envs=64), machine=SERVER)
+        plan(layout.VISION_FREE, PlanRequest(processes=3, device="cpu", num_envs=64), machine=SERVER)
     with pytest.raises(PlanError, match="2 processes need a GPU each"):
-        plan(layout.VISION_FREE, Wishes(processes=2, device="cuda"), machine=SERVER)
+        plan(layout.VISION_FREE, PlanRequest(processes=2, device="cuda"), machine=SERVER)
 
 
 def test_auto_uses_one_of_several_gpus_and_warns():
@@ -345,14 +349,14 @@ def test_auto_uses_one_of_several_gpus_and_warns():
 
 def test_a_gpu_profile_needs_its_gpu():
     with pytest.raises(PlanError, match="needs 1 GPU.*use 'auto'"):
-        plan(layout.ALL, Wishes(profile="1xA100-80GB"), machine=LAPTOP)
+        plan(layout.ALL, PlanRequest(profile="1xA100-80GB"), machine=LAPTOP)
 
 
 # --- errors and warnings ---
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("plan_request", "message"),
     [
         ({"num_envs": 0}, "num_envs=0: give a whole number of at least 1"),
         ({"total_timesteps": -5}, "total_timesteps=-5"),
@@ -366,13 +370,13 @@ def test_a_gpu_profile_needs_its_gpu():
         ({"minibatch_size": 2**20, "num_envs": 2**15, "rollout_length": 32}, "lower the minibatch size"),
     ],
 )
-def test_errors_name_the_number_and_the_remedy(wishes, message):
+def test_errors_name_the_number_and_the_remedy(plan_request, message):
     with pytest.raises(PlanError, match=message):
-        plan(layout.ALL, Wishes(**wishes), machine=LAPTOP)
+        plan(layout.ALL, PlanRequest(**plan_request), machine=LAPTOP)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "warning"),
+    ("plan_request", "warning"),
     [
         ({"total_timesteps": 1_000_000, "num_envs": 1024, "rollout_length": 128}, "only 8 updates"),
         ({"num_envs": 14}, "only 14 environments"),
@@ -381,8 +385,8 @@ def test_errors_name_the_number_and_the_remedy(wishes, message):
         ({"num_envs": 128, "rollout_length": 64, "minibatch_size": 32}, "256 minibatches of 32"),
     ],
 )
-def test_unwise_plans_are_warned_about(wishes, warning):
-    chosen = plan(layout.ALL, Wishes(**wishes), machine=LAPTOP)
+def test_unwise_plans_are_warned_about(plan_request, warning):
+    chosen = plan(layout.ALL, PlanRequest(**plan_request), machine=LAPTOP)
     assert any(warning in text for text in chosen.warnings)
 
 
@@ -531,11 +535,11 @@ def test_the_largest_sizes_fit_are_accepted_and_twice_as_much_does_not_fit(machi
     most = largest(made, update)
     for size, value in most._asdict().items():
         rest = {other: getattr(made, other) for other in most._fields}
-        again = plan(keys, Wishes(**rest | {size: value}), machine=machine, update=update)
+        again = plan(keys, PlanRequest(**rest | {size: value}), machine=machine, update=update)
         assert again.host_bytes <= again.host_budget and (not again.gpus or again.device_bytes <= again.device_budget)
         if size != "minibatch_size" and 2 * value <= MOST:
             with pytest.raises(PlanError, match="not enough"):
-                plan(keys, Wishes(**rest | {size: 2 * value}), machine=machine, update=update)
+                plan(keys, PlanRequest(**rest | {size: 2 * value}), machine=machine, update=update)
 
 
 @pytest.mark.parametrize(
@@ -565,7 +569,7 @@ def test_what_is_carried_from_decision_to_decision_counts_as_it_is_stored(name, 
         return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)) / len(buffer)
 
     assert stored(name) - stored("vision_free") == get_architecture(name).carried_bytes == carried
-    sizes = Wishes(num_envs=64, rollout_length=32)
+    sizes = PlanRequest(num_envs=64, rollout_length=32)
     more, plain = (plan(layout.VISION_FREE, sizes, carried_bytes=n, machine=LAPTOP).memory for n in (carried, 0))
     assert more[0].bytes - plain[0].bytes == 64 * 32 * carried and f"+ {carried} B carried" in more[0].how
     assert more[1].bytes - plain[1].bytes == 2 * 64 * carried
@@ -591,7 +595,7 @@ def test_encoded_graphs_count():
 
 
 def test_a_network_that_does_not_fit_is_an_answer_where_speed_is_measured_too():
-    answer = measured("mlp_baseline", Wishes(num_envs=65_536, rollout_length=1024), detect())
+    answer = measured("mlp_baseline", PlanRequest(num_envs=65_536, rollout_length=1024), detect())
     assert isinstance(answer.plan, PlanError) and answer.architecture == "mlp_baseline"
 
 
@@ -604,7 +608,7 @@ def test_which_gpus_have_fast_bf16_is_known_by_their_compute_capability(name, bf
     assert document["speed"] is None and document["minutes"] is None, "nothing was measured on a GPU"
     (update,) = (row for row in document["memory"] if row["name"] == "network update")
     assert update["how"].endswith("stored figure of a CPU, doubled")
-    slow = plan(("game_state",), Wishes(precision="bf16"), machine=replace(SERVER, gpus=(known_gpu(name),)))
+    slow = plan(("game_state",), PlanRequest(precision="bf16"), machine=replace(SERVER, gpus=(known_gpu(name),)))
     assert any("has no fast bf16" in warning for warning in slow.warnings) == (not bf16)
 
 

@@ -173,8 +173,8 @@ def _(plant: Plants) -> None:
 
 @fault("the plan ignores what was asked for", "F78", "H18", "H17")
 def _(plant: Plants) -> None:
-    def changed(original, observations, wishes=None, **named):
-        return original(observations, replace(wishes, num_envs=8, rollout_length=64, minibatch_size=64), **named)
+    def changed(original, observations, plan_request=None, **named):
+        return original(observations, replace(plan_request, num_envs=8, rollout_length=64, minibatch_size=64), **named)
 
     plant.wrap(hardware, "plan", changed)
 

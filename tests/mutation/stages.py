@@ -245,7 +245,7 @@ def run_plan(stage: Stage, plant: Plant) -> None:
     """A plan of hardware, whose warnings are printed before training."""
     plant()
     config = stage.config()
-    made = hardware.plan(("state",), config.hardware.wishes(config.ppo.total_timesteps))
+    made = hardware.plan(("state",), config.hardware.plan_request(config.ppo.total_timesteps))
     for warning in made.warnings:
         raise Noticed("the plan's warnings", warning)
 

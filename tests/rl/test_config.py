@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rl.command_line
-from hardware import PROFILES, Wishes, plan
+from hardware import PROFILES, PlanRequest, plan
 from hardware.profiles import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.level import LevelError
@@ -349,7 +349,7 @@ def test_the_documents_command_works(folder):
         --video-fps 30 --s3-bucket bucket --s3-prefix some/where --output-dir out"""
     config = resolve(shlex.split(command))
     assert config.conditions == ("with_pretrain",)
-    assert config.hardware.wishes(10**6).num_envs == 128
+    assert config.hardware.plan_request(10**6).num_envs == 128
     assert config.curriculum == replace(CurriculumConfig(), use_curriculum=True, threshold=0.6, min_episodes=50)
     assert json.loads(json.dumps(config.to_dict()))["upload"]["bucket"] == "bucket"
 
@@ -737,17 +737,17 @@ def test_secrets_never_reach_the_saved_configuration(folder, monkeypatch):
 
 def test_explicit_flags_win_over_the_plan(folder):
     config = resolve([*REQUIRED, "--num-envs", "96", "--no-mixed-precision", "--num-gpus", "0"])
-    made = plan(layout.VISION_FREE, config.hardware.wishes(10**6))
+    made = plan(layout.VISION_FREE, config.hardware.plan_request(10**6))
     assert (made.num_envs, made.precision, made.device) == (96, "float32", "cpu")
     assert made.settings["num_envs"].source == "flag"
 
 
 def test_settled_ppo_settings_come_from_flag_then_profile_then_default():
-    made = plan(layout.VISION_FREE, Wishes(total_timesteps=10**6, device="cpu"))
+    made = plan(layout.VISION_FREE, PlanRequest(total_timesteps=10**6, device="cpu"))
     assert PPOConfig().settled(made).learning_rate == BASE_LEARNING_RATE
     assert PPOConfig().settled(made).n_epochs == made.epochs
     server = PROFILES["1xA100-80GB"]
-    preset = plan(layout.VISION_FREE, Wishes(profile=server.name), machine=server.machine())
+    preset = plan(layout.VISION_FREE, PlanRequest(profile=server.name), machine=server.machine())
     assert PPOConfig().settled(preset).learning_rate == server.learning_rate != BASE_LEARNING_RATE
     explicit = PPOConfig(learning_rate=1e-5, n_epochs=7).settled(made)
     assert (explicit.learning_rate, explicit.n_epochs) == (1e-5, 7)

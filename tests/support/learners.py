@@ -56,14 +56,14 @@ def make_env(num_envs=4, *, frame_skip=4, gamma=0.995, seed=0, curriculum=None, 
 
 
 def make_plan(num_envs=4, rollout_length=32, minibatch_size=32, precision="float32"):
-    wishes = hardware.Wishes(
+    plan_request = hardware.PlanRequest(
         num_envs=num_envs,
         rollout_length=rollout_length,
         minibatch_size=minibatch_size,
         precision=precision,
         device="cpu",
     )
-    return hardware.plan(OBSERVATIONS, wishes)
+    return hardware.plan(OBSERVATIONS, plan_request)
 
 
 def statistics(seed=0, architecture="vision_free"):

@@ -33,7 +33,7 @@ def run_record(folder, label="vision_free", seed=0, title=None, *, architecture=
         cloning=None,
         transfer=None,
         speed={"decisions_per_s": 1000.0, "share": {"update": 1.0}},
-        plan=hardware.plan(("game_state",), hardware.Wishes(device="cpu")),
+        plan=hardware.plan(("game_state",), hardware.PlanRequest(device="cpu")),
         films=[Film("simple", "a", "won", 60, "videos/simple/a.mp4", "route_visualizations/simple/a.png")],
         events=[{"at": 5, "stopped": "no improvement"}, {"at": 6, "delivered": "the BC policy, with 40 %"}],
         wall_time_s=12.5,

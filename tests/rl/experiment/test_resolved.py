@@ -11,15 +11,15 @@ from rl.experiment.record import circumstances
 from rl.experiment.resolved import resolved
 
 
-def sources(ppo=None, **wishes):
+def sources(ppo=None, **plan_request):
     config = ExperimentConfig(
         experiment_name="x",
         architectures=("vision_free",),
         ppo=ppo or PPOConfig(gamma=0.99),
         curriculum=CurriculumConfig(use_curriculum=True),
-        hardware=HardwareConfig(device="cpu", **wishes),
+        hardware=HardwareConfig(device="cpu", **plan_request),
     )
-    plan = hardware.plan(("game_state",), config.hardware.wishes(100_000))
+    plan = hardware.plan(("game_state",), config.hardware.plan_request(100_000))
     return resolved(config, config.ppo.settled(plan), plan)
 
 

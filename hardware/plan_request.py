@@ -9,7 +9,7 @@ DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PlanRequest:
     """What the user asks for.  None leaves the choice to the plan; what is given here is never changed.
 
     Raises PlanError for a value that no plan can have.
