@@ -9,12 +9,12 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from hardware.answers import Answer, Speed, comparison
 from hardware.detect import GB, Gpu, Machine, detect
 from hardware.figures import MACHINE, on_gpu, stored_figures
 from hardware.gpus import KNOWN, known_gpu
 from hardware.memory import estimate_update
 from hardware.plan import plan
+from hardware.plan_report import PlanReport, Speed, plan_table
 from hardware.plan_request import PlanRequest
 from hardware.profiles import PROFILE_NAMES, PlanError, find_profile
 from nppsim import errors
@@ -28,15 +28,15 @@ def main(argv: list[str] | None = None) -> int:
     def job() -> int:
         arguments = _parser().parse_args(argv)
         _load_plugins(arguments.plugin)
-        answers = [_answer(name, arguments) for name in arguments.architectures or _all()]
+        reports = [_report(name, arguments) for name in arguments.architectures or _all()]
         if arguments.json:
-            stored = [answer.to_dict() for answer in answers]
+            stored = [report.to_dict() for report in reports]
             print(json.dumps(stored[0] if len(stored) == 1 else {"architectures": stored}, indent=2))
-        elif len(answers) == 1:
-            print(answers[0])
+        elif len(reports) == 1:
+            print(reports[0])
         else:
-            print(f"machine: {_machine(arguments).name}\n\n{comparison(answers, arguments.total_timesteps)}")
-        return errors.REFUSED if all(isinstance(answer.plan, PlanError) for answer in answers) else 0
+            print(f"machine: {_machine(arguments).name}\n\n{plan_table(reports, arguments.total_timesteps)}")
+        return errors.REFUSED if all(isinstance(report.plan, PlanError) for report in reports) else 0
 
     return errors.run(job)
 
@@ -85,7 +85,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _answer(name: str, arguments: argparse.Namespace) -> Answer:
+def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
     """The plan for one architecture.  Only this command line, like a script, knows ``rl``; the package does not."""
     from rl.policy.architectures import get_architecture
 
@@ -109,11 +109,11 @@ def _answer(name: str, arguments: argparse.Namespace) -> Answer:
             update = on_gpu(update)
             made = planned(update=update)
     except PlanError as error:
-        return Answer(architecture.name, error, update)
+        return PlanReport(architecture.name, error, update)
     speed = None
     if figures and figures.decisions_per_s and not made.gpus:
         speed = Speed(figures.decisions_per_s, f"stored figures, measured on {MACHINE}; --measure measures here")
-    return Answer(architecture.name, made, update, speed)
+    return PlanReport(architecture.name, made, update, speed)
 
 
 def _load_plugins(files: list[str]) -> None:

@@ -9,9 +9,9 @@ from functools import partial
 import torch
 
 import hardware
-from hardware.answers import Answer, Speed
 from hardware.figures import stored_figures
 from hardware.memory import estimate_update, measure_update
+from hardware.plan_report import PlanReport, Speed
 from hardware.profiles import PlanError
 from nppsim.bank import LevelBank
 from nppsim.batch import BatchSimulator
@@ -29,7 +29,7 @@ from rl.ppo.vec_env import BatchVecEnv
 UPDATES = 2  # that are timed, after one that warms up
 
 
-def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> Answer:
+def measured(architecture: str, plan_request: hardware.PlanRequest, machine: hardware.Machine) -> PlanReport:
     """The plan that training would make here, with measured memory, threads and speed."""
     known = get_architecture(architecture)
     seen, stacking = known.observations, known.stacking
@@ -44,9 +44,9 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
         update = measure_update(probe.peak_bytes, seen, stacking)
         plan = planned(update=update, race=remembered(probe, machine, anew=True))
     except PlanError as error:
-        return Answer(architecture, error, update)
+        return PlanReport(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"
-    return Answer(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
+    return PlanReport(architecture, plan, update, Speed(decisions_per_s(architecture, plan), source))
 
 
 def decisions_per_s(architecture: str, plan: hardware.Plan) -> float:

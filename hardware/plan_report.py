@@ -26,7 +26,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanReport:
     """A plan for one architecture, or why there is none.
 
     update: memory of a gradient step that it was made with.
@@ -73,7 +73,7 @@ class Answer:
         }
 
 
-def comparison(answers: Sequence[Answer], total_timesteps: int | None) -> str:
+def plan_table(reports: Sequence[PlanReport], total_timesteps: int | None) -> str:
     """A table with a row for each architecture; total_timesteps: of the durations, None for a million decisions."""
     steps = total_timesteps or MILLION
     amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
@@ -82,21 +82,21 @@ def comparison(answers: Sequence[Answer], total_timesteps: int | None) -> str:
         *("most envs", "longest rollout", "largest minibatch", f"{amount} decisions"),
     )
     rows, notes = [], []
-    for answer in answers:
-        made = answer.plan
+    for report in reports:
+        made = report.plan
         if isinstance(made, PlanError):
-            rows.append((answer.architecture, *["–"] * (len(header) - 1)))
-            notes.append(f"{answer.architecture}: {made}")
+            rows.append((report.architecture, *["–"] * (len(header) - 1)))
+            notes.append(f"{report.architecture}: {made}")
             continue
         rows.append((
-            answer.architecture,
+            report.architecture,
             *(made.num_envs, made.rollout_length, made.minibatch_size, made.precision),
             f"{made.host_bytes / GB:.2f}",
             f"{made.device_bytes / GB:.2f}" if made.gpus else "–",
-            *(f"{size:,}" for size in largest(made, answer.update)),
-            _minutes(answer.speed.minutes(steps)) if answer.speed else "unknown",
+            *(f"{size:,}" for size in largest(made, report.update)),
+            _minutes(report.speed.minutes(steps)) if report.speed else "unknown",
         ))  # fmt: skip
-    sources = sorted({answer.speed.source for answer in answers if answer.speed})
+    sources = sorted({report.speed.source for report in reports if report.speed})
     notes += [f"durations: of PPO alone; {source}" for source in sources]
     return "\n".join([table(header, rows), "", *notes])
 
