@@ -17,7 +17,7 @@ from bc.audit import Audit
 from bc.baselines import Metrics, predictors, score, transition_counts
 from bc.batches import Batches, batches_of
 from bc.dataset import BCDataset
-from hardware.team import Team, summed_gradients
+from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import ACTION_NAMES
 from nppsim.errors import ConfigError, UserError
 from nppsim.files import table
@@ -154,7 +154,7 @@ def pretrain(
     on_improvement: Callable[[Any, int], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     state: Mapping[str, Any] | None = None,
-    team: Team | None = None,
+    pool: ThreadPool | None = None,
     log: Callable[[str], None] = print,
 ) -> BCResult:
     """Train ``policy`` on ``dataset``; at the end it has the weights of the best validation loss.
@@ -165,12 +165,12 @@ def pretrain(
     on_improvement: called with policy and epoch at each new best validation loss, e.g. to save a checkpoint.
     on_epoch: called after each epoch with the training state, without the policy's weights.
     state: last state given to ``on_epoch``, to resume bit for bit on a CPU; the caller restores the policy's weights.
-    team: threads that share each batch; None: a single thread.
+    pool: threads that share each batch; None: a single thread.
     log: receives lines without a terminal for a progress bar.
     The value head is not trained.
     Raises TrainingError if the loss is not finite, no gradient arrives, or ``state`` is of other data or settings.
     """
-    setup = _setup(policy, dataset, config, device, team or Team(1))
+    setup = _setup(policy, dataset, config, device, pool or ThreadPool(1))
     baselines = trivial_baselines(dataset, setup.validation)
     course = _Course(config.seed)
     if state is None:
@@ -211,7 +211,7 @@ class _Setup:
     dataset: BCDataset
     batches: Batches
     config: BCConfig
-    team: Team
+    pool: ThreadPool
     training: np.ndarray
     validation: np.ndarray
     weights: torch.Tensor
@@ -220,7 +220,7 @@ class _Setup:
     audit: Audit
 
 
-def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, team: Team) -> _Setup:
+def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, pool: ThreadPool) -> _Setup:
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
@@ -230,7 +230,7 @@ def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | t
     updates = config.epochs * batches.steps(training, config.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     audit = Audit(policy, batches, config, training, optimizer)
-    return _Setup(policy, dataset, batches, config, team, training, validation, weights, optimizer, schedule, audit)
+    return _Setup(policy, dataset, batches, config, pool, training, validation, weights, optimizer, schedule, audit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,7 +479,7 @@ def _differentiate(setup: _Setup, batch: np.ndarray) -> list[float]:
         return losses.mean(), torch.stack((losses.mean(), right.float().mean()))
 
     parameters = [parameter for parameter in setup.policy.parameters() if parameter.requires_grad]
-    means, gradients = summed_gradients(setup.team, len(batch), loss, parameters, setup.batches.begins(batch))
+    means, gradients = summed_gradients(setup.pool, len(batch), loss, parameters, setup.batches.begins(batch))
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     return means.tolist()

@@ -1,8 +1,8 @@
 """How the C library keeps freed memory: for threads that make and drop the same large arrays step after step.
 
-glibc gives each thread a heap of its own, from which it hands whatever is freed back to the kernel.  A team of threads
-(``hardware.team``) so waits for fresh pages, zeroed one by one, at every array of every step: with pictures a third of an
-update's time, and the second thread gains nothing.
+glibc gives each thread a heap of its own, from which it hands whatever is freed back to the kernel.  A pool of threads
+(``hardware.thread_pool``) then waits for freshly zeroed pages at every array of every step.  With images this takes a third
+of an update, and the second thread gains nothing.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Distillation from a teacher on the states that the student visits.
 
-    distiller = Distiller(student, teacher, env, settings, rollout_length=64, team=Team(2), seed=0)
+    distiller = Distiller(student, teacher, env, settings, rollout_length=64, pool=ThreadPool(2), seed=0)
     while distiller.progress < 1:
         metrics = distiller.update()
 
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 
-from hardware.team import Team, summed_gradients
+from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import NUM_ACTIONS
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
@@ -75,10 +75,10 @@ class Distiller:
         settings: DistillationConfig,
         *,
         rollout_length: int,
-        team: Team,
+        pool: ThreadPool,
         seed: int,
     ):
-        self.student, self.teacher, self.env, self.settings, self.team = student, teacher, env, settings, team
+        self.student, self.teacher, self.env, self.settings, self.pool = student, teacher, env, settings, pool
         self.decisions = self.updates = 0
         self.rng, self.sampling = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
         self._before, self._began = 0.0, time.monotonic()
@@ -203,7 +203,7 @@ class Distiller:
             buffer.log_probs[t, rows] = F.log_softmax(self.teacher.logits_and_values(inputs)[0].float(), dim=1)
             return logits.float().cpu()
 
-        return torch.cat(self.team.share(self.env.num_envs, part))
+        return torch.cat(self.pool.map_rows(self.env.num_envs, part))
 
     @torch.no_grad()
     def _audit(self, t: int, states: np.ndarray) -> None:
@@ -243,7 +243,7 @@ class Distiller:
                     away = divergence(targets[mine], F.log_softmax(logits, dim=1)).mean()
                     return away, away.detach()
 
-                away, gradients = summed_gradients(self.team, len(index), loss, self._moving)
+                away, gradients = summed_gradients(self.pool, len(index), loss, self._moving)
                 self._step(float(away), gradients)
                 if again:
                     again.after_step()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
 from rl.config import PPOConfig
 from rl.doctor.doctor import BEFORE, UPDATE, CheckSkipped, check, require
@@ -219,7 +219,7 @@ def parts_of_a_batch_add_up(architecture: Architecture) -> str:
     def gradients(threads: int, size: int) -> dict[str, torch.Tensor]:
         set_gradients(
             policy,
-            Team(threads),
+            ThreadPool(threads),
             lambda index: {key: values[index] for key, values in obs.items()},
             _tensors(samples),
             torch.arange(rows),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import hardware
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
 from rl.curriculum_config import CurriculumConfig
@@ -80,7 +80,7 @@ def distill(job: "Job", plan: hardware.Plan, pretrained: PretrainedPolicy, path:
         env,
         job.config.teacher,
         rollout_length=plan.rollout_length,
-        team=Team(plan.torch_threads),
+        pool=ThreadPool(plan.torch_threads),
         seed=job.seed,
     )
     if unfinished.is_file():

@@ -14,7 +14,7 @@ import hardware
 from bc import train as imitation
 from bc.dataset import BCDataset
 from bc.train import BCResult
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
 from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
@@ -264,7 +264,7 @@ def make_plan(job: Job) -> hardware.Plan:
         plan = measured_plan(job, plan_request)
         job.log(f"{heading}\n{plan}")
         save_plan(job.folder, plan, plan_request)
-    torch.set_num_threads(1)  # of single operations, which are too short to be split: a team shares out minibatches
+    torch.set_num_threads(1)  # of single operations, which are too short to be split: a pool shares out minibatches
     return plan
 
 
@@ -375,7 +375,7 @@ def imitate(job: Job, plan: hardware.Plan) -> PretrainedPolicy:
     torch.manual_seed(job.seed)  # for the first weights
     policy = build_policy(job.architecture.imitated.name, statistics, precision=plan.precision, device=plan.device)
     first = {name: parameter.detach().clone() for name, parameter in policy.named_parameters()}
-    result, before = clone_behaviour(job, policy, dataset, Team(plan.torch_threads))
+    result, before = clone_behaviour(job, policy, dataset, ThreadPool(plan.torch_threads))
     job.log(result.table())
     imitation.check_result(policy, dataset, job.config.bc, result, first)
     probe = dataset.observe(dataset.rows(validation=True)[:PROBE_ROWS])
@@ -385,7 +385,7 @@ def imitate(job: Job, plan: hardware.Plan) -> PretrainedPolicy:
     return clone
 
 
-def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team) -> tuple[BCResult, float]:
+def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, pool: ThreadPool) -> tuple[BCResult, float]:
     """Fit the policy to the demonstrations, from where that was interrupted, and tell how many seconds it had taken by then.
 
     The best weights so far are always on disk as ``bc_best.safetensors``, the latest ones and what it takes to go on from
@@ -416,7 +416,7 @@ def clone_behaviour(job: Job, policy: NppPolicy, dataset: BCDataset, team: Team)
             on_improvement=lambda _, epoch: save(job.folder / "pretrain" / "bc_best.safetensors", epoch),
             on_epoch=lambda state: save(unfinished, len(state["history"]), state),
             state=state,
-            team=team,
+            pool=pool,
             log=job.log,
         )
     epochs = list(enumerate(result.history, start=1))

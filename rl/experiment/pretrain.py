@@ -19,7 +19,7 @@ import hardware
 from bc.dataset import BCDataset, DatasetConfig, load_or_build
 from bc.demonstrations import places_text
 from bc.train import BCConfig, pretrain
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.files import check_output_folder, new_folder, write_json
 from nppsim.levels.level_set import LevelSet
@@ -119,8 +119,8 @@ def train(job: Job, folder: Path, best: Path) -> None:
 
         with EventWriter(folder / "tensorboard") as writer:
             closed_loop = held_out.success if held_out is not None else None
-            team = Team(plan.torch_threads)
-            result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, team=team)
+            pool = ThreadPool(plan.torch_threads)
+            result = pretrain(policy, dataset, job.bc, writer, plan.device, closed_loop, on_improvement=save, pool=pool)
         tables = held_out.tables if held_out is not None else {}
         write_json(
             folder / "results.json", {"imitation": result.as_dict(), "suites": {"test": tables}, "config": facts}

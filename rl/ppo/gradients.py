@@ -1,4 +1,4 @@
-"""The gradients of one step: of minibatches that a team shares out among its threads; and figures on them."""
+"""The gradients of one step: of minibatches that a pool shares out among its threads; and figures on them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from hardware.team import Team, summed_gradients
+from hardware.thread_pool import ThreadPool, summed_gradients
 from rl.policy.policy import NppPolicy
 from rl.ppo.losses import Losses, LossSettings, Samples, losses
 
@@ -31,7 +31,7 @@ class Further(Protocol):
 
 def set_gradients(
     policy: NppPolicy,
-    team: Team,
+    pool: ThreadPool,
     observations: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
     samples: Samples,
     index: torch.Tensor,
@@ -43,7 +43,7 @@ def set_gradients(
     """The losses of a step; every parameter that is to move has its gradient then, and no other has one.
 
     policy: that learns.
-    team: who computes.
+    pool: who computes.
     observations: those of the decisions of a rollout with the given numbers.
     samples: all decisions of the rollout.
     index: int64[B], numbers of the step's decisions.
@@ -76,7 +76,7 @@ def set_gradients(
             return parts.loss, torch.stack(parts)
 
         begins = np.arange(0, len(minibatch), segment) if segment > 1 else None
-        means, gradients = summed_gradients(team, len(minibatch), loss, moving, begins)
+        means, gradients = summed_gradients(pool, len(minibatch), loss, moving, begins)
         share = len(minibatch) / len(index)
         total = total.to(means.device) + share * means
         for parameter, gradient in zip(moving, gradients, strict=True):

@@ -1,6 +1,6 @@
 """What the passes of an update over its rollout learn from: targets, what is taken together, and in which order.
 
-    passes = Passes(config, buffer, policy, team, size, rng, samples_of(...), later)
+    passes = Passes(config, buffer, policy, pool, size, rng, samples_of(...), later)
     for number in range(epochs):
         for index in passes.steps(number):    # decisions of each step of the optimiser
             learn(passes.samples, index)      # which may be others in each pass
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from rl.policy.policy import NppPolicy
 from rl.ppo.losses import LossSettings, Samples, normalised
 from rl.ppo.rollout import TensorRolloutBuffer, estimated
@@ -46,7 +46,7 @@ class Passes:
     config: of PPO.
     buffer: the rollout; nothing in it changes.
     policy: that learns.
-    team: who computes.
+    pool: who computes.
     size: decisions of a minibatch.
     rng: of the order.
     samples: of the present pass.
@@ -56,7 +56,7 @@ class Passes:
     config: PPOConfig
     buffer: TensorRolloutBuffer
     policy: NppPolicy
-    team: Team
+    pool: ThreadPool
     size: int
     rng: np.random.Generator
     samples: Samples
@@ -86,7 +86,7 @@ class Passes:
     def _estimate_again(self, later: Later) -> None:
         """Advantages and returns by the present critic; with V-trace, as the present policy would have met them."""
         config, buffer = self.config, self.buffer
-        log_probs, values = asked(self.policy, buffer, self.team, self.size)
+        log_probs, values = asked(self.policy, buffer, self.pool, self.size)
         rewards = buffer.rewards.clone()
         if len(later.cut_off):
             present = self.policy.logits_and_values(later.cut_off_obs)[1]
@@ -134,7 +134,9 @@ def samples_of(
 
 
 @torch.no_grad()
-def asked(policy: NppPolicy, buffer: TensorRolloutBuffer, team: Team, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def asked(
+    policy: NppPolicy, buffer: TensorRolloutBuffer, pool: ThreadPool, size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(log-probabilities float32[T * N, 6] of all actions, values float32[T * N]) by a policy for a whole rollout.
 
     size: observations that are looked at together.
@@ -148,7 +150,7 @@ def asked(policy: NppPolicy, buffer: TensorRolloutBuffer, team: Team, size: int)
         return torch.cat([F.log_softmax(logits, dim=1) for logits, _ in pieces]), torch.cat([v for _, v in pieces])
 
     begins = np.arange(0, len(buffer), buffer.segment) if buffer.segment > 1 else None
-    log_probs, values = (torch.cat(parts) for parts in zip(*team.share(len(buffer), part, begins), strict=True))
+    log_probs, values = (torch.cat(parts) for parts in zip(*pool.map_rows(len(buffer), part, begins), strict=True))
     back = order.argsort() if buffer.segment > 1 else slice(None)
     return log_probs[back], values[back]
 

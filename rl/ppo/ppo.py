@@ -23,7 +23,7 @@ from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
 
 from hardware import Plan
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS, NUM_ACTIONS
 from nppsim.batch import BatchSimulator
@@ -151,7 +151,7 @@ class BatchPPO(PPO):
         self._decided = np.zeros((plan.rollout_length, env.sim.num_envs), np.int32)  # level of each decision
         self.rng = np.random.default_rng(seed)
         self.sampling = torch.Generator().manual_seed(seed)
-        self._team = Team(plan.torch_threads)
+        self._pool = ThreadPool(plan.torch_threads)
         self.in_force = self.played_under = config
         self.enter_stage()
 
@@ -330,7 +330,7 @@ class BatchPPO(PPO):
             buffer.log_probs[t, rows] = F.log_softmax(logits, dim=1)
             return logits.cpu()
 
-        actions = sample_actions(torch.cat(self._team.share(self.sim.num_envs, part)), self.sampling)
+        actions = sample_actions(torch.cat(self._pool.map_rows(self.sim.num_envs, part)), self.sampling)
         buffer.actions[t] = actions.to(self.device)
         return actions.numpy()
 
@@ -418,7 +418,7 @@ class BatchPPO(PPO):
                 self._averaged(
                     set_gradients(
                         self.policy,
-                        self._team,
+                        self._pool,
                         partial(self.shown, self.policy),
                         passes.samples,
                         index,
@@ -506,11 +506,11 @@ class BatchPPO(PPO):
         """What this update learns from."""
         buffer, reference, later = self.rollout_buffer, None, None
         if self.reference is not None and settings.bc_kl_coef > 0:
-            reference = asked(self.reference, buffer, self._team, self.batch_size)[0]
+            reference = asked(self.reference, buffer, self._pool, self.batch_size)[0]
         if self.config.returns_from == "current":
             later = Later(self.policy.to_tensors(self.seen), *self._extended)
         samples = samples_of(self.config, buffer, settings, reference)
-        return Passes(self.in_force, buffer, self.policy, self._team, self.batch_size, self.rng, samples, later)
+        return Passes(self.in_force, buffer, self.policy, self._pool, self.batch_size, self.rng, samples, later)
 
     def _gradient_statistics(self) -> GradientStatistics | None:
         """What is to be known of the gradients of this update; None: nothing."""
@@ -609,7 +609,7 @@ class BatchPPO(PPO):
             "ranks",
             "reference",
             "sampling",
-            "_team",
+            "_pool",
             "_decided",
             "counts",
             "_extended",

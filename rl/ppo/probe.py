@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hardware import Timings, Way
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
@@ -56,7 +56,7 @@ class UpdateProbe:
         minibatch = self._made_up(minibatch_size)
         if torch.device(self.device).type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-            _update(self.policy, minibatch, Team(1))
+            _update(self.policy, minibatch, ThreadPool(1))
             return torch.cuda.max_memory_allocated(self.device)
         weights = sum(_bytes(parameter) for parameter in self.policy.parameters())
         inputs = sum(_bytes(values) for values in minibatch.obs.values())
@@ -74,20 +74,20 @@ class UpdateProbe:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(remember, lambda tensor: tensor):
-            _update(self.policy, minibatch, Team(1))
+            _update(self.policy, minibatch, ThreadPool(1))
         return sum(kept.values())
 
     def race(self, minibatch_size: int, ways: Sequence[Way]) -> Timings:
         """Updates in each way; they alternate, so that all meet the same disturbances."""
         minibatch = self._made_up(minibatch_size)
-        teams = [Team(way.threads) for way in ways]
+        pools = [ThreadPool(way.threads) for way in ways]
         wall, processor = np.full((2, ROUNDS, len(ways)), np.inf)
         others, begin = OtherPrograms(), time.perf_counter()
         for number in range(ROUNDS):
-            for i, (way, team) in enumerate(zip(ways, teams, strict=True)):
+            for i, (way, pool) in enumerate(zip(ways, pools, strict=True)):
                 self.policy.precision = way.precision
                 before, spent = time.perf_counter(), time.process_time()
-                _update(self.policy, minibatch, team)
+                _update(self.policy, minibatch, pool)
                 wall[number, i], processor[number, i] = time.perf_counter() - before, time.process_time() - spent
             if number and time.perf_counter() - begin > ENOUGH_SECONDS:  # the first round warms up
                 break
@@ -124,10 +124,10 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _update(policy: NppPolicy, minibatch: _Minibatch, team: Team) -> None:
+def _update(policy: NppPolicy, minibatch: _Minibatch, pool: ThreadPool) -> None:
     """Gradients and a step of the optimiser, as in PPO."""
     made, seen = minibatch, minibatch.observations
-    set_gradients(policy, team, seen, made.samples, made.index, SETTINGS, segment=made.segment)
+    set_gradients(policy, pool, seen, made.samples, made.index, SETTINGS, segment=made.segment)
     policy.optimizer.step()
 
 

@@ -9,7 +9,7 @@ from demonstrated import remembering
 
 from bc.audit import AuditError
 from bc.train import BCConfig, TrainingError, pretrain
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from tests.mutation.mutations import Plants, all_faults
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -32,7 +32,7 @@ def imitate(threads=1, **settings):
     """A short imitation of some demonstrations."""
     dataset = remembering((40, 64, 90) * 4)
     config = BCConfig(**{"epochs": 5, "batch_size": 64, "learning_rate": 1e-2, "class_weight_power": 0.5} | settings)
-    return pretrain(Plain(), dataset, config, team=Team(threads), log=lambda line: None)
+    return pretrain(Plain(), dataset, config, pool=ThreadPool(threads), log=lambda line: None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from demonstrated import remembering
 from bc.batches import EVALUATION_BATCH, SEGMENT, Batches, Segments, Sequences, batches_of
 from bc.dataset import GRAPH
 from bc.train import BCConfig, check_result, evaluate, pretrain
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -114,7 +114,7 @@ def test_imitation_teaches_to_remember_and_threads_change_nothing():
         policy = Remembering()
         first = {name: weights.detach().clone() for name, weights in policy.named_parameters()}
         settings = BCConfig(epochs=epochs, batch_size=64, learning_rate=1e-2)
-        result = pretrain(policy, dataset, settings, team=Team(threads), log=lambda line: None)
+        result = pretrain(policy, dataset, settings, pool=ThreadPool(threads), log=lambda line: None)
         check_result(policy, dataset, settings, result, first)
         policies.append(policy)
     *pair, forgetful = policies

@@ -8,7 +8,7 @@ import torch
 
 from bc.dataset import BCDataset
 from bc.train import BCConfig, TrainingError, evaluate, pretrain
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from nppsim.levels.level import mirror
 from rl.policy import checkpoint
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_weights():
 def test_two_threads_learn_what_one_learns_and_repeatably():
     def learned(threads):
         policy = ToyPolicy()
-        result = pretrain(policy, toy_dataset(), BCConfig(epochs=2), team=Team(threads), log=lambda line: None)
+        result = pretrain(policy, toy_dataset(), BCConfig(epochs=2), pool=ThreadPool(threads), log=lambda line: None)
         return result.history[-1]["train_loss"], policy.actor.weight.detach()
 
     (loss, alone), (_, shared), (_, repeated) = learned(1), learned(2), learned(2)

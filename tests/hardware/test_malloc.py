@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-# Two threads make and drop arrays, as those of a team do; prints the fewest page faults per array in five rounds.
+# Two threads make and drop arrays, as those of a pool do; prints the fewest page faults per array in five rounds.
 PROGRAM = """
 import resource, sys, threading
 import torch

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hardware.team import summed_gradients
+from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
 from rl.policy import networks
 from rl.policy.networks import ByteLinear, Encoder, NormalizeObservations
@@ -262,8 +262,8 @@ def _(plant: Plants) -> None:
 def _(plant: Plants) -> None:
     kept: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
 
-    def changed(original, team, rows, loss, parameters, *begins):
-        means, gradients = original(team, rows, loss, parameters, *begins)
+    def changed(original, pool, rows, loss, parameters, *begins):
+        means, gradients = original(pool, rows, loss, parameters, *begins)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
                 gradient += kept.get(id(parameter), (None, 0))[1]
@@ -275,8 +275,8 @@ def _(plant: Plants) -> None:
 
 @fault("only the first worker's gradient counts", "F67", "F31")
 def _(plant: Plants) -> None:
-    def changed(original, team, rows, loss, parameters, *begins):
-        first = slice(0, max(1, rows // max(team.threads, 2)))
+    def changed(original, pool, rows, loss, parameters, *begins):
+        first = slice(0, max(1, rows // max(pool.threads, 2)))
         minimised, averaged = loss(first)
         return averaged.detach(), list(torch.autograd.grad(minimised, parameters, allow_unused=True))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from rl import distillation
@@ -39,7 +39,7 @@ def make_distiller(student, teacher, settings=SETTINGS, threads=1):
     keys = layout.observation_keys({*student.observations, *teacher.observations})
     sim = BatchSimulator(LEVELS, 4, observations=keys, stacking=architecture.stacking, threads=1)
     env = BatchVecEnv(sim, make_sampler(CATEGORIES, CurriculumConfig(), 0))
-    return Distiller(student, teacher, env, settings, rollout_length=16, team=Team(threads), seed=0)
+    return Distiller(student, teacher, env, settings, rollout_length=16, pool=ThreadPool(threads), seed=0)
 
 
 def weights(policy):

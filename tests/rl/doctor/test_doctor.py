@@ -340,9 +340,9 @@ def gradients_point_the_right_way(parts, patch):
 
 @planted
 def parts_of_a_batch_add_up(parts, patch):
-    def sums_instead_of_means(policy, team, observations, samples, index, settings):
-        for part in index.chunk(team.threads):
-            SET_GRADIENTS(policy, checks_core.Team(1), observations, samples, part, settings)
+    def sums_instead_of_means(policy, pool, observations, samples, index, settings):
+        for part in index.chunk(pool.threads):
+            SET_GRADIENTS(policy, checks_core.ThreadPool(1), observations, samples, part, settings)
 
     patch.setattr(checks_core, "set_gradients", sums_instead_of_means)
 

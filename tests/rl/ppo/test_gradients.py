@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardware.team import Team, summed_gradients
+from hardware.thread_pool import ThreadPool, summed_gradients
 from rl.ppo.losses import LossSettings, Samples, losses
 
 from learners import make_ppo, roll_out
@@ -30,7 +30,7 @@ def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, cri
 
     whole, all_means = loss(slice(0, 50))
     expected = torch.autograd.grad(whole, list(network.parameters()))
-    means, (*found, of_unused) = summed_gradients(Team(threads), 50, loss, [*network.parameters(), unused])
+    means, (*found, of_unused) = summed_gradients(ThreadPool(threads), 50, loss, [*network.parameters(), unused])
     torch.testing.assert_close(found, list(expected), rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(means, all_means.detach(), rtol=1e-6, atol=1e-7)  # clipped ones are counted in float32
     assert of_unused is None and all(gradient.is_contiguous() for gradient in found)
@@ -39,7 +39,7 @@ def test_gradients_added_up_over_parts_are_those_of_the_whole_batch(threads, cri
 def test_training_with_two_threads_is_repeatable_and_is_that_of_one_but_for_rounding():
     def trained(threads):
         ppo, _ = make_ppo(n_epochs=2)
-        ppo._team = Team(threads)
+        ppo._pool = ThreadPool(threads)
         roll_out(ppo)
         ppo.train()
         roll_out(ppo)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.doctor.checks_core import plain_advantages, plain_losses
 from rl.policy.policy import build_policy
@@ -94,7 +94,7 @@ def test_later_passes_are_estimated_anew_from_current_values_time_outs_included(
     before = copy.deepcopy(vars(buffer))
     list(passes.steps(0))
     assert torch.equal(passes.samples.returns, buffer.flat("returns"))
-    then = asked(ppo.policy, buffer, Team(1), 64)[1].view(buffer.shape)
+    then = asked(ppo.policy, buffer, ThreadPool(1), 64)[1].view(buffer.shape)
     torch.testing.assert_close(then, buffer.values, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         ppo.policy.value_net.bias += 2.0
@@ -136,7 +136,9 @@ def test_accumulated_gradients_are_those_of_one_large_minibatch():
     loss_settings = LossSettings(0.2, 0.5, 0.01, bc_kl_coef=0.2, self_imitation_coef=0.1)
 
     def found(size):
-        parts = set_gradients(ppo.policy, Team(1), ppo.rollout_buffer.observations, samples, index, loss_settings, size)
+        parts = set_gradients(
+            ppo.policy, ThreadPool(1), ppo.rollout_buffer.observations, samples, index, loss_settings, size
+        )
         return parts, [parameter.grad.clone() for parameter in ppo.policy.parameters() if parameter.grad is not None]
 
     whole, gradients = found(None)

@@ -21,8 +21,8 @@ def test_every_way_is_timed_and_the_fastest_update_of_each_counts(monkeypatch):
     clock, durations = [0.0], iter([5, 1, 4, 2, 3, 3])
     updated = []
 
-    def update(policy, minibatch, team):
-        updated.append((policy.precision, team.threads, len(minibatch.index)))
+    def update(policy, minibatch, pool):
+        updated.append((policy.precision, pool.threads, len(minibatch.index)))
         clock[0] += next(durations)
 
     monkeypatch.setattr(module, "_update", update)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
 from rl.evaluation.results import ResultsError
 from rl.evaluation.suite import EvaluationSuite
@@ -86,7 +86,7 @@ def test_the_policy_that_played_says_the_same_in_sequences_and_by_steps():
     ppo = recurrent()
     roll_out(ppo)
     buffer = ppo.rollout_buffer
-    log_probs, values = asked(ppo.policy, buffer, Team(2), 64)
+    log_probs, values = asked(ppo.policy, buffer, ThreadPool(2), 64)
     torch.testing.assert_close(log_probs, buffer.flat("log_probs"), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(values, buffer.flat("values"), rtol=1e-4, atol=1e-5)
 
@@ -104,7 +104,15 @@ def test_gradients_are_those_of_steps_by_hand(burn_in, threads, size):
     settings = ppo._loss_settings()
     samples, index = ppo._passes(settings).samples, next(ppo.rollout_buffer.minibatches(128, np.random.default_rng(0)))
     numbers = set_gradients(
-        ppo.policy, Team(threads), lambda rows: ppo.shown(ppo.policy, rows), samples, index, settings, size, None, 16
+        ppo.policy,
+        ThreadPool(threads),
+        lambda rows: ppo.shown(ppo.policy, rows),
+        samples,
+        index,
+        settings,
+        size,
+        None,
+        16,
     )
     found = {name: parameter.grad.clone() for name, parameter in ppo.policy.named_parameters()}
     logits, values = asked_in_steps(ppo, ppo.policy, index, burn_in)

@@ -9,7 +9,7 @@ import torch
 
 import hardware
 from hardware.memory import observation_bytes
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.observe.stacking import Stacking
 from rl.policy.architectures import get_architecture
@@ -90,7 +90,7 @@ def watched_rollouts(ppo, count):
 @pytest.mark.parametrize("architecture", [STATES, REPEATED, IMAGES])
 def test_what_is_decided_on_and_learned_from_is_what_a_queue_holds(architecture):
     ppo, _ = make_ppo(architecture=architecture, **SIZES)
-    ppo._team = Team(1)  # so that all environments are asked about together
+    ppo._pool = ThreadPool(1)  # so that all environments are asked about together
     soon_over(ppo)
     ends = 0
     for wanted, decided, found in watched_rollouts(ppo, 3):

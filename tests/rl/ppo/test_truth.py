@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.utils import explained_variance as their_explained_variance
 from torch.distributions import Categorical, kl_divergence
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.outcomes import WON
 from nppsim.reward import TERMS as TERMS_OF_REWARD
@@ -227,8 +227,8 @@ def test_gradients_shared_among_threads_are_those_of_one_backward_pass(threads, 
     )  # fmt: skip
     settings = LossSettings(0.2, 0.5, 0.01, 0.3, critic_only, 2.0, 0.05)
     found = []
-    for team in (Team(1), Team(threads)):
-        losses = set_gradients(ppo.policy, team, buffer.observations, samples, index, settings)
+    for pool in (ThreadPool(1), ThreadPool(threads)):
+        losses = set_gradients(ppo.policy, pool, buffer.observations, samples, index, settings)
         found.append((losses, [p.grad.clone() for p in ppo.policy.parameters() if p.grad is not None]))
     (one, whole), (several, parts) = found
     np.testing.assert_allclose(several, one, rtol=1e-5, atol=1e-6)

@@ -1,6 +1,6 @@
 """A few threads that share the work on one batch; what comes out does not depend on which of them is faster.
 
-    means, gradients = summed_gradients(Team(2), rows, loss, parameters)
+    means, gradients = summed_gradients(ThreadPool(2), rows, loss, parameters)
 
 torch's own threads split single operations, of which a small network has a hundred per step: waking them costs as much as
 they gain.  Here each thread takes a part of the rows through the whole network.
@@ -17,16 +17,16 @@ import torch
 Result = TypeVar("Result")
 
 
-class Team:
+class ThreadPool:
     """So many threads, the caller's among them; torch computes with one thread in each."""
 
     def __init__(self, threads: int):
         self.threads = threads
         self._others = None
         if threads > 1:
-            self._others = ThreadPoolExecutor(threads - 1, "team", torch.set_num_threads, (1,))
+            self._others = ThreadPoolExecutor(threads - 1, "pool", torch.set_num_threads, (1,))
 
-    def share(self, rows: int, work: Callable[[slice], Result], begins: np.ndarray | None = None) -> list[Result]:
+    def map_rows(self, rows: int, work: Callable[[slice], Result], begins: np.ndarray | None = None) -> list[Result]:
         """``work`` on as many parts of 0..rows as there are threads, their sizes as even as can be; results in order.
 
         begins: int64[S], ascending from 0: rows at which a part may begin; None: at all.
@@ -48,7 +48,7 @@ class Team:
 
 
 def summed_gradients(
-    team: Team,
+    pool: ThreadPool,
     rows: int,
     loss: Callable[[slice], tuple[torch.Tensor, torch.Tensor]],
     parameters: Sequence[torch.Tensor],
@@ -59,7 +59,7 @@ def summed_gradients(
     rows: of the batch.
     loss: rows -> (the loss to differentiate, whatever else is to be averaged), means over those rows.
     parameters: of which the gradients are wanted.
-    begins: as of ``Team.share``.
+    begins: as of ``ThreadPool.map_rows``.
     Returns the averages and, for each parameter, its gradient; None where the loss does not depend on it.
     """
 
@@ -68,7 +68,7 @@ def summed_gradients(
         minimised, averaged = loss(of)
         return averaged.detach() * share, torch.autograd.grad(minimised * share, parameters, allow_unused=True)
 
-    averages, gradients = zip(*team.share(rows, part, begins), strict=True)
+    averages, gradients = zip(*pool.map_rows(rows, part, begins), strict=True)
     return sum(averages[1:], averages[0]), [_sum(parts) for parts in zip(*gradients, strict=True)]
 
 

@@ -6,14 +6,14 @@ import time
 import pytest
 import torch
 
-from hardware.team import Team
+from hardware.thread_pool import ThreadPool
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(("threads", "rows"), [(1, 5), (2, 5), (3, 100), (4, 3)])
 def test_parts_cover_all_rows_in_order_and_are_as_even_as_can_be(threads, rows):
-    parts = Team(threads).share(rows, lambda part: part)
+    parts = ThreadPool(threads).map_rows(rows, lambda part: part)
     assert [row for part in parts for row in range(rows)[part]] == list(range(rows))
     sizes = {part.stop - part.start for part in parts}
     assert len(parts) == min(threads, rows) and max(sizes) - min(sizes) <= 1
@@ -26,10 +26,10 @@ def test_results_come_in_order_from_threads_that_compute_alone_and_ours_gets_its
         time.sleep(0.05 * (2 - part.start))
         return part.start, torch.get_num_threads(), threading.get_ident()
 
-    a, b, c = zip(*(Team(3).share(3, slow_first)), strict=True)
+    a, b, c = zip(*(ThreadPool(3).map_rows(3, slow_first)), strict=True)
     assert (a, b, len(set(c))) == ((0, 1, 2), (1, 1, 1), 3)
-    assert Team(1).share(3, lambda part: torch.get_num_threads()) == [1], (
-        "a team of one is one thread, not torch's number"
+    assert ThreadPool(1).map_rows(3, lambda part: torch.get_num_threads()) == [1], (
+        "a pool of one is one thread, not torch's number"
     )
     assert torch.get_num_threads() == 2
 
@@ -40,4 +40,4 @@ def test_an_error_in_any_part_is_raised(row):
         assert part.start != row, "no good"
 
     with pytest.raises(AssertionError, match="no good"):
-        Team(2).share(6, work)
+        ThreadPool(2).map_rows(6, work)
