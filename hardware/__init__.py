@@ -3,7 +3,7 @@
 ``plan`` is the door; ``python -m hardware plan --architecture NAME`` prints the same for any machine.
 """
 
-from hardware.compute import Race, Timings, Way
+from hardware.compute import Benchmark, Candidate, Timings
 from hardware.detect import Gpu, Machine, detect
 from hardware.memory import UpdateMemory, estimate_update, measure_update
 from hardware.plan import Plan, plan
@@ -15,6 +15,8 @@ __all__ = [
     "DEVICES",
     "PRECISIONS",
     "PROFILES",
+    "Benchmark",
+    "Candidate",
     "Chosen",
     "Gpu",
     "Machine",
@@ -22,10 +24,8 @@ __all__ = [
     "PlanError",
     "PlanRequest",
     "Profile",
-    "Race",
     "Timings",
     "UpdateMemory",
-    "Way",
     "detect",
     "estimate_update",
     "measure_update",

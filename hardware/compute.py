@@ -1,7 +1,7 @@
-"""How a network computes: precision and threads, by timing updates as training makes them, where somebody does that.
+"""Choice of precision and number of threads on the CPU, by timing updates of the network where a benchmark is given.
 
-What a processor claims says little: bf16 is three times as fast as float32 on one with AVX512-BF16, slower on one without.
-How threads do can be seen only while nobody else wants the cores.
+Timing is needed: bf16 is three times as fast as float32 with AVX512-BF16, and slower without.
+Timings of threads are only meaningful while the cores are otherwise idle.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,25 +12,25 @@ from hardware.plan_request import PRECISIONS
 from hardware.sizes import Chosen, Task
 
 MAX_THREADS = 16
-THREAD_GAIN = 1.05  # what each doubling of threads must gain to be worth it
-BF16_GAIN = 1.1  # what bf16 must gain to be worth its rounding
-BUSY = 0.1  # share of the cores that others may have while threads are compared
+THREAD_GAIN = 1.05  # minimum speed-up for which the number of threads is doubled
+BF16_GAIN = 1.1  # minimum speed-up for which the rounding of bf16 is accepted
+BUSY = 0.1  # largest share of the cores that other programs may use while threads are compared
 
 
-class Way(NamedTuple):
-    """One way to compute an update on the CPU; precision: of PRECISIONS."""
+class Candidate(NamedTuple):
+    """Configuration of an update on the CPU; precision: one of PRECISIONS."""
 
     precision: str
     threads: int
 
 
 class Timings(NamedTuple):
-    """Updates in several ways: the least time of each, and what disturbed them.
+    """Shortest update of each candidate, and the load of the machine during the measurement.
 
     wall: seconds.
-    processor: seconds of all threads together.
-    others: share of the cores that other programs kept busy meanwhile.
-    date: of the day, for timings that are kept; "": just now.
+    processor: seconds summed over all threads.
+    others: share of the cores that other programs used meanwhile.
+    date: ISO date of stored timings; "" for fresh ones.
     """
 
     wall: list[float]
@@ -39,13 +39,13 @@ class Timings(NamedTuple):
     date: str = ""
 
 
-Race = Callable[[int, list[Way]], Timings]  # of: decisions of a minibatch, ways
+Benchmark = Callable[[int, list[Candidate]], Timings]  # (decisions of a minibatch, candidates) -> timings
 
 
-def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, Chosen]:
-    """The settings ``torch_threads`` and ``precision``.
+def choose_compute(task: Task, minibatch_size: int, benchmark: Benchmark | None) -> dict[str, Chosen]:
+    """Choose ``torch_threads`` and ``precision``.
 
-    Without a race: as many threads as cores, bf16 where the hardware has instructions for it.
+    Without a benchmark: one thread per core, and bf16 where the hardware has instructions for it.
     """
     usual = {"torch_threads": _usual_threads(task), "precision": _usual_precision(task)}
     request = task.request
@@ -54,30 +54,35 @@ def choose_way(task: Task, minibatch_size: int, race: Race | None) -> dict[str, 
         for name, value in (("torch_threads", request.torch_threads), ("precision", request.precision))
         if value is not None
     }
-    if race is None or task.needs.gpus or len(given) == 2:
+    if benchmark is None or task.needs.gpus or len(given) == 2:
         return usual | given
-    ways = [
-        Way(precision, threads)
+    candidates = [
+        Candidate(precision, threads)
         for precision in ([request.precision] if request.precision else PRECISIONS)
         for threads in ([request.torch_threads] if request.torch_threads else _counts(task.cores))
     ]
     each = max(minibatch_size // task.needs.processes, 1)
-    return _fastest(ways, race(each, ways), each) | given
+    return _fastest(candidates, benchmark(each, candidates), each) | given
 
 
-def _fastest(ways: Sequence[Way], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
-    """Precision by processor time, which others hardly disturb; threads by wall time, unless others have the cores."""
-    processor = dict(zip(ways, timings.processor, strict=True))
-    precision = min(ways, key=lambda way: processor[way] * (BF16_GAIN if way.precision == "bf16" else 1)).precision
-    wall = dict(zip(ways, timings.wall, strict=True))
+def _fastest(candidates: Sequence[Candidate], timings: Timings, minibatch_size: int) -> dict[str, Chosen]:
+    """Choose precision by processor time, which other programs hardly affect, and threads by wall time.
+
+    While other programs use the cores, wall time is meaningless: the largest number of threads is chosen.
+    """
+    processor = dict(zip(candidates, timings.processor, strict=True))
+    precision = min(
+        candidates, key=lambda candidate: processor[candidate] * (BF16_GAIN if candidate.precision == "bf16" else 1)
+    ).precision
+    wall = dict(zip(candidates, timings.wall, strict=True))
     when = f", {timings.date}" if timings.date else ""
-    note = f"update of {minibatch_size}{when}, {_told(wall)}"
-    rivals = [way for way in ways if way.precision == precision]
+    note = f"update of {minibatch_size}{when}, {_describe(wall)}"
+    rivals = [candidate for candidate in candidates if candidate.precision == precision]
     if timings.others > BUSY:
-        threads = max(way.threads for way in rivals)
-        note = f"others had {timings.others:.0%} of the cores, so no fewer than there are; {note}"
+        threads = max(candidate.threads for candidate in rivals)
+        note = f"not compared: other programs used {timings.others:.0%} of the cores; {note}"
     else:
-        threads = min(rivals, key=lambda way: wall[way] * THREAD_GAIN ** log2(way.threads)).threads
+        threads = min(rivals, key=lambda c: wall[c] * THREAD_GAIN ** log2(c.threads)).threads
     return {
         "torch_threads": Chosen(threads, "measurement", note),
         "precision": Chosen(precision, "measurement", "by the processor time of the same updates"),
@@ -85,16 +90,20 @@ def _fastest(ways: Sequence[Way], timings: Timings, minibatch_size: int) -> dict
 
 
 def _counts(cores: int) -> list[int]:
-    """Powers of two up to the number of cores, and that number itself."""
+    """Return the powers of two up to the number of cores, and that number."""
     most = min(cores, MAX_THREADS)
     return sorted({*(1 << n for n in range(most.bit_length()) if 1 << n < most), most})
 
 
-def _told(seconds: dict[Way, float]) -> str:
-    """For example ``float32 by threads 1: 56 ms, 2: 31 ms; bf16 by threads 1: 18 ms, 2: 10 ms``."""
+def _describe(seconds: dict[Candidate, float]) -> str:
+    """Format timings as ``float32 by threads 1: 56 ms, 2: 31 ms; bf16 by threads 1: 18 ms, 2: 10 ms``."""
     rows = []
     for precision in PRECISIONS:
-        times = [f"{way.threads}: {1000 * s:.0f} ms" for way, s in seconds.items() if way.precision == precision]
+        times = [
+            f"{candidate.threads}: {1000 * s:.0f} ms"
+            for candidate, s in seconds.items()
+            if candidate.precision == precision
+        ]
         if times:
             rows.append(f"{precision} by threads {', '.join(times)}")
     return "; ".join(rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from hardware.compute import Race, choose_way
+from hardware.compute import Benchmark, choose_compute
 from hardware.detect import GB, Machine, detect
 from hardware.memory import MemoryNeeds, MemoryRow, UpdateMemory, estimate_update, measure_update, total
 from hardware.plan_request import PlanRequest
@@ -146,7 +146,7 @@ def plan(
     machine: Machine | None = None,
     update: UpdateMemory | None = None,
     probe: Callable[[int], int] | None = None,
-    race: Race | None = None,
+    benchmark: Benchmark | None = None,
 ) -> Plan:
     """A plan that fits the machine, or PlanError with what to lower.
 
@@ -157,7 +157,7 @@ def plan(
     machine: None: this one.
     update: memory of one gradient step, where it is known.
     probe: minibatch size -> peak bytes of one update on the device, to measure that; without either it is estimated.
-    race: (minibatch size, ways to compute) -> how long an update takes in each; without it, what usually is fastest.
+    benchmark: (minibatch size, candidates) -> timings of an update; without it, what usually is fastest.
     """
     keys = layout.observation_keys(observations)
     request = PlanRequest() if request is None else request
@@ -174,7 +174,7 @@ def plan(
     )
     task = Task(request, profile, machine, needs)
     sizes, settings = choose_sizes(task)
-    settings |= _other_settings(task, sizes, race, device)
+    settings |= _other_settings(task, sizes, benchmark, device)
     rows = task.needs.rows(*sizes)
     made = Plan(machine, keys, settings, gpus, rows, task.host_budget, task.device_budget, request.total_timesteps)
     return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking, carried_bytes=carried_bytes)
@@ -213,14 +213,14 @@ def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None)
     return wanted
 
 
-def _other_settings(task: Task, sizes: Sizes, race: Race | None, device: Chosen) -> dict[str, Chosen]:
+def _other_settings(task: Task, sizes: Sizes, benchmark: Benchmark | None, device: Chosen) -> dict[str, Chosen]:
     """All settings but the sizes."""
     request, slow_images, cores = task.request, task.needs.slow_images, task.cores
     simulator_threads = min(cores, sizes.num_envs)
     return {
         "epochs": _wish_or(request.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
         "simulator_threads": _wish_or(request.simulator_threads, simulator_threads, f"{cores} cores for each process"),
-        **choose_way(task, sizes.minibatch_size, race),
+        **choose_compute(task, sizes.minibatch_size, benchmark),
         "evaluator_threads": _choose_evaluator_threads(task),
         "device": device,
         "learning_rate": _choose_learning_rate(request.learning_rate, task.profile),

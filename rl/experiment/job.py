@@ -282,7 +282,7 @@ def measured_plan(job: Job, plan_request: hardware.PlanRequest) -> hardware.Plan
     )
     first = planned()  # device and precision to measure memory with
     probe = UpdateProbe(network.name, first.device, first.precision)
-    return planned(probe=probe.peak_bytes, race=remembered(probe, job.machine))
+    return planned(probe=probe.peak_bytes, benchmark=remembered(probe, job.machine))
 
 
 def judge(job: Job, clone: PretrainedPolicy | None, ppo: BatchPPO) -> dict[str, list[EpisodeRecord]]:

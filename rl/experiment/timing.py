@@ -42,7 +42,7 @@ def measured(architecture: str, plan_request: hardware.PlanRequest, machine: har
         first = planned(update=update)  # device and precision to measure memory with
         probe = UpdateProbe(architecture, first.device, first.precision)
         update = measure_update(probe.peak_bytes, seen, stacking)
-        plan = planned(update=update, race=remembered(probe, machine, anew=True))
+        plan = planned(update=update, benchmark=remembered(probe, machine, anew=True))
     except PlanError as error:
         return PlanReport(architecture, error, update)
     source = f"measured here just now, {UPDATES} updates on the levels that come with the package"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hardware import Timings, Way
+from hardware import Candidate, Timings
 from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
 from nppsim.observe import layout
@@ -22,13 +22,13 @@ from rl.ppo.gradients import set_gradients
 from rl.ppo.losses import LossSettings, Samples
 from rl.ppo_config import MEMORY_SEGMENT
 
-ROUNDS = 6  # updates in each way; the fastest counts, as somebody else may want the processor now and then
+ROUNDS = 6  # updates per candidate; the fastest counts, as somebody else may want the processor now and then
 ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that
 SETTINGS = LossSettings(clip_range=0.2, vf_coef=0.5, ent_coef=0.01)
 
 
 class UpdateProbe:
-    """Updates of a network on made-up data: ``peak_bytes`` and ``race`` are what ``hardware.plan`` measures with.
+    """Updates of a network on made-up data: ``peak_bytes`` and ``benchmark`` are what ``hardware.plan`` measures with.
 
     name: of the architecture.
     device, precision: as in training; the precision only for ``peak_bytes``.
@@ -77,15 +77,15 @@ class UpdateProbe:
             _update(self.policy, minibatch, ThreadPool(1))
         return sum(kept.values())
 
-    def race(self, minibatch_size: int, ways: Sequence[Way]) -> Timings:
-        """Updates in each way; they alternate, so that all meet the same disturbances."""
+    def benchmark(self, minibatch_size: int, candidates: Sequence[Candidate]) -> Timings:
+        """Updates per candidate; they alternate, so that all meet the same disturbances."""
         minibatch = self._made_up(minibatch_size)
-        pools = [ThreadPool(way.threads) for way in ways]
-        wall, processor = np.full((2, ROUNDS, len(ways)), np.inf)
+        pools = [ThreadPool(candidate.threads) for candidate in candidates]
+        wall, processor = np.full((2, ROUNDS, len(candidates)), np.inf)
         others, begin = OtherPrograms(), time.perf_counter()
         for number in range(ROUNDS):
-            for i, (way, pool) in enumerate(zip(ways, pools, strict=True)):
-                self.policy.precision = way.precision
+            for i, (candidate, pool) in enumerate(zip(candidates, pools, strict=True)):
+                self.policy.precision = candidate.precision
                 before, spent = time.perf_counter(), time.process_time()
                 _update(self.policy, minibatch, pool)
                 wall[number, i], processor[number, i] = time.perf_counter() - before, time.process_time() - spent

@@ -1,10 +1,9 @@
 """Timings of updates that were made on this machine before, so that the same run is planned the same way again.
 
-    plan = hardware.plan(..., race=remembered(probe, machine))
+    plan = hardware.plan(..., benchmark=remembered(probe, machine))
 
-Threads and precision are chosen by timing, and other numbers of threads round another way: two runs of one seed would differ
-because the machine was busy once.  So the first timing counts until ``python -m hardware plan --measure`` makes a new one,
-or the code is another.
+Threads and precision are chosen by timing, and the number of threads changes rounding.  Fresh timings could so make two runs
+of one seed differ.  Stored timings are used until ``python -m hardware plan --measure`` replaces them, or the code changes.
 """
 
 import datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from hardware import Machine, Race, Timings, Way
+from hardware import Benchmark, Candidate, Machine, Timings
 from nppsim._cache import CACHE_FOLDER
 from nppsim.errors import UserError
 from nppsim.files import write_json
@@ -31,27 +30,27 @@ class TimingsError(UserError, ValueError):
     """The file of timings cannot be read; the message names it and says what to do."""
 
 
-def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Race:
-    """A race that is run once for each network, machine, size and version of the code, and then told from memory.
+def remembered(probe: UpdateProbe, machine: Machine, anew: bool = False) -> Benchmark:
+    """A benchmark that is run once for each network, machine, size and version of the code, and then told from memory.
 
     anew: run it, whatever is known, and remember that.
     Raises TimingsError for a file of timings that is damaged.
     """
 
-    def race(minibatch_size: int, ways: list[Way]) -> Timings:
-        told = ", ".join(f"{way.precision} by {way.threads}" for way in ways)
+    def benchmark(minibatch_size: int, candidates: list[Candidate]) -> Timings:
+        told = ", ".join(f"{candidate.precision} by {candidate.threads}" for candidate in candidates)
         here = f"{machine.cpu}, {machine.cores} cores, torch {torch.__version__}"
         key = f"{probe.name}, update of {minibatch_size}: {told}; {here}, code {code_digest()}"
         if key not in (known := known_timings(FILE)) or anew:
-            made = probe.race(minibatch_size, ways)._replace(date=datetime.date.today().isoformat())
+            made = probe.benchmark(minibatch_size, candidates)._replace(date=datetime.date.today().isoformat())
             known = known_timings(FILE) | {key: made._asdict()}  # another process may have added some meanwhile
             write_json(FILE, known)
         timings = Timings(**known[key])
-        if {len(timings.wall), len(timings.processor)} != {len(ways)}:
-            raise TimingsError(f"{FILE}: {key}: not {len(ways)} timings; {_REMEDY}")
+        if {len(timings.wall), len(timings.processor)} != {len(candidates)}:
+            raise TimingsError(f"{FILE}: {key}: not {len(candidates)} timings; {_REMEDY}")
         return timings
 
-    return race
+    return benchmark
 
 
 @functools.cache

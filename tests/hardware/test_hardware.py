@@ -163,7 +163,10 @@ def test_every_other_flag_wins_too():
         "learning_rate": 1e-4,
     }
     chosen = plan(
-        layout.ALL, PlanRequest(profile="1xA100-80GB", **given), machine=SERVER, race=lambda size, ways: 1 / 0
+        layout.ALL,
+        PlanRequest(profile="1xA100-80GB", **given),
+        machine=SERVER,
+        benchmark=lambda size, candidates: 1 / 0,
     )
     for name, value in given.items():
         assert getattr(chosen, name) == value
@@ -198,12 +201,16 @@ def test_a_probe_that_sees_no_growth_still_counts_the_samples():
     assert update.total(256) > GB
 
 
-def race(wall, processor=None, others=0.0):
-    """Pretends to time updates; wall, processor: way -> seconds."""
+def benchmark(wall, processor=None, others=0.0):
+    """Pretends to time updates; wall, processor: candidate -> seconds."""
 
-    def run(minibatch_size, ways):
+    def run(minibatch_size, candidates):
         assert minibatch_size == 4096
-        return Timings([wall[way] for way in ways], [(processor or wall)[way] for way in ways], others)
+        return Timings(
+            [wall[candidate] for candidate in candidates],
+            [(processor or wall)[candidate] for candidate in candidates],
+            others,
+        )
 
     return run
 
@@ -211,7 +218,7 @@ def race(wall, processor=None, others=0.0):
 def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_real_minibatch():
     by_threads = {1: 1.0, 2: 0.7, 4: 0.69, 6: 3.0}
     wall = {("float32", n): 3 * s for n, s in by_threads.items()} | {("bf16", n): s for n, s in by_threads.items()}
-    chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=6, bf16=""), race=race(wall))
+    chosen = plan(layout.VISION_FREE, machine=replace(LAPTOP, cores=6, bf16=""), benchmark=benchmark(wall))
     assert (chosen.torch_threads, chosen.precision) == (2, "bf16"), "1 % is not worth two more threads"
     assert {chosen.settings[name].source for name in ("torch_threads", "precision")} == {"measurement"}
     assert chosen.settings["torch_threads"].note == (
@@ -223,14 +230,14 @@ def test_threads_and_precision_are_the_fastest_of_all_that_were_timed_with_the_r
 def test_while_others_have_the_cores_threads_cannot_be_judged_and_precision_goes_by_processor_time():
     wall = {("float32", 1): 1.0, ("float32", 2): 3.0, ("bf16", 1): 1.2, ("bf16", 2): 2.0}
     processor = {("float32", 1): 0.9, ("float32", 2): 0.9, ("bf16", 1): 0.3, ("bf16", 2): 0.3}
-    chosen = plan(layout.VISION_FREE, machine=LAPTOP, race=race(wall, processor, others=0.6))
+    chosen = plan(layout.VISION_FREE, machine=LAPTOP, benchmark=benchmark(wall, processor, others=0.6))
     assert (chosen.torch_threads, chosen.precision) == (2, "bf16")
     assert chosen.settings["torch_threads"].note.startswith("others had 60% of the cores")
 
 
 def test_bf16_must_be_worth_its_rounding():
     times = {("float32", 1): 1.0, ("float32", 2): 0.5, ("bf16", 1): 0.9, ("bf16", 2): 0.48}
-    chosen = plan(layout.VISION_FREE, machine=LAPTOP, race=race(times))
+    chosen = plan(layout.VISION_FREE, machine=LAPTOP, benchmark=benchmark(times))
     assert (chosen.torch_threads, chosen.precision) == (2, "float32")
 
 
@@ -241,19 +248,19 @@ def test_what_was_asked_for_is_not_raced_against(plan_request, expected):
     times = {("float32", 1): 3.0, ("float32", 2): 2.0, ("bf16", 1): 2.0, ("bf16", 2): 1.0}
     raced = []
 
-    def run(minibatch_size, ways):
-        raced.extend(ways)
-        return race(times)(minibatch_size, ways)
+    def run(minibatch_size, candidates):
+        raced.extend(candidates)
+        return benchmark(times)(minibatch_size, candidates)
 
-    chosen = plan(layout.VISION_FREE, PlanRequest(**plan_request), machine=LAPTOP, race=run)
+    chosen = plan(layout.VISION_FREE, PlanRequest(**plan_request), machine=LAPTOP, benchmark=run)
     assert (chosen.torch_threads, chosen.precision) == expected
     ((name, value),) = plan_request.items()
     assert chosen.settings[name].source == "flag"
-    assert len(raced) == 2 and value in {way for ways in raced for way in ways}
+    assert len(raced) == 2 and value in {candidate for candidates in raced for candidate in candidates}
 
 
 def test_on_a_gpu_nothing_is_raced():
-    chosen = plan(layout.ALL, machine=SERVER, race=lambda size, ways: 1 / 0)
+    chosen = plan(layout.ALL, machine=SERVER, benchmark=lambda size, candidates: 1 / 0)
     assert (chosen.device, chosen.precision, chosen.torch_threads) == ("cuda", "bf16", 1)
 
 

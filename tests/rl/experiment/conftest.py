@@ -15,9 +15,9 @@ def _same_plan(tmp_path_factory):
 
     For the whole module, so also for the runs that its own fixtures make.
     """
-    alike = staticmethod(lambda size, ways: Timings([1.0 + i for i in range(len(ways))], [1.0] * len(ways), 0.0))
+    alike = staticmethod(lambda _, found: Timings([1.0 + i for i in range(len(found))], [1.0] * len(found), 0.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UpdateProbe, "race", alike)
+        patch.setattr(UpdateProbe, "benchmark", alike)
         patch.setattr(remembered, "FILE", tmp_path_factory.mktemp("timings") / "timings.json")
         yield
 

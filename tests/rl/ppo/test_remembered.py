@@ -5,23 +5,23 @@ from itertools import count
 
 import pytest
 
-from hardware import Machine, Timings, Way
+from hardware import Candidate, Machine, Timings
 from rl.ppo import remembered as module
 from rl.ppo.remembered import TimingsError, remembered
 
 MACHINE = Machine("a processor", cores=2, memory_bytes=10**10, available_bytes=10**10)
-WAYS = [Way("float32", 1), Way("float32", 2)]
+CANDIDATES = [Candidate("float32", 1), Candidate("float32", 2)]
 
 
 class Probe:
-    """Each race has other timings."""
+    """Each benchmark has other timings."""
 
     def __init__(self, name="vision_free"):
         self.name, self.times = name, count(1)
 
-    def race(self, size, ways):
+    def benchmark(self, size, candidates):
         now = float(next(self.times))
-        return Timings([now, 2 * now][: len(ways)], [now, now][: len(ways)], 0.25)
+        return Timings([now, 2 * now][: len(candidates)], [now, now][: len(candidates)], 0.25)
 
 
 @pytest.fixture(autouse=True)
@@ -31,30 +31,30 @@ def _file(tmp_path, monkeypatch):
 
 def test_the_first_timing_counts_until_a_new_one_is_asked_for():
     probe = Probe()
-    first = remembered(probe, MACHINE)(4096, WAYS)
+    first = remembered(probe, MACHINE)(4096, CANDIDATES)
     assert first.wall == [1.0, 2.0] and first.others == 0.25 and first.date
-    assert remembered(Probe(), MACHINE)(4096, WAYS) == remembered(probe, MACHINE)(4096, WAYS) == first
-    anew = remembered(probe, MACHINE, anew=True)(4096, WAYS)
-    assert anew.wall == [2.0, 4.0] and remembered(probe, MACHINE)(4096, WAYS) == anew
+    assert remembered(Probe(), MACHINE)(4096, CANDIDATES) == remembered(probe, MACHINE)(4096, CANDIDATES) == first
+    anew = remembered(probe, MACHINE, anew=True)(4096, CANDIDATES)
+    assert anew.wall == [2.0, 4.0] and remembered(probe, MACHINE)(4096, CANDIDATES) == anew
 
 
 def test_other_code_is_timed_anew(monkeypatch):
     probe = Probe()
-    first = remembered(probe, MACHINE)(4096, WAYS)
+    first = remembered(probe, MACHINE)(4096, CANDIDATES)
     monkeypatch.setattr(module, "code_digest", lambda: "other")
-    assert remembered(probe, MACHINE)(4096, WAYS) != first
+    assert remembered(probe, MACHINE)(4096, CANDIDATES) != first
 
 
 def test_another_network_size_machine_or_choice_is_timed_by_itself():
     probe = Probe()
-    race = remembered(probe, MACHINE)
-    found = [race(4096, WAYS), race(2048, WAYS), race(4096, WAYS[:1])]
+    benchmark = remembered(probe, MACHINE)
+    found = [benchmark(4096, CANDIDATES), benchmark(2048, CANDIDATES), benchmark(4096, CANDIDATES[:1])]
     found += [
-        remembered(probe, Machine("another", 2, 1, 1))(4096, WAYS),
-        remembered(probe, Machine("a processor", 4, 1, 1))(4096, WAYS),
+        remembered(probe, Machine("another", 2, 1, 1))(4096, CANDIDATES),
+        remembered(probe, Machine("a processor", 4, 1, 1))(4096, CANDIDATES),
     ]
     probe.name = "mlp_baseline"
-    found.append(race(4096, WAYS))
+    found.append(benchmark(4096, CANDIDATES))
     assert [timings.wall[0] for timings in found] == [1, 2, 3, 4, 5, 6]
 
 
@@ -62,14 +62,14 @@ def test_another_network_size_machine_or_choice_is_timed_by_itself():
 def test_a_damaged_file_is_refused_with_what_to_do(text):
     module.FILE.write_text(text)
     with pytest.raises(TimingsError, match=r"timings\.json: .*; remove it: all is timed again"):
-        remembered(Probe(), MACHINE)(4096, WAYS)
+        remembered(Probe(), MACHINE)(4096, CANDIDATES)
 
 
 def test_timings_of_fewer_ways_are_refused():
-    remembered(Probe(), MACHINE)(4096, WAYS)
+    remembered(Probe(), MACHINE)(4096, CANDIDATES)
     known = json.loads(module.FILE.read_text())
     for timings in known.values():
         timings["wall"].pop()
     module.FILE.write_text(json.dumps(known))
     with pytest.raises(TimingsError, match="not 2 timings; remove it"):
-        remembered(Probe(), MACHINE)(4096, WAYS)
+        remembered(Probe(), MACHINE)(4096, CANDIDATES)
