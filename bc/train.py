@@ -220,7 +220,9 @@ class _Setup:
     audit: Audit
 
 
-def _setup(policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, pool: ThreadPool) -> _Setup:
+def _setup(
+    policy: Policy, dataset: BCDataset, config: BCConfig, device: str | torch.device, pool: ThreadPool
+) -> _Setup:
     training, validation = dataset.rows(validation=False), dataset.rows(validation=True)
     weights = torch.as_tensor(dataset.class_weights(config.class_weight_power), device=device)
     optimizer = torch.optim.AdamW(
