@@ -3,6 +3,9 @@
 from typing import Any
 
 from nppsim.errors import needed
+from nppsim_agents import DATASETS
+
+_SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 def checkpoints() -> Any:
@@ -10,4 +13,4 @@ def checkpoints() -> Any:
     needed("torch", "train")
     from rl.studio import Checkpoints
 
-    return Checkpoints()
+    return Checkpoints(DATASETS and DATASETS / _SHIPPED)

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nppsim_agents import DATASETS
 from rl.studio.agent import WatchedAgent
 from rl.studio.training import read_experiment
-
-_SHIPPED = "agents/vision_free_foresight.safetensors"  # in the shipped data
 
 
 class Checkpoints:
@@ -19,14 +16,17 @@ class Checkpoints:
     ``scripts/train_and_compare.py``.
     """
 
+    def __init__(self, shipped: Path | None = None):
+        """shipped: where the agent lies that comes with the project."""
+        self._shipped = shipped
+
     def load_agent(self, path: Path) -> WatchedAgent:
         """The agent of a checkpoint, or of a network that scripts/export.py wrote.  Raises CheckpointError or ExportError."""
         return WatchedAgent(path)
 
     def shipped_agent(self) -> Path | None:
         """The trained agent that comes with the project; None where it was left out."""
-        path = DATASETS and DATASETS / _SHIPPED
-        return path if path and path.is_file() else None
+        return self._shipped if self._shipped and self._shipped.is_file() else None
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
         """See ``rl.studio.training``.  Raises ResultsError."""
