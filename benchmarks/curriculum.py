@@ -65,7 +65,7 @@ class NaiveRescan(Strategy):
 class Hoarder(Strategy):
     """Planted: keeps all episodes, and looks through them once for each environment."""
 
-    kept = ("past",)
+    saved = ("past",)
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         super().__init__(levels, config, rng)

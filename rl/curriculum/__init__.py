@@ -1,4 +1,4 @@
-"""Curricula: which level to play next, learned from the episodes played so far.
+"""Curricula: distributions over levels, adapted to the outcomes of episodes.
 
 manager = make_sampler(categories, config, seed)    # categories[i]: category of level i
 """
@@ -33,10 +33,7 @@ _SHIPPED = frozenset(STRATEGIES)
 
 
 def register(name: str, strategy: type[Strategy]) -> None:
-    """From now on, know a strategy by this name; one that was registered before gives way.
-
-    ConfigError for a shipped name.
-    """
+    """Register a strategy, replacing an earlier one of this name.  ConfigError for a shipped name."""
     if name in _SHIPPED:
         raise ConfigError(f"strategy {name!r} is shipped with the project; register yours under another name")
     STRATEGIES[name] = strategy
@@ -53,12 +50,12 @@ def make_sampler(
     families: Sequence[str] | None = None,
     fingerprints: Sequence[str] | None = None,
 ) -> CurriculumManager:
-    """The manager with the strategy that the configuration asks for.
+    """Make the manager with the configured strategy.
 
     categories: of each level.
-    difficulty: float[L], any scale, None: unknown.
-    families: names of what made each level, None: unknown.
-    fingerprints: of each level; None: whatever the simulator has.
+    difficulty: float[L], any scale; None: unknown.
+    families: generator family of each level; None: unknown.
+    fingerprints: of each level; None: those of the simulator's levels.
     Raises ConfigError.
     """
     levels = Levels.of(categories, difficulty, config.stage_order, families)

@@ -1,7 +1,7 @@
-"""Strategy "learnability": levels in proportion to p (1 - p), the variance of their outcome.
+"""Strategy "learnability": draw levels in proportion to p (1 - p), the variance of their outcome.
 
-What is always won or always lost teaches nothing.  At some tens of episodes per level a level's own success is mostly noise,
-so it is shrunk towards that of its cell (family and third of its difficulty axis), and both forget what is long past.
+Levels that are always won or always lost give no learning signal.  With some tens of episodes per level, its own success
+rate is mostly noise.  It is shrunk towards that of its cell (family and third of its difficulty axis); both decay.
 Source: Rutherford et al. 2024 (No Regrets), there with fresh rollouts in place of a posterior.
 """
 
@@ -12,10 +12,10 @@ import numpy as np
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 from rl.curriculum_config import CurriculumConfig
 
-UNIFORM_SHARE = 0.2  # of the draws, unless the configuration says otherwise
-CELL_HALF_LIFE = 300.0  # episodes of a cell, after which an outcome counts half
-LEVEL_HALF_LIFE = 20.0  # episodes per level of the cell, likewise for a level's own outcomes
-PRIOR_EPISODES = 20.0  # outcomes of its own that weigh as much as what is known of a level's cell
+UNIFORM_SHARE = 0.2  # default fraction of uniform draws
+CELL_HALF_LIFE = 300.0  # episodes of a cell after which an outcome has half its weight
+LEVEL_HALF_LIFE = 20.0  # the same for the outcomes of a level, in episodes of the cell per level
+PRIOR_EPISODES = 20.0  # weight of the cell's success rate, in episodes of the level
 
 
 class Learnability(Strategy):
@@ -25,7 +25,7 @@ class Learnability(Strategy):
     won, played: float64[L].
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("cell_won", "cell_played", "won", "played")
+    saved: ClassVar[tuple[str, ...]] = ("cell_won", "cell_played", "won", "played")
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
         super().__init__(levels, config, rng)
@@ -49,11 +49,11 @@ class Learnability(Strategy):
         self.weigh(mixed(self.expected_variance(), self.share))
 
     def success(self) -> np.ndarray:
-        """float64[cells]: posterior mean of each cell's success; one half where nothing was played."""
+        """Posterior mean float64[cells] of the success rate; 0.5 without episodes."""
         return (self.cell_won + 1) / (self.cell_played + 2)
 
     def expected_variance(self) -> np.ndarray:
-        """float64[L]: p (1 - p), expected under each level's posterior."""
+        """Posterior expectation float64[L] of p (1 - p)."""
         a = (PRIOR_EPISODES * self.success())[self.levels.cell]
         a += self.won
         both = self.played + PRIOR_EPISODES  # a + b

@@ -1,13 +1,13 @@
-"""Strategy "learning_progress": more of what success changes on, whichever way.
+"""Strategy "learning_progress": prefer levels whose success rate changes, up or down.
 
-Each level of a pool has a fast and a slow running average of its success; their distance is its learning progress.  A level
-from outside the pool, drawn by the uniform share, enters it in place of one that teaches little.
+Each level of a pool has a fast and a slow moving average of success; their distance is its learning progress.  A level from
+outside the pool, drawn by the uniform share, replaces one with little learning progress.
 
-``--curriculum-formulas original`` keeps the formulas that this goes back to, with their defects, for comparison: a score has
-a floor that nearly all levels sit on; the reweighting, meant for probabilities, is given -1 to 1 and has a pole where success
-is 47 %; levels without a score weigh 0.1 among weights of about 1 / levels.  Mended: averages are free of the bias of their
-first value, the reweighting is given 0 to 1, there is no floor, microscopic differences are not magnified, and levels without
-a score weigh as much as the mean of those that have one.
+``--curriculum-formulas original`` uses the published formulas for comparison.  Their defects: scores have a floor that nearly
+all levels reach.  The reweighting, meant for probabilities, gets values from -1 to 1 and has a pole at 47 % success.  Levels
+without a score have weight 0.1, among weights of about 1 / levels.
+The corrected formulas remove the bias of initial values and the floor, and reweight values from 0 to 1.  They do not magnify
+tiny differences, and levels without a score have the mean weight of the others.
 Source: Portelas et al. 2019 and Kanitscheider et al. 2021 for learning progress of two averages.
 """
 
@@ -20,29 +20,29 @@ from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
 from rl.curriculum_config import CurriculumConfig
 
-BASELINE_LIMIT = 0.75  # success at first, above which a level's baseline does not lie
-LEAST_SPREAD = 0.02  # of learning progress over levels; smaller differences are not magnified further
-MIN_PLAYED_TO_LEAVE = 5  # episodes of a level, before it may leave the pool
-LEAVING_SHARE = 0.4  # of these levels, lowest scores first, that may leave
-SCORE_DIGITS = 9  # behind the point, of a score by which levels leave: rounding of averages decides nothing
+BASELINE_LIMIT = 0.75  # largest baseline, from the first success rate of a level
+LEAST_SPREAD = 0.02  # smallest standard deviation used for z-scores
+MIN_PLAYED_TO_LEAVE = 5  # episodes of a level before it may leave the pool
+LEAVING_SHARE = 0.4  # fraction of these levels, lowest scores first, that may leave
+SCORE_DIGITS = 9  # decimals of scores, so that rounding errors do not decide which level leaves
 RAW_SCORE = 0.1  # of a level without a score, in the original formulas
 BASIC_RATE = 0.2  # of the averages of success and of its square, in the basic variant
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Numbers of a variant; the basic one uses the last five alone.
+    """Parameters of a variant; the basic one uses only the last five.
 
     timescale: rate of the fast average, per episode.
-    slow: that of the slow one, times this.
-    early: theta of the reweighting, which counts progress near 0 more; 0.5: none.
-    exploration_bonus: floor of a score, in the original formulas; the mended ones have none.
-    success_bonus: score for the success itself, times this.
+    slow: rate of the slow average, as a fraction of ``timescale``.
+    early: theta of the reweighting, which emphasises progress near 0; 0.5: none.
+    exploration_bonus: floor of a score, only in the original formulas.
+    success_bonus: weight of the success rate in the score.
     amplification: of z-scores before the logistic function.
-    temperature: above 0, of a softmax in their place.
-    uniform_share: of the draws, over all levels.
+    temperature: if above 0, of a softmax instead.
+    uniform_share: fraction of uniform draws over all levels.
     min_samples: episodes before a score counts.
-    pool: levels in it.
+    pool: number of levels.
     """
 
     timescale: float = 0.1
@@ -58,7 +58,7 @@ class Preset:
 
     @staticmethod
     def of(config: CurriculumConfig) -> "Preset":
-        """The preset that the configuration names, with what was given in its place."""
+        """Configured preset with individual overrides."""
         own: dict[str, Any] = {
             "timescale": config.lp_timescale,
             "slow": config.lp_slow,
@@ -90,18 +90,18 @@ PRESETS = {
 class LearningProgress(Strategy):
     """Fast and slow averages of the levels of a pool.
 
-    active: bool[L], whether a level is in the pool.  What follows is 0 for levels outside it:
+    active: bool[L], levels in the pool.  The following are 0 outside it:
     played: int64[L], episodes since a level entered.
-    first: float64[L], its mean success in the first ``min_samples``.
-    fast, slow: float64[L], averages of success as the formulas have them.
-    mean, square: of the basic variant.
+    first: float64[L], mean success in the first ``min_samples`` episodes.
+    fast, slow: float64[L], moving averages of success.
+    mean, square: moving averages of the basic variant.
     entered: int64[L], update.
-    evictions: int64[C], levels of each category that left.
-    evicted: int64[C], of these, at the latest update.
-    draws: int64[C], episodes of each.
+    evictions: int64[C], levels of each category that left so far.
+    evicted: int64[C], levels that left at the latest update.
+    draws: int64[C], episodes of each category.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
+    saved: ClassVar[tuple[str, ...]] = (
         *("active", "played", "first", "fast", "slow", "mean", "square", "entered"),
         *("evictions", "evicted", "draws", "now"),
     )
@@ -136,11 +136,11 @@ class LearningProgress(Strategy):
         self._spread()
 
     def _admit(self, new: np.ndarray, played: np.ndarray) -> None:
-        """Let levels into the pool, in the order of ``new``, in place of those that teach least.
+        """Add levels to the pool, in the order of ``new``, in place of those with the lowest scores.
 
-        Of equals, the most played one leaves.
-        new: int64[n], levels outside it that were played, in the order in which their episodes ended.
-        played: int64[k], all that were played, which do not leave.
+        Of equal scores, the most played level leaves.
+        new: int64[n], played levels outside the pool, in order of the end of their episodes.
+        played: int64[k], all played levels; these do not leave.
         """
         known = self.pool[self.played[self.pool] >= MIN_PLAYED_TO_LEAVE]
         if not len(new) or not len(known):
@@ -160,16 +160,16 @@ class LearningProgress(Strategy):
         self.entered[entering] = self.now
 
     def _average(self, levels: np.ndarray, won: np.ndarray) -> None:
-        """Add outcomes to the averages, all of a level at once: after k values, an old one weighs (1 - rate) ** k."""
+        """Add outcomes to the averages, vectorised: after k values, an old one has weight (1 - rate) ** k."""
         if not len(levels):
             return
-        keys = np.sort(levels << 32 | np.arange(len(levels)))  # by level, then in time; faster than any argsort
+        keys = np.sort(levels << 32 | np.arange(len(levels)))  # by level, then time; faster than argsort
         value = won[keys & 0xFFFF_FFFF].astype(np.float64)
         first = np.flatnonzero(np.diff(keys >> 32, prepend=-1))  # of each level's episodes
         touched, added = keys[first] >> 32, np.diff(first, append=len(keys))
         row = np.repeat(np.arange(len(touched)), added)  # of each episode, in ``touched``
-        place = np.arange(len(levels)) - first[row]  # number of the episode among its level's
-        later = added[row] - 1 - place  # episodes of the level that come after
+        place = np.arange(len(levels)) - first[row]  # number of the episode within its level
+        remaining = added[row] - 1 - place  # later episodes of the level
         samples, played = self.preset.min_samples, self.played[touched]
         ordinal = played[row] + place
         total = self.first[touched] * np.minimum(played, samples)
@@ -184,7 +184,7 @@ class LearningProgress(Strategy):
             (self.square, BASIC_RATE, value**2),
         ):
             decayed = (1 - rate) ** np.arange(added.max() + 1)
-            weight = np.where(self.original & (ordinal == 0), 1.0, rate) * decayed[later]
+            weight = np.where(self.original & (ordinal == 0), 1.0, rate) * decayed[remaining]
             average[touched] = average[touched] * decayed[added] + np.bincount(row, weight * values)
         self.played[touched] += added
 
@@ -193,15 +193,15 @@ class LearningProgress(Strategy):
 
     @property
     def pool(self) -> np.ndarray:
-        """int64[P]: the levels in the pool."""
+        """Levels int64[P] in the pool."""
         return np.flatnonzero(self.active)
 
     def scores(self) -> np.ndarray:
-        """float64[L]: learning progress of each level; 0 outside the pool and, mended, for those that never were played."""
+        """Learning progress float64[L] of each level; 0 outside the pool and, unless original, for levels never played."""
         return self._everywhere(self.scores_of(self.pool))
 
     def weights(self) -> np.ndarray:
-        """float64[L]: how likely levels of the pool are, one against another; what is drawn is this and a uniform share."""
+        """Relative weights float64[L] of the levels in the pool, before mixing with the uniform share."""
         return self._everywhere(self.weights_of(self.pool))
 
     def _everywhere(self, of_pool: np.ndarray) -> np.ndarray:
@@ -210,18 +210,18 @@ class LearningProgress(Strategy):
         return values
 
     def scores_of(self, levels: np.ndarray) -> np.ndarray:
-        """float64[n]: of levels of the pool.  levels: int64[n]; likewise below."""
+        """Scores float64[n] of levels int64[n] in the pool."""
         if self.config.basic_progress:
             mean, square = (self._unbiased(x[levels], BASIC_RATE, levels) for x in (self.mean, self.square))
             return np.sqrt(np.maximum(square - mean**2, 0))
-        return self._original_scores(levels) if self.original else self._mended_scores(levels)
+        return self._original_scores(levels) if self.original else self._corrected_scores(levels)
 
     def _original_scores(self, levels: np.ndarray) -> np.ndarray:
         fast, slow = (_reweighted(x[levels], self.preset.early) for x in (self.fast, self.slow))
         score = np.abs(fast - slow) + self.preset.success_bonus * np.maximum(self.fast[levels], 0)
         return np.maximum(score, self.preset.exploration_bonus)
 
-    def _mended_scores(self, levels: np.ndarray) -> np.ndarray:
+    def _corrected_scores(self, levels: np.ndarray) -> np.ndarray:
         baseline = np.minimum(self.first[levels], BASELINE_LIMIT)
         slow = self._unbiased(self.slow[levels], self.preset.timescale * self.preset.slow, levels)
         fast, slow = ((x - baseline) / (1 - baseline) for x in (self.success_of(levels), slow))
@@ -235,7 +235,7 @@ class LearningProgress(Strategy):
         return fast / 2 + 0.5 if self.original else self._unbiased(fast, self.preset.timescale, levels)
 
     def _unbiased(self, average: np.ndarray, rate: float, levels: np.ndarray) -> np.ndarray:
-        """An average that began at 0, without the bias towards it; the original ones begin at their first value."""
+        """Correct an average for its initial value 0; the original formulas start at the first value instead."""
         if self.original:
             return average
         return average / np.maximum(1 - (1 - rate) ** self.played[levels], 1e-12)
@@ -243,7 +243,9 @@ class LearningProgress(Strategy):
     def weights_of(self, levels: np.ndarray) -> np.ndarray:
         scored, weights = self.played[levels] >= self.preset.min_samples, np.zeros(len(levels))
         score = self.scores_of(levels)
-        counted = scored & (score > 0) if self.original else scored  # the original formulas drop what has no progress
+        counted = (
+            scored & (score > 0) if self.original else scored
+        )  # the original formulas drop levels without progress
         if counted.any():
             weights[counted] = self._amplified(score[counted])
         if self.original:
@@ -278,7 +280,7 @@ class LearningProgress(Strategy):
 
 
 def _reweighted(p: np.ndarray, theta: float) -> np.ndarray:
-    """Counts changes near 0 more than near 1, for a theta below 0.5; for probabilities.  At 0.5 all stays as it is."""
+    """Reweight probabilities: theta below 0.5 emphasises changes near 0; 0.5 changes nothing."""
     if theta == 0.5:
         return p
     return p * (1 - theta) / (p + theta * (1 - 2 * p))
@@ -299,7 +301,7 @@ def _summary(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _pools(strategy: LearningProgress) -> dict[str, float]:
-    """By category: composition of the pool, episodes, evictions; mean score and success of the levels that were played."""
+    """Scalars by category: pool, episodes, evictions, mean score and success of played levels."""
     names, of = strategy.levels.names, strategy.levels.category
     columns = {
         "pool_composition": np.bincount(of[strategy.pool], minlength=len(names)),
@@ -320,7 +322,7 @@ def _pools(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _played(strategy: LearningProgress) -> np.ndarray:
-    """int64[n]: levels of the pool that were played; of others there is no score."""
+    """Played levels int64[n] of the pool; only these have a score."""
     return strategy.pool[strategy.played[strategy.pool] > 0]
 
 
@@ -340,7 +342,7 @@ def _raw_scores(strategy: LearningProgress) -> dict[str, float]:
 
 
 def _ginis(strategy: LearningProgress) -> dict[str, float]:
-    """How unequal each step of the chain is, from scores over weights to draws, and what is lost from one to the next."""
+    """Gini coefficients of scores, weights and draws, and the losses from each step to the next."""
     pool, category, count = strategy.pool, strategy.levels.category, len(strategy.levels.names)
     score, weights, chances = strategy.scores_of(pool), strategy.weights_of(pool), strategy.probabilities()
 

@@ -1,14 +1,14 @@
-"""The curriculum's manager: draws the level of every next episode, and hears how the one before ended.
+"""Curriculum manager: draws the level of each episode and records outcomes.
 
     manager = make_sampler(categories, config, seed)
     manager.start(sim)                  # episodes begin in every environment
     ended = manager.next_episodes(sim)  # after each step: records of the episodes that ended; the next levels are drawn
     manager.watch(sim, actions)         # before each step
-    manager.update(sim)                 # after each update of the policy: shares anew, and waiting draws with them
+    manager.update(sim)                 # after each update of the policy: new distribution, next levels drawn again
 
-It lives in the process that owns the simulator, so that there are no copies of it.  An episode costs O(log levels), an
-update O(levels + episodes), all in numpy; memory is a few arrays of fixed size.  Statistics that look at all levels are
-worked out at each update for up to LEVELS_PER_UPDATE levels, and more rarely the more there are.
+The manager runs in the process of the simulator.  An episode costs O(log levels), an update O(levels + episodes) in numpy;
+memory is a few arrays of fixed size.  Statistics over all levels are computed at each update for up to LEVELS_PER_UPDATE
+levels, and less often with more levels.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum_config import CurriculumConfig
 
-MASTERED = 0.95  # success, of all its episodes so far, from which a level counts as won for good ...
-MASTERED_EPISODES = 10  # ... once there were so many
+MASTERED = 0.95  # smallest success rate of a mastered level ...
+MASTERED_EPISODES = 10  # ... after at least this number of episodes
 OWN = (
     "playing",
     "began",
@@ -36,27 +36,27 @@ OWN = (
     "details",
     "start_states",
     "rng",
-)  # of the state: each process has its own
-LEVELS_PER_UPDATE = 10_000  # that statistics of all levels look at, on average
+)  # parts of the state that differ between processes
+LEVELS_PER_UPDATE = 10_000  # levels in statistics over all levels, on average per update
 
 
 class LevelMismatchError(UserError, RuntimeError):
-    """A level was played that the curriculum did not draw."""
+    """An episode on another level than the curriculum has drawn."""
 
 
 class CurriculumManager:
-    """Draws by a strategy, records episodes, keeps counts.
+    """Draws levels with a strategy and records episodes.
 
     levels: to draw from.
     strategy: made for them.
     rng: that the strategy draws with.
-    fingerprints: of the levels, where they are known; None: those of the simulator's bank.
+    fingerprints: of the levels; None: those of the simulator's bank.
 
-    stages: categories that occur, easiest first.
-    stage_of: int32[L], place of each level's category there.
+    stages: categories, easiest first.
+    stage_of: int32[L], index of each level's category.
     updates: of the policy, so far.
-    starts: start states; None where all episodes begin where their levels do.
-    true_starts: bool[k], of the episodes that ``next_episodes`` returned last, whether they began there.  Only these count.
+    starts: start states; None without.
+    true_starts: bool[k], episodes of the latest ``next_episodes`` that began at the true start.  Only these count.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class CurriculumManager:
         self._drawn_prints = None if fingerprints is None else _short(fingerprints)
         self._bank_prints: np.ndarray | None = None  # of the levels in the simulator
         self.updates = 0
-        self._playing = np.empty(0, np.int64)  # level drawn for each environment's present episode
-        self._began = np.empty(0, np.int64)  # updates there had been when that began
-        self._drawn_at = np.empty(0, np.int64)  # likewise when the next level was drawn
+        self._playing = np.empty(0, np.int64)  # level drawn for the current episode of each environment
+        self._began = np.empty(0, np.int64)  # number of updates before this episode
+        self._drawn_at = np.empty(0, np.int64)  # number of updates before the next level was drawn
         self._lag = 0  # largest number of updates between the draw of a level and the start of its episode
         self._waiting: list[tuple[np.ndarray, ...]] = []  # episodes since the latest update
-        self._settled = 0  # of these, how many entries are in the statistics
+        self._settled = 0  # number of these entries already in the statistics
         categories = len(levels.names)
         self._episodes = np.zeros(categories, np.int64)
         self._successes = Windows(categories, config.window)
         self._returns = Windows(categories, config.window)
         self._played, self._won = np.zeros(len(levels), np.int64), np.zeros(len(levels), np.int64)
-        self._details: dict[str, float] = {}  # statistics of all levels, when they were worked out last
-        self._details_at = 0  # update of that
+        self._details: dict[str, float] = {}  # latest statistics over all levels
+        self._details_at = 0  # update of these statistics
         self.starts = StartStates(config) if config.start_states else None
         self.true_starts = np.empty(0, bool)
 
@@ -95,7 +95,7 @@ class CurriculumManager:
     # With a simulator
 
     def start(self, sim: BatchSimulator) -> None:
-        """Begin an episode in every environment, and draw the levels that come after."""
+        """Begin an episode in each environment, and draw the next levels."""
         sim.reset(self.draw(sim.num_envs))
         sim.next_level[:] = self.draw(sim.num_envs)
         self.adopt(sim)
@@ -103,7 +103,7 @@ class CurriculumManager:
             self.starts.tracks.begin(sim, np.arange(sim.num_envs))
 
     def adopt(self, sim: BatchSimulator) -> None:
-        """Take what the environments play, and will play next, as drawn now: after they were put there by hand."""
+        """Accept externally set environment states: treat current and next levels as drawn now."""
         self._read_fingerprints(sim)
         self._playing = sim.level.astype(np.int64)
         self._began = np.full(sim.num_envs, self.updates)
@@ -112,29 +112,28 @@ class CurriculumManager:
             self.starts.adopt()
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Take note of what is about to be decided; start states are made of that.  actions: int[N]."""
+        """Record actions before a step, for start states.  actions: int[N]."""
         if self.starts:
-            if self._bank_prints is None:  # a run that goes on in other environments' stead
+            if self._bank_prints is None:  # resumed run without start()
                 self._read_fingerprints(sim)
             self.starts.watch(sim, actions)
 
     def counts(self, env: int) -> bool:
-        """Whether the present episode of an environment began where its level does."""
+        """Return True if the current episode of an environment began at the true start."""
         return self.starts is None or not self.starts.began[env]
 
     def credited(self, sim: BatchSimulator) -> np.ndarray:
-        """int32[N]: the level that each environment plays; -1 where its episode does not count."""
+        """Level int32[N] of each environment; -1 for episodes from start states, which do not count."""
         return np.where(self.starts.began > 0, -1, sim.level) if self.starts else sim.level
 
     def next_episodes(self, sim: BatchSimulator) -> np.ndarray:
-        """EPISODE_DTYPE[k], of the episodes that ended in the latest step; draws what their environments play after next.
+        """Return records EPISODE_DTYPE[k] of episodes ended in the latest step; draw the next levels of their environments.
 
-        With start states, some environments are put further on in the level that they have just begun.
-
-        LevelMismatchError where an episode was played, or begins, on another level than the one that was drawn for it.
+        With start states, some new episodes are moved to a state further on.
+        LevelMismatchError for an episode on another level than the drawn one.
         """
         finished = sim.finished
-        ended = sim.episode.take(finished)  # seven times as fast as by an index
+        ended = sim.episode.take(finished)  # seven times as fast as fancy indexing
         self._check(sim, ended)
         counted, envs, self.true_starts = ended, finished, np.ones(len(ended), bool)
         if self.starts:
@@ -156,19 +155,19 @@ class CurriculumManager:
         if self.starts:
             self.starts.attach(sim, prints, self._won_before())
         if self._drawn_prints is None or np.array_equal(self._drawn_prints, self._bank_prints):
-            self._drawn_prints = self._bank_prints  # one array: nobody has to compare them again
+            self._drawn_prints = self._bank_prints  # the same object: no further comparison
 
     def _check(self, sim: BatchSimulator, ended: np.ndarray) -> None:
         finished = sim.finished
         if len(self._playing) != sim.num_envs:
-            raise RuntimeError("the environments were not begun by the curriculum: reset them, or call adopt() first")
-        if self._bank_prints is None:  # a run that goes on in other environments' stead
+            raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
+        if self._bank_prints is None:  # resumed run without start()
             self._read_fingerprints(sim)
         assert self._drawn_prints is not None and self._bank_prints is not None
         if not np.array_equal(sim.level[finished], sim.next_level[finished]):
             raise LevelMismatchError(
-                f"levels {sim.next_level[finished]} were drawn, {sim.level[finished]} are played: something "
-                "overwrites the curriculum's choice"
+                f"levels {sim.next_level[finished]} were drawn, {sim.level[finished]} are played: next_level "
+                "was overwritten"
             )
         drawn = self._playing[finished]
         if self._drawn_prints is self._bank_prints and np.array_equal(drawn, ended["level"]):
@@ -177,15 +176,15 @@ class CurriculumManager:
         if wrong.any():
             env, one, other = finished[wrong][0], drawn[wrong][0], ended["level"][wrong][0]
             raise LevelMismatchError(
-                f"environment {env} was to play level {one} (fingerprint {self._drawn_prints[one]:016x}…), it played "
-                f"level {other} ({self._bank_prints[other]:016x}…): curriculum and simulator know different levels"
+                f"environment {env} should play level {one} (fingerprint {self._drawn_prints[one]:016x}…), but played "
+                f"level {other} ({self._bank_prints[other]:016x}…): curriculum and simulator have different levels"
             )
 
     def pool(self, all_gather: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Let the episodes since the latest update be those of all processes that train together.
+        """Replace the episodes since the latest update by those of all processes.
 
-        all_gather: rows of this process -> rows of all, one process after the other.
-        To be called before anybody asks for statistics, whose windows depend on the order.
+        all_gather: rows of this process -> rows of all processes in order of rank.
+        Call it before reading statistics, whose windows depend on the order.
         """
         new = self._waiting[self._settled :]
         none = Outcomes.none()
@@ -200,10 +199,10 @@ class CurriculumManager:
         advantages: np.ndarray | None = None,
         all_gather: Callable[[np.ndarray], np.ndarray] = lambda rows: rows,
     ) -> None:
-        """Let the strategy learn from the episodes since the update before; levels that wait to be played are drawn anew.
+        """Update the strategy with the episodes since the previous update, and draw the next levels again.
 
-        decided, advantages: level and advantage of each decision of the rollout, where ``wants_advantages``.
-        all_gather: as in ``pool``, so that the strategy of each process learns from all.
+        decided, advantages: level and advantage of each decision of the rollout, if ``wants_advantages``.
+        all_gather: as in ``pool``, so that all processes have the same distribution.
         """
         counts = slice(None) if self.starts is None else self.starts.began == 0
         columns = (self._playing[counts], self._began[counts], decided, advantages)
@@ -216,15 +215,15 @@ class CurriculumManager:
 
     @property
     def wants_advantages(self) -> bool:
-        """Whether ``update`` needs the advantages of the rollout's decisions."""
+        """True if ``update`` needs the advantages of the rollout."""
         return self.strategy.wants_advantages
 
     def seed(self, seed: int) -> None:
-        """Begin the sequence of draws anew from this seed; what was recorded stays."""
+        """Reseed the draws; recorded episodes stay."""
         self._rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
     def draw(self, n: int) -> np.ndarray:
-        """int32[n]: indices of the levels to play next."""
+        """Draw indices int32[n] of levels."""
         return self.strategy.draw(n)
 
     def record(
@@ -234,12 +233,12 @@ class CurriculumManager:
         returns: np.ndarray | None = None,
         began: np.ndarray | None = None,
     ) -> None:
-        """Take note of episodes that ended.
+        """Record finished episodes.
 
-        levels: int[k], the levels played.
+        levels: int[k].
         wins: bool[k].
         returns: float[k], undiscounted; None: 1 for a win, else 0.
-        began: int[k], how many updates there had been when each began; None: as many as now.
+        began: int[k], number of updates before each start; None: the current number.
         """
         levels, wins = np.asarray(levels, np.int64), np.asarray(wins, bool)
         if levels.shape != wins.shape:
@@ -257,7 +256,7 @@ class CurriculumManager:
         decided: np.ndarray | None = None,
         advantages: np.ndarray | None = None,
     ) -> None:
-        """The part of ``update`` that needs no simulator; see ``Outcomes`` for the arguments."""
+        """Part of ``update`` without the simulator; see ``Outcomes`` for the arguments."""
         self._settle()
         none = Outcomes.none()
         ended = (np.concatenate(column) for column in zip(*self._waiting, strict=True)) if self._waiting else None
@@ -284,14 +283,14 @@ class CurriculumManager:
             self.starts.update(self._won)
 
     def _won_before(self) -> np.ndarray:
-        """int64[L]: wins of each level as of the latest update."""
+        """Wins int64[L] of each level at the latest update."""
         won = self._won.copy()
         for levels, wins, *_ in self._waiting[: self._settled]:
             np.subtract.at(won, levels[wins], 1)
         return won
 
     def _settle(self) -> None:
-        """Bring the statistics up to date: in one go for many episodes, as each step has only a few."""
+        """Add recorded episodes to the statistics, together, as each step has only a few."""
         new = self._waiting[self._settled :]
         if not new:
             return
@@ -306,38 +305,38 @@ class CurriculumManager:
         np.add.at(self._won, levels[wins], 1)
 
     # -----------------------------------------------------------------------------------------------------------------
-    # What came of it
+    # Statistics and state
 
     @property
     def stage(self) -> str:
-        """The category that is being learned, where the strategy has one; else ""."""
+        """Current category of a strategy with stages; else ""."""
         return self.strategy.stage
 
     @property
     def events(self) -> list[dict]:
-        """What happened, oldest first."""
+        """Events of the strategy, oldest first."""
         return self.strategy.events
 
     @property
     def episodes(self) -> np.ndarray:
-        """int64[C]: episodes of each category that have ended so far."""
+        """Finished episodes int64[C] of each category."""
         self._settle()
         return self._episodes.copy()
 
     def shares(self) -> np.ndarray:
-        """float64[C], sums to 1: how draws are spread over the categories."""
+        """Probability float64[C] of each category in the next draw."""
         return np.bincount(self.stage_of, self.probabilities(), minlength=len(self.stages))
 
     def probabilities(self) -> np.ndarray:
-        """float64[L], sums to 1: how likely each level is at the next draw."""
+        """Probability float64[L] of each level in the next draw."""
         return self.strategy.probabilities()
 
     def container_sizes(self) -> dict[str, Size]:
-        """Of everything that could grow, by "<class>.<attribute>"."""
+        """Sizes of all containers, by "<class>.<attribute>"."""
         return sizes_of(self, self.strategy, *([self.starts] if self.starts else []))
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag; those of a category are missing until an episode of it has ended."""
+        """Scalars by TensorBoard tag; those of a category begin with its first finished episode."""
         self._settle()
         if not self._details or self.updates % (1 + len(self.levels) // LEVELS_PER_UPDATE) == 0:
             self._details = self._of_all_levels() | self.strategy.details()
@@ -383,7 +382,7 @@ class CurriculumManager:
         }
 
     def summary(self) -> dict[str, Any]:
-        """What came of it, for results.json: by category, the latest statistics, and the events with their reasons."""
+        """Summary for results.json: categories, latest statistics, events."""
         self._settle()
         success, returns, shares = self._successes.means(), self._returns.means(), self.shares()
         rows = {
@@ -404,7 +403,7 @@ class CurriculumManager:
         return found | ({"start_states": self.starts.summary()} if self.starts else {})
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the future depends on, as plain values and copies of arrays; see ``statistics.as_json``."""
+        """State for ``load_state_dict``: plain values and copies of arrays; see ``statistics.as_json``."""
         self._settle()
         return {
             "strategy": self.config.chosen,
@@ -428,26 +427,28 @@ class CurriculumManager:
         }
 
     def common_digest(self) -> str:
-        """Of what all processes that train together must have alike."""
+        """Digest of the state that must be equal in all processes."""
         state = {name: value for name, value in self.state_dict().items() if name not in OWN}
         return hashlib.sha256(as_json(state).encode()).hexdigest()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken; ConfigError if that was with other levels or another strategy."""
+        """Restore ``state_dict``; ConfigError for other levels or another strategy."""
         mine = dict(zip(self.stages, self.levels.counts.tolist(), strict=True))
         theirs = dict(zip(state["stages"], state["level_counts"], strict=True))
         if mine != theirs:
             raise ConfigError(
-                f"the saved curriculum has levels {theirs}, this dataset {mine}; go on with the same dataset"
+                f"the saved curriculum has levels {theirs}, this dataset {mine}; resume with the same dataset"
             )
         if state.get("strategy") is None:
-            raise ConfigError("the curriculum was saved by an earlier version; go on with that one, or begin anew")
+            raise ConfigError(
+                "the curriculum was saved by an earlier version; resume with that version, or start a new run"
+            )
         if state["strategy"] != self.config.chosen:
-            raise ConfigError(f"the saved run drew by {state['strategy']!r}", "--curriculum", self.config.chosen)
+            raise ConfigError(f"the saved run uses {state['strategy']!r}", "--curriculum", self.config.chosen)
         self.updates, self._lag = state["updates"], state["lag"]
         self._playing, self._began = np.array(state["playing"], np.int64), np.array(state["began"], np.int64)
         if self._playing.size and not 0 <= self._playing.min() <= self._playing.max() < len(self.levels):
-            raise ConfigError("the saved curriculum plays levels that do not exist: the file was changed")
+            raise ConfigError("the saved curriculum refers to levels that do not exist: the file was changed")
         self._drawn_at = np.array(state["drawn_at"], np.int64)
         waiting = tuple(unpacked(column) for column in state["waiting"])
         self._waiting = [waiting] if waiting else []
@@ -470,5 +471,5 @@ class CurriculumManager:
 
 
 def _short(fingerprints: Sequence[str]) -> np.ndarray:
-    """uint64[L]: the first 64 bits of each."""
+    """First 64 bits of each fingerprint, uint64[L]."""
     return np.array([int(one[:16], 16) for one in fingerprints], np.uint64)

@@ -1,4 +1,4 @@
-"""How much memory the containers of an object take: whatever could grow in a long run.
+"""Memory of the containers of an object, to find growth in long runs.
 
 sizes_of(manager, strategy)["CurriculumManager._played"]    # Size(nbytes=8100, entries=1000)
 """
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-HEAD = 100  # bytes of an array or a container beside its entries, about
-SLOT = {list: 8, tuple: 8, deque: 8, set: 33, dict: 45}  # bytes of a place for an entry in CPython, about
-SAMPLE = 32  # entries that are looked at, evenly spread; the others are taken to be like them
+HEAD = 100  # approximate bytes of an array or a container without its entries
+SLOT = {list: 8, tuple: 8, deque: 8, set: 33, dict: 45}  # approximate bytes per entry in CPython
+SAMPLE = 32  # entries measured, evenly spread; the others are extrapolated
 
 
 class Size(NamedTuple):
-    """Of a container with all that it holds.
+    """Size of a container with its content.
 
-    nbytes: exact for arrays, about right for all else.
-    entries: numbers in arrays, and entries of Python's containers at all depths.
+    nbytes: exact for arrays, approximate otherwise.
+    entries: numbers in arrays, and entries of Python containers at all depths.
     """
 
     nbytes: int
@@ -28,21 +28,21 @@ class Size(NamedTuple):
 
     @staticmethod
     def sum(sizes: Iterable["Size"]) -> "Size":
-        """Of all of them; nothing for none."""
-        found = [*sizes]
-        return Size(sum(one.nbytes for one in found), sum(one.entries for one in found))
+        """Sum of sizes."""
+        all_sizes = [*sizes]
+        return Size(sum(one.nbytes for one in all_sizes), sum(one.entries for one in all_sizes))
 
 
 def sizes_of(*owners: object) -> dict[str, Size]:
-    """Of each attribute that is an array, a container, or an object of this package that holds some.
+    """Sizes by "<class>.<attribute>" of arrays, containers, and objects of this package that have some.
 
-    By "<class>.<attribute>".  What two attributes share is told once; a simulator, a configuration and plain numbers are not.
+    Shared objects are counted once; simulators, configurations and plain numbers are not counted.
     """
-    told, found = {id(owner) for owner in owners}, {}
+    seen, found = {id(owner) for owner in owners}, {}
     for owner in owners:
         for name, value in vars(owner).items():
-            if id(value) not in told and _holds(value):
-                told |= {id(value), *(map(id, vars(value).values()) if _is_ours(value) else ())}
+            if id(value) not in seen and _holds(value):
+                seen |= {id(value), *(map(id, vars(value).values()) if _is_ours(value) else ())}
                 found[f"{type(owner).__name__}.{name}"] = _size(value)
     return found
 

@@ -1,4 +1,4 @@
-"""The states that sequences of actions lead to, played once and kept for a while."""
+"""Cache of the simulator states after sequences of actions."""
 
 from collections import OrderedDict
 from collections.abc import Collection
@@ -8,46 +8,46 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 
-MOST_BYTES = 128 << 20  # of the states that are kept
+MOST_BYTES = 128 << 20  # of the cached states
 
 
 class StartStateError(UserError, RuntimeError):
-    """A stored run that does not lead where it led when it was stored."""
+    """A stored run whose playback differs from its recording."""
 
 
 class Prefixes:
-    """States by (level, actions), the latest ones that were asked for.
+    """LRU cache of states by (level, actions).
 
-    asked, known: how many were, and how many of these were there.
+    requests, hits: counts so far.
     """
 
     def __init__(self) -> None:
-        self.asked = self.known = 0
+        self.requests = self.hits = 0
         self._states: OrderedDict[tuple[int, bytes], np.ndarray] = OrderedDict()
-        self._sim: BatchSimulator | None = None  # one environment, with the levels of the one that asks
+        self._sim: BatchSimulator | None = None  # one environment with the same levels
 
     def __len__(self) -> int:
         return len(self._states)
 
     def forget(self) -> None:
-        """Drop all states: levels may have other numbers now."""
+        """Drop all states, as level indices may have changed."""
         self._states.clear()
 
     @property
     def nbytes(self) -> int:
-        """Of the states that are kept."""
+        """Bytes of the cached states."""
         return sum(state.nbytes for state in self._states.values())
 
     def state(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int] = ()) -> np.ndarray:
-        """uint8[B]: a snapshot for ``sim`` of where these actions lead, as if an episode began there.
+        """Snapshot uint8[B] for ``sim`` after these actions, with counts of decisions and rewards reset.
 
-        Decisions and rewards are counted from there on; the level's clock has run as long as the actions take.
-        stops: after so many actions there will be questions, too; what was on the way is kept.
+        The level's clock includes the actions.
+        stops: numbers of actions whose states are cached as well.
         Raises StartStateError if the actions end the episode.
         """
         key = (level, actions.tobytes())
-        self.asked += 1
-        self.known += key in self._states
+        self.requests += 1
+        self.hits += key in self._states
         if key not in self._states:
             self._play(sim, level, actions, {*stops, len(actions)})
             while len(self._states) > max(1, MOST_BYTES // self._states[key].nbytes):
@@ -58,25 +58,25 @@ class Prefixes:
     def _play(self, sim: BatchSimulator, level: int, actions: np.ndarray, stops: Collection[int]) -> None:
         if self._sim is None or self._sim.bank is not sim.bank:
             self._sim = sim.sibling()
-        alone = self._sim
-        alone.reset(np.array([level]))
+        single = self._sim
+        single.reset(np.array([level]))
         for number, action in enumerate(actions, 1):
-            alone.step(np.array([action]))
-            if alone.finished.size:
+            single.step(np.array([action]))
+            if single.finished.size:
                 raise StartStateError(
                     f"level {sim.bank.levels[level].fingerprint[:16]}: a stored run ends after decision {number} of "
-                    f"{len(actions)}, but went on when it was stored; begin a new run, or go on without --start-states"
+                    f"{len(actions)}, unlike its recording; start a new run, or train without --start-states"
                 )
             if number in stops:
-                self._states[level, actions[:number].tobytes()] = _as_if_it_began(alone)
+                self._states[level, actions[:number].tobytes()] = _as_start(single)
 
 
-def _as_if_it_began(sim: BatchSimulator) -> np.ndarray:
-    """A snapshot of the only environment in which nothing was decided or earned so far."""
-    kept = sim.snapshot(0)
+def _as_start(sim: BatchSimulator) -> np.ndarray:
+    """Snapshot of the environment with decisions and rewards set to 0."""
+    before = sim.snapshot(0)
     sim.state.progress["decisions"][0] = 0
     sim.state.terms[0] = 0.0
     sim.forget_frames(np.zeros(1, int))
     found = sim.snapshot(0)
-    sim.restore(0, kept)
+    sim.restore(0, before)
     return found

@@ -1,10 +1,10 @@
-"""Strategy "plr": prioritised level replay.
+"""Strategy "plr": prioritized level replay.
 
-Levels that were played are drawn by the rank of their score, how far the critic was off there, and by how long ago they
-were; levels that were never played are drawn evenly, with a share that falls as they become fewer.
-Source: Jiang et al. 2021 (Prioritized Level Replay), with the score of Jiang et al. 2022 as a choice.  There the temperature
-of the ranks is 0.1, which gives the first rank 99.9 % of these draws: good where scores change after each episode, while here
-all draws of an update share one table.
+Played levels are drawn by the rank of their score (error of the critic) and by staleness.  New levels are drawn uniformly,
+with a probability proportional to their number.
+Source: Jiang et al. 2021 (Prioritized Level Replay), with the score of Jiang et al. 2022 as an option.  Their rank
+temperature of 0.1 gives the first rank 99.9 % of the draws.  That suits scores that change after each episode; here all
+draws of an update share one distribution.
 """
 
 from typing import Any, ClassVar
@@ -18,13 +18,13 @@ from rl.curriculum_config import CurriculumConfig
 class PrioritizedLevelReplay(Strategy):
     """Rank prioritisation of scores, mixed with staleness.
 
-    score: float32[L], at least 0, of the latest rollout that a level was played in.
-    last: int32[L], update of that; -1: never.
+    score: float32[L], >= 0, from the latest rollout with the level.
+    last: int32[L], update of this rollout; -1: never.
     now: updates so far.
-    staleness: rho, of the draws, in proportion to the updates since a level was played last.
+    staleness: rho, fraction of draws in proportion to the updates since a level was last played.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("score", "last", "now")
+    saved: ClassVar[tuple[str, ...]] = ("score", "last", "now")
     wants_advantages: ClassVar[bool] = True
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
@@ -35,7 +35,7 @@ class PrioritizedLevelReplay(Strategy):
         self.staleness = config.replay_staleness
         self._by_rank = np.arange(1, len(levels) + 1) ** (-1 / config.replay_temperature)
         self._by_rank_sums = np.cumsum(self._by_rank)
-        self._ranked = np.empty(0, np.uint64)  # sort keys of the levels that were played, the best one first
+        self._ranked = np.empty(0, np.uint64)  # sort keys of played levels, highest score first
 
     def update(self, outcomes: Outcomes) -> None:
         self.now += 1
@@ -50,22 +50,22 @@ class PrioritizedLevelReplay(Strategy):
         self.weigh(mixed(weights, self.share) if self.share else weights)
 
     def _rescore(self, seen: np.ndarray, score: np.ndarray) -> None:
-        """Give levels new scores, and move only them to their new ranks.  seen: int64[n], each once."""
+        """Set new scores and ranks.  seen: int64[n], distinct levels."""
         self.score[seen] = score + np.float32(0)  # -0 becomes 0
         moves = np.zeros(len(self.levels), bool)
         moves[seen] = True
         stay = self._ranked[~moves[self._by_score]]
         both = np.concatenate([stay, np.sort(self._keys(seen))])
-        self._ranked = np.sort(both, kind="stable")  # which merges what is sorted in two parts
+        self._ranked = np.sort(both, kind="stable")  # merges two sorted parts
 
     def _keys(self, levels: np.ndarray) -> np.ndarray:
-        """uint64[n], in the order of falling scores, then of levels: bits of floats that are at least 0 sort like these."""
+        """Keys uint64[n] that sort by falling score, then level; bits of floats >= 0 sort like the floats."""
         bits = np.uint32(0xFFFF_FFFF) - self.score[levels].view(np.uint32)
         return bits.astype(np.uint64) << np.uint64(32) | levels.astype(np.uint64)
 
     @property
     def _by_score(self) -> np.ndarray:
-        """int64[played]: the levels that were played, the best one first."""
+        """Played levels int64[played], highest score first."""
         return (self._ranked & np.uint64(0xFFFF_FFFF)).astype(np.int64)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

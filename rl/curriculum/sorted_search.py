@@ -1,7 +1,4 @@
-"""Binary search of many numbers at once: all of them one step further at a time, so that none waits for another's memory.
-
-Five times as fast as ``numpy.searchsorted``, which goes through with one number after the other.
-"""
+"""Binary search for many values in lockstep, five times as fast as ``numpy.searchsorted``, as memory accesses overlap."""
 
 import numpy as np
 
@@ -9,7 +6,7 @@ from nppsim._kernel import kernel
 
 
 def places(rising: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """int32[n]: how many entries are at most as large as each value; ``rising.searchsorted(values, side="right")``.
+    """Number of entries <= each value, int32[n], as ``rising.searchsorted(values, side="right")``.
 
     rising: float64[k], contiguous, k at least 1 and less than 2 ** 31.
     values: float64[n], contiguous.

@@ -1,8 +1,8 @@
-"""Strategy "stages": categories in order of difficulty, the next one opened by success in the present one.
+"""Strategy "stages": categories in order of difficulty; success in one opens the next.
 
-A stage is judged once per update, on its episodes that began after it did; those that still run count as not won, as the
-first to end are the short ones.  What counts is not the share of wins but the lower end of its confidence interval: a test
-after each of thousands of episodes is passed by luck.
+A stage is evaluated once per update, on episodes that began in it.  Running episodes count as not won, as short episodes end
+first.  The criterion is the lower confidence bound of the success rate: with thousands of tests, the rate itself would
+exceed the threshold by chance.
 """
 
 import math
@@ -17,30 +17,30 @@ from rl.curriculum_config import CurriculumConfig
 
 # (success in the stage below which, share of draws that come from earlier stages)
 MIXING = ((0.50, 0.40), (0.65, 0.25), (0.80, 0.15), (np.inf, 0.05))
-FLOOR = 0.03  # of the draws, that every category has at least
-RECENT = 1000  # latest episodes of a stage that it is judged on
+FLOOR = 0.03  # smallest probability of a category
+RECENT = 1000  # latest episodes of a stage that are evaluated
 EARLY_SHARE = 0.5  # of min_episodes, for an early advancement
-MASTERED_FLOOR = 0.1  # once all is mastered, categories are drawn in proportion to failures plus this
-HALF_LIFE = 200.0  # episodes of a category, after which an outcome counts half for that
+MASTERED_FLOOR = 0.1  # after the last stage, categories are drawn in proportion to the failure rate plus this
+HALF_LIFE = 200.0  # episodes of a category after which an outcome has half its weight there
 
 
 class Stages(Strategy):
-    """One stage after the other; earlier ones stay mixed in, a little of all others is tried already.
+    """Stages in order, with some draws from all other categories.
 
-    A stage that does not end within ``config.adjustment_freq`` episodes has its own threshold lowered, step by step, down
-    to ``config.min_threshold``.  When the last stage has ended, all are drawn, the difficult ones more often.
+    If a stage does not end within ``config.adjustment_freq`` episodes, its threshold is lowered in steps, down to
+    ``config.min_threshold``.  After the last stage all categories are drawn, difficult ones more often.
 
-    place: number of the stage.
-    threshold: that its success has to reach, for sure.
-    began: update at which it did.
+    place: index of the stage.
+    threshold: for the lower confidence bound of success.
+    began: update at which the stage began.
     now: updates so far.
-    recent: uint8[n <= RECENT], outcomes since it began, of episodes that began then.
-    running: episodes of it that go on.
-    in_stage, since_change: its episodes since it began, and since its threshold changed.
+    recent: uint8[n <= RECENT], outcomes of episodes that began in the stage.
+    running: unfinished episodes of the stage.
+    in_stage, since_change: episodes since the stage began, and since its threshold changed.
     won, played: float64[C], decaying counts of each category.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
+    saved: ClassVar[tuple[str, ...]] = (
         *("place", "threshold", "began", "now", "recent", "running", "in_stage", "since_change", "mastered"),
         *("episodes", "won", "played"),
     )
@@ -55,7 +55,7 @@ class Stages(Strategy):
         if start is not None and start not in levels.names:
             there = ", ".join(levels.names)
             raise ConfigError(
-                f"the training dataset has no such levels, only {there}", "--curriculum-start-stage", start
+                f"no training level has this category; they have {there}", "--curriculum-start-stage", start
             )
         absent = sorted(config.stages_named - set(levels.names))
         if absent:
@@ -77,7 +77,7 @@ class Stages(Strategy):
 
     @property
     def success(self) -> float:
-        """Of the stage's latest episodes, those that go on counted as not won."""
+        """Success rate of the latest episodes; running ones count as not won."""
         return int(self.recent.sum()) / max(1, len(self.recent) + self.running)
 
     def update(self, outcomes: Outcomes) -> None:
@@ -102,7 +102,7 @@ class Stages(Strategy):
         self.won = self.won * forget + np.bincount(category, outcomes.won, minlength=count)
 
     def _move(self) -> None:
-        """Go on, back, or ease the stage, where there is a reason."""
+        """Advance, regress, or lower the threshold."""
         reason = self.reason_to_end()
         if reason:
             last = self.place + 1 == len(self.levels.names)
@@ -121,7 +121,7 @@ class Stages(Strategy):
                 self._lower_threshold()
 
     def reason_to_end(self) -> str:
-        """Why the present stage may end now: "threshold", "early" or "trend"; "" if it may not."""
+        """Reason to end the current stage: "threshold", "early" or "trend"; else ""."""
         config, n = self.config, self.in_stage + self.running
         if n >= config.min_episodes and self.bound(self.recent, self.running) >= self.threshold:
             return "threshold"
@@ -137,15 +137,15 @@ class Stages(Strategy):
         return ""
 
     def _has_just_ended(self) -> bool:
-        """Whether the latest update has ended a stage: that is done as soon as it may."""
+        """Return True if the latest update ended a stage."""
         return any(e["update"] == self.now and e["event"] in ("advance", "mastered") for e in self.events[-1:])
 
     def bound(self, outcomes: np.ndarray, running: int, sign: int = -1) -> float:
-        """Success of which one may be 95 % sure that the true one is above (sign -1) or below it (sign 1)."""
+        """One-sided 95 % confidence bound of success: lower (sign -1) or upper (sign 1)."""
         return wilson(int(outcomes.sum()), len(outcomes) + running, sign * ONE_SIDED_95)
 
     def _is_lost(self) -> bool:
-        """Whether to go back: success is below the regression threshold, for sure."""
+        """Return True if the upper bound of success is below the regression threshold."""
         limit = self.config.regression_threshold
         enough = self.place > 0 and self.in_stage >= self.config.min_episodes
         return limit is not None and enough and self.bound(self.recent, 0, 1) < limit
@@ -153,7 +153,7 @@ class Stages(Strategy):
     def _begin(self) -> None:
         self.threshold = self.config.threshold_of(self.stage)
         self.began = self.now
-        self.recent = np.empty(0, np.uint8)  # a stage is judged by what was played since it began
+        self.recent = np.empty(0, np.uint8)
         self.running = self.in_stage = self.since_change = 0
 
     def _lower_threshold(self) -> None:
@@ -181,12 +181,12 @@ class Stages(Strategy):
         )
 
     def updates_to_minimum(self) -> int:
-        """Updates until the stage has episodes enough to be judged, if they end as fast as they did so far in it."""
+        """Estimated updates until the stage has enough episodes to be evaluated."""
         missing = max(0, self.config.min_episodes - self.in_stage - self.running)
         return math.ceil(missing * max(1, self.now - self.began) / max(1, self.in_stage))
 
     def earlier_share(self) -> float:
-        """Of the draws, that come from earlier stages, before every category is given its least share."""
+        """Fraction of draws from earlier stages, before FLOOR is applied."""
         if self.place == 0:
             return 0.0
         if self.config.mixing_share is not None:
@@ -194,7 +194,7 @@ class Stages(Strategy):
         return next(share for limit, share in MIXING if self.success < limit)
 
     def shares(self) -> np.ndarray:
-        """float64[C], sums to 1: how draws are spread over the categories."""
+        """Probability float64[C] of each category."""
         now, count = self.place, len(self.levels.names)
         if self.mastered:
             failure = 1 - (self.won + 1) / (self.played + 2) + MASTERED_FLOOR
@@ -202,7 +202,7 @@ class Stages(Strategy):
         else:
             shares = np.zeros(count)
             earlier = self.earlier_share()
-            if earlier:  # half to the stage just left, half to all of them
+            if earlier:  # half for the previous stage, half for all earlier ones
                 shares[:now] += earlier / 2 / now
                 shares[now - 1] += earlier / 2
             if now + 1 < count:
@@ -212,7 +212,7 @@ class Stages(Strategy):
         return floor + (1 - floor * count) * shares
 
     def _spread(self) -> None:
-        """Levels of one category are equally likely."""
+        """Set the weights; levels of one category are equally likely."""
         self.weigh((self.shares() / self.levels.counts)[self.levels.category])
 
     def metrics(self) -> dict[str, float]:

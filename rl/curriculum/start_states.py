@@ -1,17 +1,17 @@
-"""Start states: on levels that are never won, a part of the episodes begins along a run that leads further.
+"""Start states: on levels not won yet, some episodes begin at a state along a stored run.
 
     starts = StartStates(config)
     starts.add(runs)                          # level fingerprint -> actions that win it: demonstrations
     starts.watch(sim, actions)                # before each decision
     starts.end(sim, ended)                    # episodes that ended ...
-    starts.begin(sim, sim.finished, rng)      # ... and those that begin: some are put further on
+    starts.begin(sim, sim.finished, rng)      # ... and those that begin, some from start states
     starts.update(won)                        # once per update of the policy
 
-A run is a demonstration, or the agent's own best attempt so far.  Episodes begin at nine tenths of it, a tenth of it earlier
-after each win, and a little later after each loss, so that they move back where success is above a threshold p: a loss
-counts p / (1 - p) of a win.  A level has some tens of episodes in a training with thousands of levels; to wait for so and so
-many tries at each place would take longer than that.  With each win from the true start, the share is halved.
-Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (going on from the best so far);
+A run is a demonstration, or the agent's best attempt so far.  Episodes begin at nine tenths of it.  The start moves a tenth
+back after each win, and p / (1 - p) tenths forward after each loss, so it moves back while success is above a threshold p.
+Waiting for a number of trials at each position would take more episodes than a level has.
+Each win from the true start halves the fraction of these episodes.
+Sources: Salimans & Chen 2018 (backwards along one demonstration); Ecoffet et al. 2021 (returning to the best state so far);
 Kaernbach 1991 (weighted up-down method).
 """
 
@@ -30,25 +30,25 @@ from rl.curriculum.statistics import unpacked
 from rl.curriculum.tracks import Tracks, unit
 from rl.curriculum_config import CurriculumConfig
 
-STEPS = 10  # parts of a run; episodes begin at the end of one of them
-MOST_LOSSES = 20  # in a row, after which an attempt of the agent's own is given up
-LEAST_PROGRESS = 0.1  # in units of ``tracks.unit``: what an attempt must have come to be kept, ...
-MARGIN = 0.02  # ... and by how much another one must have come further to replace it
-FADE = 0.5  # times the share, for each win from the true start
-MOST_WINS = 4  # from the true start, with which a level needs no start states any more
-MOST_RUNS = 4096  # levels with one
-RECENT = 100  # episodes that success is taken over
+STEPS = 10  # parts of a run; episodes begin at the end of a part
+MOST_LOSSES = 20  # in a row, after which an attempt of the agent is dropped
+LEAST_PROGRESS = 0.1  # smallest progress of a stored attempt, in units of ``tracks.unit``
+MARGIN = 0.02  # additional progress needed to replace it
+FADE = 0.5  # factor of the fraction for each win from the true start
+MOST_WINS = 4  # wins from the true start after which a level has no start states
+MOST_RUNS = 4096  # levels with a run
+RECENT = 100  # episodes of the reported success rate
 
 
 @dataclass
 class Run:
-    """A way to play a level, and how far back along it episodes begin.
+    """A run through a level, and the position at which episodes begin.
 
     actions: uint8[n], one per decision, from the true start.
-    wins: whether they win the level; else they end where the attempt had come furthest.
-    progress: how far that was.
+    wins: they win the level; else they end at the largest progress of an attempt.
+    progress: of the attempt.
     position: from STEPS - 1 to 0, the true start; rounded down.
-    losses: of episodes from there, in a row.
+    losses: of episodes from this position, in a row.
     """
 
     actions: np.ndarray
@@ -59,20 +59,20 @@ class Run:
 
     @property
     def stops(self) -> list[int]:
-        """After how many actions episodes may begin, by position."""
+        """Numbers of actions before the start, by position."""
         return [len(self.actions) * step // STEPS for step in range(STEPS)]
 
     @property
     def prefix(self) -> np.ndarray:
-        """uint8[k]: what leads to where episodes begin now."""
+        """Actions uint8[k] before the current start."""
         return self.actions[: self.stops[int(self.position)]]
 
 
 class StartStates:
     """runs: by level fingerprint.
 
-    began: int64[N], decisions before the beginning of each environment's present episode; 0: the true start.
-    episodes, reached: so far, from start states; how often one has come back to the true start.
+    began: int64[N], decisions before the start of each current episode; 0: the true start.
+    episodes, reached: episodes from start states; number of times a start moved back to the true start.
     """
 
     def __init__(self, config: CurriculumConfig):
@@ -83,17 +83,17 @@ class StartStates:
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._prefixes = Prefixes()
         self._tracks: Tracks | None = None
-        self._stored_tracks: dict[str, Any] | None = None  # that wait for environments
-        self._prints: list[str] = []  # of the environments' levels
-        self._place: dict[str, int] = {}  # of each fingerprint there
+        self._stored_tracks: dict[str, Any] | None = None  # until environments are attached
+        self._prints: list[str] = []  # fingerprints of the environments' levels
+        self._place: dict[str, int] = {}  # index of each fingerprint
         self._unit = 1.0
-        self._won = np.empty(0, np.int64)  # wins of each level from the true start, as of the latest update
-        self._chance = np.empty(0)  # of each level, that an episode begins along its run
-        self._bar = np.empty(0)  # how far an attempt must have come on each level to be kept
-        self._back = np.empty(0, bool)  # levels whose run has come back to the true start
+        self._won = np.empty(0, np.int64)  # wins of each level from the true start, at the latest update
+        self._chance = np.empty(0)  # probability of a start state, by level
+        self._bar = np.empty(0)  # progress needed to store an attempt, by level
+        self._back = np.empty(0, bool)  # levels whose start moved back to the true start
 
     def add(self, runs: Mapping[str, np.ndarray]) -> int:
-        """Take runs that win, by level fingerprint, and say how many there is room for.  actions: int[n], 0..5."""
+        """Add winning runs by level fingerprint; return how many fit.  Actions: int[n], 0..5."""
         room = list(runs.items())[: MOST_RUNS - len(self.runs)]
         for name, actions in room:
             self.runs[name] = Run(np.asarray(actions, np.uint8), wins=True)
@@ -101,7 +101,7 @@ class StartStates:
         return len(room)
 
     def attach(self, sim: BatchSimulator, prints: list[str], won: np.ndarray) -> None:
-        """Play in these environments.  prints: fingerprint of each of their levels.  won: as for ``update``."""
+        """Attach to environments.  prints: fingerprints of their levels.  won: as for ``update``."""
         self._prints, self._place = prints, {name: level for level, name in enumerate(prints)}
         self._unit, self._tracks = unit(sim), Tracks(sim)
         self._prefixes.forget()
@@ -114,25 +114,25 @@ class StartStates:
 
     @property
     def tracks(self) -> Tracks:
-        """Of the environments."""
+        """Tracks of the environments."""
         if self._tracks is None:
-            raise RuntimeError("the environments were not begun by the curriculum: reset them, or call adopt() first")
+            raise RuntimeError("the curriculum has not started these environments: call start() or adopt() first")
         return self._tracks
 
     # -----------------------------------------------------------------------------------------------------------------
     # Episodes
 
     def adopt(self) -> None:
-        """Somebody has put the environments somewhere: what they do until their episodes end is no run."""
+        """Ignore the current episodes: environment states were set externally."""
         self.tracks.forget()
         self.began[:] = 0
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Take note of a decision that is about to be made.  actions: int[N]."""
+        """Record actions before a step.  actions: int[N]."""
         self.tracks.watch(sim, actions)
 
     def end(self, sim: BatchSimulator, ended: np.ndarray) -> None:
-        """Learn from the episodes that have just ended.  ended: EPISODE_DTYPE[k], of the environments ``sim.finished``."""
+        """Update runs from finished episodes.  ended: EPISODE_DTYPE[k], of the environments ``sim.finished``."""
         envs, tracks = sim.finished, self.tracks
         further = tracks.known[envs] & (tracks.best[envs] > self._unit * self._bar[ended["level"]])
         for place in np.flatnonzero(further | (self.began[envs] > 0) | self._back[ended["level"]]).tolist():
@@ -142,30 +142,30 @@ class StartStates:
                 self.episodes += 1
                 self._recent.append(won)
             run = self.runs.get(name)
-            if run is not None and len(run.prefix) == self.began[env]:  # it has not moved since
+            if run is not None and len(run.prefix) == self.began[env]:  # the start has not moved since
                 self._move(name, run, won)
                 run = self.runs.get(name)
             if won and self.began[env] and (run is None or not run.wins):
-                self._keep(env, name, int(tracks.length[env]), wins=True)
+                self._store(env, name, int(tracks.length[env]), wins=True)
             elif not won and further[place] and tracks.best[env] > self._unit * self._bar[ended["level"][place]]:
-                self._keep(env, name, int(tracks.best_at[env]), wins=False)
+                self._store(env, name, int(tracks.best_at[env]), wins=False)
 
     def _move(self, name: str, run: Run, won: bool) -> None:
-        """An episode that began where the level's episodes begin now has ended."""
+        """Move the start of a level after an episode from its current position."""
         threshold = self.config.start_threshold
         run.losses = 0 if won else run.losses + 1
         if won:
-            was_on_the_way = len(run.prefix) > 0
+            was_start_state = len(run.prefix) > 0
             run.position = max(0.0, run.position - 1)
-            self.reached += was_on_the_way and not len(run.prefix)
+            self.reached += was_start_state and not len(run.prefix)
         elif not run.wins and run.losses >= MOST_LOSSES:
             del self.runs[name]
         else:
             run.position = min(STEPS - 1, run.position + threshold / (1 - threshold))
-        self._spread(name)
+        self._set_chance(name)
 
-    def _keep(self, env: int, name: str, length: int, *, wins: bool) -> None:
-        """What was played is the level's run from now on.  length: of that, actions."""
+    def _store(self, env: int, name: str, length: int, *, wins: bool) -> None:
+        """Store the first ``length`` actions of the episode as the level's run."""
         if name not in self.runs and len(self.runs) >= MOST_RUNS:
             return
         run = Run(self.tracks.run(env, length), wins)
@@ -174,16 +174,16 @@ class StartStates:
         else:
             run.progress = float(self.tracks.best[env]) / self._unit
         self.runs[name] = run
-        self._spread(name)
+        self._set_chance(name)
 
     def begin(self, sim: BatchSimulator, envs: np.ndarray, rng: np.random.Generator) -> None:
-        """Episodes begin in these environments, which stand at the beginning of a level; put some of them further on."""
+        """Begin episodes in these environments, some of them from start states."""
         tracks = self.tracks
         tracks.begin(sim, envs)
         self.began[envs] = 0
         chance = self._chance[sim.level[envs]]
-        asked = envs[chance > 0]
-        chosen = asked[rng.random(len(asked)) < chance[chance > 0]]
+        candidates = envs[chance > 0]
+        chosen = candidates[rng.random(len(candidates)) < chance[chance > 0]]
         if not len(chosen):
             return
         levels = sim.level[chosen].tolist()
@@ -202,19 +202,19 @@ class StartStates:
     # Updates
 
     def update(self, won: np.ndarray) -> None:
-        """Shares from now on.  won: int64[L], wins of each level from the true start so far."""
+        """Set the probabilities of start states.  won: int64[L], wins of each level from the true start."""
         self._won = won.copy()
         self._chance = np.zeros(len(won))
         self._bar = np.where(won == 0, LEAST_PROGRESS, np.inf)
         self._back = np.zeros(len(won), bool)
         for name in list(self.runs):
-            self._spread(name)
+            self._set_chance(name)
 
-    def _spread(self, name: str) -> None:
-        """How often episodes begin along the run of a level, if it has one, and what would be a better one."""
+    def _set_chance(self, name: str) -> None:
+        """Set the probability of a start state on a level, and the progress that replaces its run."""
         level = self._place.get(name)
         if level is None:
-            return  # it may come back
+            return  # not in this dataset; it may be in a later one
         wins, run = int(self._won[level]), self.runs.get(name)
         if wins >= MOST_WINS:
             self.runs.pop(name, None)
@@ -235,8 +235,8 @@ class StartStates:
             "start_states/running": float((self.began > 0).mean()) if len(self.began) else 0.0,
             "start_states/kib": (self._prefixes.nbytes + sum(run.actions.nbytes for run in self.runs.values())) / 1024,
         }
-        if self._prefixes.asked:
-            found["start_states/known"] = self._prefixes.known / self._prefixes.asked
+        if self._prefixes.requests:
+            found["start_states/known"] = self._prefixes.hits / self._prefixes.requests
         if active:
             found["start_states/position"] = float(np.mean([run.position / STEPS for run in active]))
         if self._recent:
@@ -244,11 +244,11 @@ class StartStates:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """What came of it, for results.json."""
+        """Summary for results.json."""
         return {"episodes": self.episodes, "reached": self.reached, "levels": len(self.runs)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the future depends on beside wins and random numbers: plain values and copies of arrays."""
+        """State for ``load_state_dict``, without wins and random numbers: plain values and copies of arrays."""
         runs = self.runs.values()
         tracks = self._stored_tracks if self._tracks is None else self._tracks.state_dict()
         return {
@@ -263,7 +263,7 @@ class StartStates:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken; ``update`` has to follow.  Levels may have other places by now."""
+        """Restore ``state_dict``; call ``update`` afterwards.  Level indices may have changed."""
         actions = unpacked(state["actions"])
         ends = np.cumsum([length for length, *_ in state["runs"]], dtype=np.int64)
         self.runs = {

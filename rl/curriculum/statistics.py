@@ -1,4 +1,4 @@
-"""Small statistics that curricula share: windows, confidence bounds, inequality, and arrays as JSON values."""
+"""Statistics for curricula: sliding windows, confidence bounds, Gini coefficient, arrays as JSON."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ ONE_SIDED_95 = 1.645  # standard errors
 
 
 class Windows:
-    """The latest values of each of several series, at most ``size`` of each; adding costs O(1) per value.
+    """Sliding windows over several series, with O(1) cost per value.
 
     counts: int64[S], values in each window.
     """
@@ -23,9 +23,9 @@ class Windows:
         self.counts = np.zeros(series, np.int64)
 
     def extend(self, series: np.ndarray, values: np.ndarray) -> None:
-        """Add values in their order.  series: int[k], where each belongs.  values: [k]."""
+        """Append values in order.  series: int[k], index of each value's series.  values: [k]."""
         count = np.bincount(series, minlength=len(self.counts))
-        # As small integers, which numpy sorts by their digits, in linear time.
+        # small integers use radix sort, in linear time
         order = np.argsort(series.astype(np.min_scalar_type(len(count))), kind="stable")
         ends = np.cumsum(count)
         for one in np.flatnonzero(count).tolist():
@@ -46,13 +46,13 @@ class Windows:
         return np.array([one.mean(dtype=np.float64) if len(one) else math.nan for one in found])
 
     def fill(self, series: int, values: np.ndarray) -> None:
-        """Begin a window anew with these values, oldest first."""
+        """Replace the content of a window, oldest value first."""
         self._next[series] = self.counts[series] = 0
         self.extend(np.full(len(values), series), np.asarray(values, np.float32))
 
 
 def wilson(wins: float, episodes: int, z: float) -> float:
-    """End of Wilson's interval for a probability: the lower one for z < 0, the upper one for z > 0, z standard errors away.
+    """Bound of Wilson's interval for a probability: the lower one for z < 0, the upper one for z > 0.
 
     Source: Wilson 1927.
     """
@@ -65,13 +65,13 @@ def wilson(wins: float, episodes: int, z: float) -> float:
 
 
 def gini(values: np.ndarray) -> float:
-    """Gini coefficient of numbers >= 0: 0 where all are equal, towards 1 where one has everything; 0 for none."""
+    """Gini coefficient of numbers >= 0: 0 if all are equal, near 1 if one has everything; 0 for an empty array."""
     total, n = float(values.sum()), len(values)
     if total <= 0:
         return 0.0
-    if values.dtype.kind == "i" and values.max() <= 4 * n:  # counts: no need to sort them
-        size = np.bincount(values).astype(np.float64)  # of the group of each value
-        ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # their sum
+    if values.dtype.kind == "i" and values.max() <= 4 * n:  # counts need no sorting
+        size = np.bincount(values).astype(np.float64)  # number of entries with each value
+        ranks = size * (2 * np.cumsum(size) - size + 1) / 2  # sum of ranks of each group
         weighted = ranks @ np.arange(len(size))
     else:
         weighted = np.arange(1, n + 1, dtype=np.float64) @ np.sort(values)
@@ -79,31 +79,31 @@ def gini(values: np.ndarray) -> float:
 
 
 def joined(*groups: dict[str, float]) -> dict[str, float]:
-    """Scalars by tag of several groups; TypeError for what is no single number, or told twice."""
+    """Merge scalars by tag; TypeError for a value that is not a float, or a repeated tag."""
     found: dict[str, float] = {}
     for group in groups:
         for tag, value in group.items():
             if type(value) is not float:
                 raise TypeError(f"{tag} is {value!r}; a statistic is one float: take the mean, or one tag for each")
             if tag in found:
-                raise TypeError(f"{tag} is told by two parts of the curriculum; give one of them another name")
+                raise TypeError(f"{tag} is reported by two parts of the curriculum; rename one of them")
             found[tag] = value
     return found
 
 
 def as_json(state: dict[str, Any]) -> str:
-    """A state of plain values and arrays as text; what ``json.loads`` makes of it, ``load_state_dict`` understands."""
+    """Serialise a state of plain values and arrays; ``load_state_dict`` accepts the result of ``json.loads``."""
     return json.dumps(state, default=packed)
 
 
 def packed(values: np.ndarray) -> dict[str, Any]:
-    """An array as a JSON value; ``unpacked`` gives it back, bit for bit."""
+    """Convert an array to a JSON value, exactly; ``unpacked`` is the inverse."""
     data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
     return {"dtype": values.dtype.str, "shape": list(values.shape), "base64": data}
 
 
 def unpacked(state: dict[str, Any] | np.ndarray) -> np.ndarray:
-    """The array that was ``packed``, or a copy of one that was not."""
+    """Inverse of ``packed``; copies a plain array."""
     if isinstance(state, np.ndarray):
         return state.copy()
     return np.frombuffer(base64.b64decode(state["base64"]), state["dtype"]).reshape(state["shape"]).copy()

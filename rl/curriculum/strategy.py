@@ -1,7 +1,7 @@
-"""What every strategy is: a distribution over levels, worked out anew once per update from the episodes that ended.
+"""Base class of strategies: a distribution over levels, recomputed once per update from finished episodes.
 
     class Failures(Strategy):
-        kept = ("lost",)  # attributes that a checkpoint keeps
+        saved = ("lost",)  # attributes saved in checkpoints
 
         def __init__(self, levels, config, rng):
             super().__init__(levels, config, rng)
@@ -11,7 +11,7 @@
             np.add.at(self.lost, outcomes.levels[~outcomes.won], 1)
             self.weigh(self.lost)
 
-A draw is a binary search in the running sum of the weights, O(log levels); an update may take O(levels + episodes) in numpy:
+A draw is a binary search in the running sum of the weights, O(log levels).  An update may take O(levels + episodes) in numpy:
 a few passes over all levels, no sorting of all of them.
 """
 
@@ -36,11 +36,10 @@ THIRDS = 3  # parts of the difficulty axis of a family
 class Levels:
     """The levels to draw from.
 
-    names: categories that occur, easiest first: in an order that was asked for, then those of ``nppsim.generate``, then
-        others by name.
-    category: int32[L], place of each level's category in ``names``.
-    family: int32[L], number of the family within its category that made a level, counted through all categories.
-    third: int8[L], 0 to 2: which third of its family's levels it belongs to, by difficulty.
+    names: categories, easiest first: in the configured order, then that of ``nppsim.generate``, then others by name.
+    category: int32[L], index of each level's category in ``names``.
+    family: int32[L], generator family of each level, numbered through all categories.
+    third: int8[L], 0 to 2, third of its family by difficulty.
     """
 
     names: tuple[str, ...]
@@ -55,13 +54,13 @@ class Levels:
         order: Sequence[str] = (),
         families: Sequence[str] | None = None,
     ) -> "Levels":
-        """Levels by what is known of them.
+        """Group levels by category, family and difficulty.
 
         categories: of each level.
-        difficulty: [L], any scale; None: unknown, so that all thirds are the first.
+        difficulty: [L], any scale; None: all levels are in the first third.
         order: some categories, easiest first.
-        families: names of what made each level; None: unknown, so that a category is one family.
-        ConfigError without levels, and for an order with others.
+        families: generator family of each level; None: one family per category.
+        ConfigError without levels, and for unknown categories in ``order``.
         """
         given = np.asarray(categories, dtype=str)
         if given.ndim != 1 or not len(given):
@@ -89,29 +88,29 @@ class Levels:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """int64[C]: levels of each category."""
+        """Number of levels int64[C] of each category."""
         return np.bincount(self.category, minlength=len(self.names))
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """int64[L]: number of the cell, family and third, that a level belongs to."""
+        """Cell int64[L] of each level: family and third."""
         return self.family.astype(np.int64) * THIRDS + self.third
 
     @cached_property
     def cells(self) -> int:
-        """Number of cells, some of which may be empty."""
+        """Number of cells, including empty ones."""
         return (int(self.family.max()) + 1) * THIRDS
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What happened since the update before, in the order in which episodes ended.
+    """Episodes since the previous update, in order of their end.
 
-    levels, won, returns, began: int64[k], bool[k], float64[k], int64[k]: of each episode that ended: level, whether it was
-        won, undiscounted return, and how many updates there had been when it began.
-    running, running_began: int64[N], int64[N]: level of each episode that goes on, and when that began, likewise.
-    decided, advantages: int64[m], float32[m]: of each decision of the rollout: level, and estimated advantage; empty unless
-        the strategy's ``wants_advantages``.
+    levels, won, returns, began: int64[k], bool[k], float64[k], int64[k]: level, win, undiscounted return, and number of
+        updates before the start, of each finished episode.
+    running, running_began: int64[N], int64[N]: level and start of each unfinished episode.
+    decided, advantages: int64[m], float32[m]: level and estimated advantage of each decision of the rollout; empty unless
+        ``wants_advantages``.
     """
 
     levels: np.ndarray
@@ -134,15 +133,15 @@ class Strategy(ABC):
 
     levels: to draw from.
     config: of the curriculum.
-    rng: shared with the manager, which seeds and keeps it.
-    kept: names of the attributes, arrays and plain values, that a checkpoint keeps.
-    events: what happened, oldest first: a handful in a run.
+    rng: shared with the manager, which seeds and saves it.
+    saved: names of attributes (arrays, plain values) saved in checkpoints.
+    events: e.g. stages, oldest first; a handful per run.
     """
 
     _cumulative: np.ndarray
     _last: int
     _chances: np.ndarray | None
-    kept: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
     wants_advantages: ClassVar[bool] = False
 
     def __init__(self, levels: Levels, config: CurriculumConfig, rng: np.random.Generator):
@@ -151,7 +150,7 @@ class Strategy(ABC):
         self.weigh(np.ones(len(levels)))
 
     def weigh(self, weights: np.ndarray) -> None:
-        """From now on, draw in proportion to these.  weights: float[L], at least 0 and not all 0."""
+        """Set the distribution.  weights: float[L], >= 0, not all 0."""
         cumulative = np.cumsum(weights, dtype=np.float64)
         total = float(cumulative[-1])
         if not (np.isfinite(total) and total > 0 and weights.min() >= 0):
@@ -160,41 +159,41 @@ class Strategy(ABC):
 
     def _draw_by(self, cumulative: np.ndarray) -> None:
         self._cumulative, self._chances = cumulative, None
-        self._last = int(np.searchsorted(cumulative, cumulative[-1]))  # level that has a weight
+        self._last = int(np.searchsorted(cumulative, cumulative[-1]))  # last level with a positive weight
 
     def probabilities(self) -> np.ndarray:
-        """float64[L], sums to 1, read-only: how likely each level is at the next draw."""
+        """Probability float64[L] of each level in the next draw; read-only."""
         if self._chances is None:
             self._chances = np.diff(self._cumulative, prepend=0.0) / self._cumulative[-1]
             self._chances.flags.writeable = False
         return self._chances
 
     def draw(self, n: int) -> np.ndarray:
-        """int32[n]: indices of the levels to play next."""
+        """Draw indices int32[n] of levels."""
         points = self.rng.random(n) * self._cumulative[-1]
-        # A point that rounding puts at the very end belongs to the last level that has a weight.
+        # rounding may give the end of the range, which belongs to the last level with a weight
         return np.minimum(places(self._cumulative, points), self._last, dtype=np.int32)
 
     @abstractmethod
     def update(self, outcomes: Outcomes) -> None:
-        """Learn from what ended since the update before, and ``weigh`` anew; once per update of the policy."""
+        """Learn from finished episodes and call ``weigh``; once per update of the policy."""
 
     @property
     def stage(self) -> str:
-        """The category that is being learned, for those strategies that have one; else ""."""
+        """Current category of strategies with stages; else ""."""
         return ""
 
     def metrics(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag, at each update: what costs no pass over all levels."""
+        """Scalars by TensorBoard tag at each update, without a pass over all levels."""
         return {}
 
     def details(self) -> dict[str, float]:
-        """Scalars by TensorBoard tag that take a look at all levels; the more there are, the rarer (see the manager)."""
+        """Scalars by TensorBoard tag that need a pass over all levels; less often with more levels (see the manager)."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the future depends on beside the random numbers: plain values and copies of arrays."""
-        values = {name: getattr(self, name) for name in self.kept}
+        """State for ``load_state_dict``, without random numbers: plain values and copies of arrays."""
+        values = {name: getattr(self, name) for name in self.saved}
         return {
             "cumulative": self._cumulative.copy(),
             "events": [dict(event) for event in self.events],
@@ -202,21 +201,21 @@ class Strategy(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, with the same levels."""
+        """Restore ``state_dict``, with the same levels."""
         cumulative = unpacked(state["cumulative"])
         rising = cumulative.shape == self._cumulative.shape and (np.diff(cumulative, prepend=0.0) >= 0).all()
         if not (rising and np.isfinite(cumulative[-1]) and cumulative[-1] > 0):
-            raise ConfigError("the saved curriculum draws by weights that are none: the file was changed")
+            raise ConfigError("the saved curriculum has invalid weights: the file was changed")
         self._draw_by(cumulative)
         self.events = [dict(event) for event in state["events"]]
-        for name in self.kept:
+        for name in self.saved:
             value = state[name]
             array = isinstance(value, np.ndarray) or (isinstance(value, dict) and "base64" in value)
             setattr(self, name, unpacked(value) if array else value)
 
 
 def mixed(weights: np.ndarray, uniform_share: float) -> np.ndarray:
-    """float64[L], sums to 1: weights of which a share is spread evenly over all levels; evenly too where all are 0."""
+    """Mix weights with a uniform distribution, float64[L] with sum 1; uniform if all weights are 0."""
     total, count = weights.sum(), len(weights)
     if total <= 0:
         return np.full(count, 1 / count)

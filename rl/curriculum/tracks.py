@@ -1,7 +1,6 @@
-"""What each environment's present episode has done so far: its actions, and how far they have led.
+"""Actions and progress of the current episode of each environment.
 
-How far: the potential of the reward's shaping, and as much again as that can grow, once the switch is taken; counted from
-where the level begins.
+Progress is the shaping potential, plus its range once the switch is taken, relative to the start of the level.
 """
 
 from typing import Any, ClassVar
@@ -15,11 +14,11 @@ from rl.curriculum.statistics import unpacked
 class Tracks:
     """N episodes.
 
-    actions: uint8[N, longest], since the level's beginning, those of a start state included.
-    length: int64[N], how many of them count.
-    origin: float64[N], what the beginning of the level is worth.
-    best, best_at: float64[N], int64[N], how far the episode has come at most, and after how many actions.
-    known: bool[N], whether the actions are all there are: not where somebody else put the environment.
+    actions: uint8[N, longest], from the start of the level, including those before a start state.
+    length: int64[N], number of actions.
+    origin: float64[N], potential at the start of the level.
+    best, best_at: float64[N], int64[N], largest progress, and the number of actions before it.
+    known: bool[N], the actions are complete; False if the state was set externally.
     """
 
     KEPT: ClassVar[tuple[str, ...]] = ("actions", "length", "origin", "best", "best_at", "known")
@@ -33,7 +32,7 @@ class Tracks:
         self.known = np.zeros(count, bool)
 
     def watch(self, sim: BatchSimulator, actions: np.ndarray) -> None:
-        """Take note of the present states and of what is decided in them.  actions: int[N]."""
+        """Record the current progress and the next actions.  actions: int[N]."""
         far = self._worth(sim, slice(None)) - self.origin
         better = far > self.best
         self.best[better], self.best_at[better] = far[better], self.length[better]
@@ -41,25 +40,25 @@ class Tracks:
         self.length += 1
 
     def begin(self, sim: BatchSimulator, envs: np.ndarray) -> None:
-        """These environments stand at the beginning of their level."""
+        """Start tracks at the start of the level."""
         self.length[envs] = self.best_at[envs] = 0
         self.best[envs] = 0.0
         self.origin[envs] = self._worth(sim, envs)
         self.known[envs] = True
 
     def follow(self, sim: BatchSimulator, env: int, actions: np.ndarray) -> None:
-        """This environment stands where these actions lead."""
+        """Start a track at the state after these actions."""
         self.actions[env, : len(actions)] = actions
         self.length[env] = self.best_at[env] = len(actions)
         self.best[env] = self._worth(sim, env) - self.origin[env]
 
     def forget(self) -> None:
-        """Somebody has put the environments somewhere."""
+        """Mark all tracks as incomplete: environment states were set externally."""
         self.length[:] = self.best_at[:] = 0
         self.known[:] = False
 
     def run(self, env: int, length: int) -> np.ndarray:
-        """uint8[length]: the first actions of an episode."""
+        """First actions uint8[length] of an episode."""
         return self.actions[env, :length].copy()
 
     @staticmethod
@@ -73,11 +72,11 @@ class Tracks:
         return {name: getattr(self, name).copy() for name in self.KEPT}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
+        """Restore ``state_dict``."""
         for name in self.KEPT:
             setattr(self, name, unpacked(state[name]))
 
 
 def unit(sim: BatchSimulator) -> float:
-    """What progress is measured in: how much shaping's potential can grow; 1 without shaping."""
+    """Unit of progress: range of the shaping potential; 1 without shaping."""
     return float(abs(sim.reward_config.shaping)) or 1.0

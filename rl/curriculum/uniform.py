@@ -1,10 +1,10 @@
-"""Strategy "uniform": every level is equally likely, always.  The control that every other strategy has to beat."""
+"""Strategy "uniform": all levels are equally likely, the baseline for other strategies."""
 
 from rl.curriculum.strategy import Outcomes, Strategy
 
 
 class Uniform(Strategy):
-    """Learns nothing."""
+    """Fixed uniform distribution."""
 
     def update(self, outcomes: Outcomes) -> None:
-        """The weights stay as they are."""
+        """Leave the weights unchanged."""

@@ -1,16 +1,14 @@
-"""Two searches over states of the exact simulator that a trained agent guides.
+"""Beam search and best-first search in the exact simulator, guided by a trained policy.
 
-**A beam** goes forward in time, all states equally old.  From decision to decision *the agent proposes*: of all ways that
-lead one action further, those that it finds most probable as a whole are played, about two for each state.  *The distance
-disposes*: of the states that come of them, those nearest to the exit are kept.  A beam of one state is the agent alone, with
-its deterministic actions; the planner's beam (``nppsim.planner``) plays all six actions of each state.
+**Beam search** advances all states by one decision.  The policy proposes: the most probable action sequences are simulated,
+about two per state.  The path distance selects: the resulting states nearest to the exit are kept.  A beam of width 1 plays
+the policy's deterministic actions; the planner's beam (``nppsim.planner``) simulates all six actions of each state.
 
-**Best-first search** goes on from the most promising way met so far, however old: it leads out of dead ends, in which all
-states of a beam die.  Promising are ways that are probable, short, and near the exit: PHS* of Orseau and Lelis,
-"Policy-guided heuristic search with guarantees" (AAAI 2021).
+**Best-first search** expands the most promising sequence of any length, which leads out of dead ends where a beam dies.
+Its order is PHS* of Orseau and Lelis, "Policy-guided heuristic search with guarantees" (AAAI 2021).
 
-In both, states in one cell (``nppsim.planner.kernels.cell``) count as the same.  What the critic says is not used: as a
-further part of the beam's score it neither finished more levels nor shortened runs when it was tried.
+In both, states in one cell (``nppsim.planner.kernels.cell``) count as equal.  The critic is not used: as part of the beam's
+score it neither solved more levels nor shortened runs.
 """
 
 import heapq
@@ -36,32 +34,32 @@ from nppsim.reward import MIN_PATH, RewardConfig
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy
 
-PACE = 1.5  # px per frame that a run covers of its way, as the best-first search takes it
-BATCH = 64  # ways that the best-first search plays at once
-_SHARE = RewardConfig(shaping=1.0)  # its potential is the share of the way that is covered
+PACE = 1.5  # px per frame along the path, assumed by the best-first heuristic
+BATCH = 64  # nodes that the best-first search expands together
+_SHARE = RewardConfig(shaping=1.0)  # its potential is the covered fraction of the path
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A trained policy, in evaluation mode on the CPU, and the number of frames that its actions last."""
+    """A trained policy, in evaluation mode on the CPU, with its frame skip."""
 
     policy: NppPolicy
     frame_skip: int
 
     @classmethod
     def load(cls, path: Path) -> "Agent":
-        """The agent of a checkpoint.  Raises CheckpointError, also for a network with a memory."""
+        """Load a checkpoint.  Raises CheckpointError, also for a recurrent policy."""
         policy, facts = load_policy(path)
         if policy.memory is not None:
             raise CheckpointError(
-                f"{path}: {policy.architecture} remembers what led to a state, and a search goes on from many states: give "
-                "an agent without a memory"
+                f"{path}: {policy.architecture} is recurrent, and a search evaluates states out of order; give an agent "
+                "without a memory"
             )
         return cls(policy, facts["frame_skip"])
 
     @property
     def foreseen(self) -> int:
-        """Frames that are played for ``foresight`` of one state, at most; 0 for an agent that does not read it."""
+        """Largest number of frames simulated for ``foresight`` of one state; 0 for an agent without it."""
         if "foresight" not in self.policy.observations:
             return 0
         onward = np.count_nonzero(np.arange(len(SAME_AS))[:, None] == SAME_AS)
@@ -69,50 +67,51 @@ class Agent:
 
     @torch.no_grad()
     def surprise(self, observations: dict[str, np.ndarray], count: int) -> np.ndarray:
-        """float64[count, 6], nats: -log of the probability of each action, for the first ``count`` rows of raw
-        observations."""
+        """-log probability float64[count, 6] of each action, nats, for the first ``count`` rows of raw observations."""
         seen = {key: observations[key][:count] for key in self.policy.observations}
         logits, _ = self.policy.logits_and_values(self.policy.to_tensors(seen))
         return -torch.log_softmax(logits.double(), dim=1).numpy()
 
 
 class Effort:
-    """What one stage of a search may still spend.
+    """Budget of one stage of a search.
 
-    frames: of simulation.
-    until: time on the clock (``time.monotonic``) at which everything ends; None: whenever the frames are spent.
-    told: called with the frames that have just been simulated.
+    frames: simulated frames.
+    until: deadline (``time.monotonic``); None: no deadline.
+    progress: called with the number of newly simulated frames.
     """
 
-    def __init__(self, frames: int, until: float | None = None, told: Callable[[int], object] = lambda frames: None):
-        self._granted, self._until, self._told = frames, until, told
+    def __init__(
+        self, frames: int, until: float | None = None, progress: Callable[[int], object] = lambda frames: None
+    ):
+        self._granted, self._until, self._progress = frames, until, progress
         self.simulated = 0
 
     def part(self, frames: int) -> "Effort":
-        """So many of these frames, or what is left, for a part of the stage."""
+        """Budget for a part of the stage, at most what is left."""
         return Effort(min(frames, self.left), self._until, self.spend)
 
     def spend(self, frames: int) -> None:
-        """Count frames that were simulated."""
+        """Count simulated frames."""
         self.simulated += frames
-        self._told(frames)
+        self._progress(frames)
 
     @property
     def left(self) -> int:
-        """Frames that may still be simulated; 0 once the time is up."""
+        """Frames left; 0 after the deadline."""
         if self._until is not None and time.monotonic() >= self._until:
             return 0
         return max(self._granted - self.simulated, 0)
 
 
 class Manner(NamedTuple):
-    """How a beam searches.
+    """Parameters of a beam search.
 
-    width: states kept per decision.
-    branching: ways played per state kept, on average; 1 to 6.
-    momentum: frames, how far ahead speed along the way counts.
-    trust: px per nat; an improbable way counts as that much farther from the exit.
-    noise: px, random part of a score.
+    width: states per decision.
+    branching: simulated actions per state, on average; 1 to 6.
+    momentum: weight of the speed along the path, frames.
+    trust: penalty of improbable sequences, px per nat.
+    noise: random part of a score, px.
     """
 
     width: int
@@ -123,29 +122,29 @@ class Manner(NamedTuple):
 
 
 class GuidedSearch:
-    """Searches on one level; simulators are made once for each size.
+    """Searches on one level; simulators are cached by size.
 
     rng: of the noise.
-    threads: of the simulators; all usable cores if None.
-    bank: holds the level alone.  time_limit: of an episode, in frames.
-    spawn: uint8[B], a snapshot of the beginning.
-    asked: states so far for which the agent was asked.
+    threads: of the simulators; None: all usable cores.
+    time_limit: of an episode, in frames.
+    spawn: uint8[B], snapshot of the initial state.
+    evaluated: number of states evaluated by the policy.
     """
 
     def __init__(self, level: Level, agent: Agent, rng: np.random.Generator, threads: int | None = None):
         self.bank, self.agent, self.rng, self.threads = LevelBank([level]), agent, rng, threads
         self.time_limit = int(self.bank.time_limit[0])
-        self.asked = 0
+        self.evaluated = 0
         self._simulators: dict[tuple[int, tuple[str, ...]], BatchSimulator] = {}
         self.spawn = self.player(1).snapshot(0)
 
     def player(self, count: int) -> BatchSimulator:
-        """Environments to play in; what they observe is as little as can be: the frames that are part of a stack."""
+        """Environments for simulation, which observe only stacked frames."""
         policy = self.agent.policy
         return self._simulator(count, tuple(policy.stacking.stacked(policy.observations)) or ("game_state",))
 
     def viewer(self, count: int) -> BatchSimulator:
-        """Environments in which the agent looks at states."""
+        """Environments that compute the policy's observations of restored states."""
         return self._simulator(count, self.agent.policy.observations)
 
     def _simulator(self, count: int, observations: tuple[str, ...]) -> BatchSimulator:
@@ -166,9 +165,9 @@ class GuidedSearch:
     def beam(
         self, manner: Manner, effort: Effort, most_frames: int | None = None, start: np.ndarray | None = None
     ) -> Way | None:
-        """The way to the first win that a beam comes to, from a snapshot (default: the spawn); None if it comes to none.
+        """First win of a beam search from a snapshot (default: the spawn), or None.
 
-        most_frames: the win must be reached in so many, counted from the spawn.
+        most_frames: limit of the run's length, from the spawn.
         """
         most_frames = self.time_limit if most_frames is None else most_frames
         beam = _Beam(self, manner, most_frames, self.spawn if start is None else start)
@@ -179,7 +178,7 @@ class GuidedSearch:
         return None
 
     def best_first(self, effort: Effort) -> Way | None:
-        """The way from the spawn to the first win that a best-first search comes to."""
+        """First win of a best-first search from the spawn, or None."""
         search = _BestFirst(self)
         while effort.left and search.heap:
             won = search.advance(effort)
@@ -188,7 +187,7 @@ class GuidedSearch:
         return None
 
     def states_along(self, actions: np.ndarray, effort: Effort) -> np.ndarray:
-        """uint8[decisions, B]: snapshots before each action of a run from the spawn."""
+        """Snapshots uint8[decisions, B] before each action of a run from the spawn."""
         simulator = self.player(1)
         simulator.restore(0, self.spawn)
         states = [self.spawn]
@@ -200,10 +199,9 @@ class GuidedSearch:
 
 
 class _Guided:
-    """What both searches do: play actions, ask the agent, tell states apart, and remember the ways.
+    """Common part of both searches: simulation, policy evaluation, duplicate detection, action sequences.
 
-    players, viewers: the environments for it.
-    A state that was kept is a node, a number; the first one is 0.
+    A stored state is a node, a number; the first one is 0.
     """
 
     def __init__(self, search: GuidedSearch, players: int, viewers: int, most_frames: int):
@@ -215,7 +213,7 @@ class _Guided:
         self._parents, self._actions = [-1], [-1]  # of each node
 
     def play(self, rows: np.ndarray, actions: np.ndarray, effort: Effort) -> int | None:
-        """Play an action from each of these states, in the first environments; returns that of the fastest win."""
+        """Simulate one action from each state; return the environment of the fastest win, or None."""
         players, count = self.players, len(rows)
         players.restore(slice(0, count), rows)
         before = players.state.ninja["frame"][:count].copy()
@@ -231,19 +229,19 @@ class _Guided:
         winning = np.flatnonzero(won & (frames <= self.most_frames))
         return int(winning[np.argmin(frames[winning])]) if winning.size else None
 
-    def going_on(self, count: int) -> np.ndarray:
-        """bool[count]: whether the episodes in the first environments have not ended."""
+    def running(self, count: int) -> np.ndarray:
+        """bool[count]: episodes of the first environments that have not ended."""
         return ~(self.players.terminated[:count] | self.players.truncated[:count])
 
     def covered(self, count: int) -> np.ndarray:
-        """float64[count], px of the way covered in the first environments; negative behind the spawn."""
+        """Covered path length float64[count], px, in the first environments; negative behind the spawn."""
         return self.players.state.progress["potential"][:count] * max(self.length, MIN_PATH)
 
     def fresh(self, environments: Iterable[int], limit: int) -> np.ndarray:
-        """The first ``limit`` of these environments whose cells are new; they are visited from now on."""
+        """Select the first ``limit`` environments with unvisited cells, and mark these as visited."""
         state, world = self.players.state, self.search.bank.world
         found: list[int] = []
-        with np.errstate(over="ignore"):  # hashes, where nothing is compiled
+        with np.errstate(over="ignore"):  # hashes, with NUMBA_DISABLE_JIT
             for i in environments:
                 if len(found) == limit:
                     break
@@ -253,21 +251,21 @@ class _Guided:
                     found.append(i)
         return np.array(found, np.int64)
 
-    def ask(self, rows: np.ndarray) -> np.ndarray:
-        """float64[states, 6], nats: how surprising the agent finds each action in these states."""
+    def evaluate(self, rows: np.ndarray) -> np.ndarray:
+        """-log probability float64[states, 6] of each action in these states, nats."""
         self.viewers.restore(slice(0, len(rows)), rows)
-        self.search.asked += len(rows)
+        self.search.evaluated += len(rows)
         return self.search.agent.surprise(self.viewers.observe(np.arange(len(rows))), len(rows))
 
-    def keep(self, nodes: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Make nodes of the states that these actions lead to."""
+    def add_nodes(self, nodes: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Create a child of each node."""
         first = len(self._parents)
         self._parents += nodes.tolist()
         self._actions += actions.tolist()
         return np.arange(first, len(self._parents))
 
     def way(self, node: int, action: int, environment: int) -> Way:
-        """From the first state over a node and on with an action, as it was played in an environment."""
+        """Action sequence from the first state to a node and one action further; ``environment`` has the final state."""
         backwards = [action]
         while node:
             backwards.append(self._actions[node])
@@ -275,19 +273,19 @@ class _Guided:
         way = np.array(backwards[::-1], np.int64)
         ninja = self.players.state.ninja[environment]
         lengths = np.full(len(way), self.frame_skip)
-        lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1  # all before were whole decisions
+        lengths[-1] = (int(ninja["frame"]) - 1) % self.frame_skip + 1  # only the last decision may be cut short
         return Way(way, np.repeat(ACTION_INPUT[way], lengths))
 
 
 class _Beam(_Guided):
-    """One beam.
+    """State of a beam search.
 
-    rows: uint8[states, B], snapshots of its states.
+    rows: uint8[states, B], snapshots.
     nodes: their nodes.
-    costs: nats, by which the way to each is more surprising than that to the most probable one.
-    covered_there: px of the way that each has covered.
-    surprise: float64[states, 6], of the next action.
-    frame: of the episode, the same in all states.
+    costs: -log probability of each sequence, nats, minus the smallest one.
+    covered_there: covered path length, px.
+    surprise: float64[states, 6], -log probability of the next action.
+    frame: of the episode, equal for all states.
     """
 
     def __init__(self, search: GuidedSearch, manner: Manner, most_frames: int, start: np.ndarray):
@@ -301,40 +299,40 @@ class _Beam(_Guided):
             self.covered(1),
         )
         self.frame = int(self.players.state.ninja["frame"][0])
-        self.surprise = self.ask(self.rows)
+        self.surprise = self.evaluate(self.rows)
 
     def advance(self, effort: Effort) -> Way | None:
-        """One decision; the way to a win, if there is one."""
+        """Advance by one decision; return the action sequence of a win, or None."""
         costs = (self.costs[:, None] + self.surprise).ravel()
         chosen = np.argsort(costs, kind="stable")[: self.players.num_envs]
         parents, actions, costs = chosen // NUM_ACTIONS, chosen % NUM_ACTIONS, costs[chosen]
         winner = self.play(self.rows[parents], actions, effort)
         if winner is not None:
             return self.way(self.nodes[parents[winner]], int(actions[winner]), winner)
-        kept = self.fresh(self.ranked(parents, costs), self.manner.width)
-        self.rows, self.frame = self.players.snapshot(kept), self.frame + self.frame_skip
-        if kept.size:
-            self.covered_there = self.covered(len(parents))[kept]
-            self.nodes = self.keep(self.nodes[parents[kept]], actions[kept])
-            self.costs = costs[kept] - costs[kept].min()
-            self.surprise = self.ask(self.rows)
+        chosen = self.fresh(self.ranked(parents, costs), self.manner.width)
+        self.rows, self.frame = self.players.snapshot(chosen), self.frame + self.frame_skip
+        if chosen.size:
+            self.covered_there = self.covered(len(parents))[chosen]
+            self.nodes = self.add_nodes(self.nodes[parents[chosen]], actions[chosen])
+            self.costs = costs[chosen] - costs[chosen].min()
+            self.surprise = self.evaluate(self.rows)
         return None
 
     def ranked(self, parents: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """The environments whose episodes go on, the best first."""
+        """Environments with running episodes, best score first."""
         covered, manner = self.covered(len(parents)), self.manner
         speed = (covered - self.covered_there[parents]) / self.frame_skip
         scores = covered + manner.momentum * speed - manner.trust * costs
         scores += manner.noise * self.search.rng.random(len(parents))
         order = np.argsort(-scores, kind="stable")
-        return order[self.going_on(len(parents))[order]]
+        return order[self.running(len(parents))[order]]
 
 
 class _BestFirst(_Guided):
-    """One best-first search from the spawn.
+    """State of a best-first search from the spawn.
 
-    heap: (rank, number, node, action, cost, decisions) of each way that was not played yet; the lowest rank is next.  cost:
-        of the whole way, in nats.  decisions: of the whole way.
+    heap: (rank, number, node, action, cost, decisions) of the open sequences; the lowest rank is next.
+        cost: -log probability of the sequence, nats.  decisions: its length.
     rows: snapshots of the nodes.
     """
 
@@ -344,32 +342,34 @@ class _BestFirst(_Guided):
         self._numbers = itertools.count()
         self.rows = [search.spawn]
         self.players.restore(0, search.spawn)
-        self.push([0], np.zeros(1), np.zeros(1, int), self.covered(1), self.ask(search.spawn[None]))
+        self.push([0], np.zeros(1), np.zeros(1, int), self.covered(1), self.evaluate(search.spawn[None]))
 
     def push(
         self, nodes: Iterable[int], costs: np.ndarray, decisions: np.ndarray, covered: np.ndarray, surprise: np.ndarray
     ) -> None:
-        """Note all actions of these nodes for later."""
+        """Add all actions of these nodes to the heap."""
         ahead = np.maximum(self.length - covered, 0.0) / (PACE * self.frame_skip)  # decisions to the exit
         for node, cost, made, left, surprises in zip(nodes, costs, decisions + 1, ahead, surprise, strict=True):
             for action in range(NUM_ACTIONS):
                 total = cost + surprises[action]
-                # PHS*: the cost so far goes on at the same rate to the exit
+                # PHS* assumes that the cost grows at the same rate until the exit
                 rank = np.log(made + left) + (1 + left / made) * total
                 heapq.heappush(self.heap, (rank, next(self._numbers), node, action, total, int(made)))
 
     def advance(self, effort: Effort) -> Way | None:
-        """The best ways one decision further; the way to a win, if there is one."""
+        """Expand the best sequences; return the action sequence of a win, or None."""
         batch = [heapq.heappop(self.heap) for _ in range(min(BATCH, len(self.heap)))]
         _, _, *columns = zip(*batch, strict=True)
         nodes, actions, costs, decisions = (np.array(column) for column in columns)
         winner = self.play(np.stack([self.rows[node] for node in nodes]), actions, effort)
         if winner is not None:
             return self.way(nodes[winner], int(actions[winner]), winner)
-        kept = self.fresh(np.flatnonzero(self.going_on(len(batch))), BATCH)
-        if kept.size:
-            rows = self.players.snapshot(kept)
+        chosen = self.fresh(np.flatnonzero(self.running(len(batch))), BATCH)
+        if chosen.size:
+            rows = self.players.snapshot(chosen)
             self.rows += list(rows)
-            made = self.keep(nodes[kept], actions[kept])
-            self.push(made.tolist(), costs[kept], decisions[kept], self.covered(len(batch))[kept], self.ask(rows))
+            made = self.add_nodes(nodes[chosen], actions[chosen])
+            self.push(
+                made.tolist(), costs[chosen], decisions[chosen], self.covered(len(batch))[chosen], self.evaluate(rows)
+            )
         return None

@@ -1,8 +1,8 @@
-"""Solving the levels that a command line names, as ``scripts/solve.py`` does it.
+"""Command ``scripts/solve.py``: solve levels and write the results.
 
     run(*parse(argv))
 
-Writes runs, films, ``results.json`` and ``report.html`` into ``--out``, and with --demonstrations replay sets to learn from.
+Writes runs, videos, ``results.json`` and ``report.html`` into ``--out``, and with --demonstrations replay sets for training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ SOURCE = "solve"  # of a demonstration, in its metadata
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for, beside how much is searched."""
+    """Settings of the command, without those of the search."""
 
     level: Path
     agent: Path = setting(MISSING, "file written by training", flag="agent", metavar="CHECKPOINT")
@@ -60,9 +60,9 @@ class Job:
 
 
 def run(job: Job, settings: SolveSettings) -> int:
-    """Solve, write and tell; returns 1 if a level was not solved.  An interruption keeps the runs found so far.
+    """Solve, write and print; return 1 if a level was not solved.  An interruption saves the runs found so far.
 
-    Where ``job.out`` has something in it already, a new folder beside it is taken, ``solved_2`` and so on.
+    If ``job.out`` is not empty, a new folder ``solved_2`` and so on is used.
     """
     agent, tasks = _checked(job)
     for odd in oddities(task.level for task in tasks):
@@ -93,7 +93,7 @@ def run(job: Job, settings: SolveSettings) -> int:
 
 
 def _checked(job: Job) -> tuple[Shipped, list[Task]]:
-    """The agent and the levels, once everything is known to be there that will be needed."""
+    """Check packages and folders; load the agent and the levels."""
     check_packages()
     VideoConfig(record_eval_videos=job.films > 0).check_packages()
     check_output_folder(job.out, "--out")
@@ -122,9 +122,9 @@ def _solve_one(agent: Shipped, settings: SolveSettings, task: Task) -> Solution:
 def _solutions(
     job: Job, settings: SolveSettings, agent: Shipped, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Solution]]:
-    """Each level with what was found on it: a single one on all cores, several in processes of their own.
+    """Yield each level with its solution: a single level uses all cores, several use one process each.
 
-    Of a single one, Ctrl-C leaves what was found until then.
+    With a single level, Ctrl-C yields the best solution so far.
     """
     if len(tasks) == 1:
         with progress_bar(title="searching", total=settings.budget, unit="frame") as bar:
@@ -148,7 +148,7 @@ def _solutions(
 
 @contextmanager
 def _demonstrations(folder: Path | None) -> Iterator[Any]:
-    """What takes a run into the replay set of its category; all are written at the end, whatever ends the work."""
+    """Function that adds a run to the replay set of its category; all sets are written at the end, also after errors."""
     with ExitStack() as stack:
         writers: dict[str, ReplayWriter] = {}
         if folder is not None:
@@ -181,7 +181,7 @@ def _write_report(job: Job, settings: SolveSettings, solved: Sequence[Solved]) -
 
 
 def parse(argv: Sequence[str]) -> tuple[Job, SolveSettings]:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = Parser(
         prog="solve.py",
         description="Search on top of an agent: finish a level, or each of a folder, and find shorter runs.",

@@ -1,4 +1,4 @@
-"""The levels that a command line names, each with what is known of it: par, and a recording to beat."""
+"""Levels to solve, with par and a recording to compare with."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ RECORDED = "recorded"  # category of the level of a replay
 class Task:
     """One level to solve.
 
-    name: the file, as it is called in its set.
-    par_frames: of the set's index, None where it says nothing.
-    recorded: a run of somebody that finishes the level, None without one.
+    name: file name within its set.
+    par_frames: from the index of the set, or None.
+    recorded: a recorded run that finishes the level, or None.
     recorded_frames: its length.
     """
 
@@ -35,11 +35,11 @@ class Task:
 
 
 def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
-    """The levels of a level file, of a replay or replay set (attract files included), or of a folder of both.
+    """Read the levels of a level file, a replay or replay set (also attract files), or a folder of these.
 
-    A level file in a level set has the par of the set's index; a replay's level is to be solved in fewer frames than the
-    replay, if that finishes it.  The same run in two files, as ``solve`` writes it, is one task.
-    against: a recording of the only level there is.
+    A level file in a level set has the par of the set's index; a winning replay is the recording of its level.
+    The same run in two files, as ``solve`` writes it, is one task.
+    against: recording to compare with, for a single level.
     Raises LevelError, LevelSetError, ReplayError, and ConfigError for a recording that cannot be compared.
     """
     tasks: list[Task] = []
@@ -57,10 +57,10 @@ def read_tasks(path: Path, against: Path | None = None) -> list[Task]:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
-    files: dict[Path, str] = {}  # of a folder without an index of levels, and their categories
+    files: dict[Path, str] = {}  # file -> category, of a folder without an index of levels
     if path.is_dir() and (not (path / INDEX).exists() or _format_of_index(path) == INDEX_FORMAT):
         files = {path / entry.file: entry.category for entry in scan_folder(path)}
-        # Recordings of sub-folders that have an index, too: it may be one of recordings.
+        # also in sub-folders with an index, which may list recordings
         files |= dict.fromkeys(files_below(path, ReplayError, is_named_like_replays), RECORDED)
     if path.is_dir() and not files:
         level_set = LevelSet.open(path)
@@ -80,7 +80,7 @@ def _tasks(path: Path) -> Iterator[Task]:
 
 
 def _format_of_index(folder: Path) -> object:
-    """The format that the index of a folder says it has; None where it says none."""
+    """Value of "format" in the index of a folder, or None."""
     index = read_json(folder / INDEX, LevelSetError, "restore it, or delete it to use the folder as it is")
     return index.get("format") if isinstance(index, dict) else None
 
@@ -90,7 +90,7 @@ def _holds_replays(path: Path) -> bool:
 
 
 def _is_attract(path: Path) -> bool:
-    """Whether a file without a replay's name holds a replay: attract files have no suffix of their own."""
+    """Test for an attract file, which has no suffix of its own."""
     try:
         Replay.from_bytes(path.read_bytes())
     except ReplayError:
@@ -99,7 +99,7 @@ def _is_attract(path: Path) -> bool:
 
 
 def _of_replays(file: Path, name: str) -> Iterator[Task]:
-    """The levels of a replay, or of each replay of a set."""
+    """Yield the level of a replay, or of each replay of a set."""
     replays = list(read_file(file)) if file.is_file() else [Replay.load(file)]
     for number, replay in enumerate(replays):
         run = simulate(replay.level, replay.inputs)
@@ -108,7 +108,7 @@ def _of_replays(file: Path, name: str) -> Iterator[Task]:
 
 
 def _of_level(path: Path) -> Task:
-    """A level file; what its level set knows of it, if it lies in one."""
+    """Read a level file, with category and par if it lies in a level set."""
     level = Level.load(path)
     for folder in path.absolute().parents:
         if (folder / INDEX).exists() and _format_of_index(folder) == FORMAT:
@@ -121,7 +121,9 @@ def _of_level(path: Path) -> Task:
 
 def _with_recording(task: Task, recorded: Replay, path: Path) -> Task:
     if recorded.level != task.level:
-        raise ConfigError(f"was recorded on another level than {task.name}; give a run of that", "--against", path)
+        raise ConfigError(
+            f"was recorded on another level than {task.name}; give a run of this level", "--against", path
+        )
     run = simulate(recorded.level, recorded.inputs)
     if not run.won:
         raise ConfigError(f"does not finish the level ({run.outcome}); give a run that does", "--against", path)

@@ -1,4 +1,4 @@
-"""Proof that what a search has found is what is told of it: runs are played again, and the files are read back.
+"""Verification of search results: play runs back and read the files.
 
 check_found(solved, tasks, path)
 check_files(solved, out, demonstrations)
@@ -21,17 +21,16 @@ _REPORT = "please report this"
 
 
 class SolveError(UserError, RuntimeError):
-    """What was found is not what would be told; the message says of which level."""
+    """A result or file that differs from the run found."""
 
 
 def check_found(solved: Sequence[Solved], tasks: Sequence[Task], path: Path) -> None:
-    """SolveError unless each level was searched, and each run finishes its level in as many frames as are told, beside the
-    par of the set's index.
+    """Raise SolveError unless each level was searched, and each run wins with the reported length and par.
 
-    path: where the levels come from.
+    path: of the levels.
     """
     if [one.task.level for one in solved] != [task.level for task in tasks]:
-        raise SolveError(f"{len(solved)} levels were searched, or others, asked for were {len(tasks)}; {_REPORT}")
+        raise SolveError(f"{len(solved)} levels were searched instead of {len(tasks)}; {_REPORT}")
     pars: dict[str, set[int | None]] = {}
     if (path / INDEX).is_file():
         levels = LevelSet.open(path)
@@ -46,13 +45,13 @@ def check_found(solved: Sequence[Solved], tasks: Sequence[Task], path: Path) -> 
         run = simulate(one.task.level, one.solution.run.inputs)
         if not run.won or run.frames != one.frames or len(one.solution.run.inputs) != one.frames:
             raise SolveError(
-                f"{name}: is told as solved in {one.frames} frames; played again, the run is {run.outcome} after "
-                f"{run.frames}: it is of another level, or cut short; {_REPORT}"
+                f"{name}: reported as solved in {one.frames} frames; in playback, the run is {run.outcome} after "
+                f"{run.frames}; {_REPORT}"
             )
 
 
 def check_files(solved: Sequence[Solved], out: Path, demonstrations: Path | None) -> None:
-    """SolveError unless the files hold the runs that were found.  demonstrations: folder of the replay sets, if any."""
+    """Raise SolveError unless the files contain the runs found.  demonstrations: folder of the replay sets, or None."""
     found = [one for one in solved if one.solution.run is not None]
     for one in found:
         file = out / REPLAYS / f"{one.stem}.replay"

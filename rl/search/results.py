@@ -1,4 +1,4 @@
-"""What was solved: rows and sums for people, and the files: runs, films and the page."""
+"""Results of ``solve``: table, summary, and files (runs, videos, page)."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ REPLAYS, FILMS, ROUTES = "replays", "films", "routes"  # folders of the files
 
 @dataclass(frozen=True)
 class Solved:
-    """A level, what was found on it, and the name of its files, without folder and suffix."""
+    """A level with its solution.  stem: name of its files, without folder and suffix."""
 
     task: Task
     solution: Solution
@@ -31,12 +31,12 @@ class Solved:
 
     @property
     def frames(self) -> int | None:
-        """Length of the run; None without one."""
+        """Length of the run, or None."""
         return None if self.solution.run is None else self.solution.run.frames
 
     @property
     def of_par(self) -> float | None:
-        """Length of the run, in lengths of par."""
+        """Length of the run divided by par, or None."""
         return None if self.frames is None or not self.task.par_frames else self.frames / self.task.par_frames
 
     @property
@@ -46,7 +46,7 @@ class Solved:
         return Replay(self.task.level, self.solution.run.inputs, success=True, name=self.task.name)
 
     def facts(self) -> dict[str, Any]:
-        """What the results file says."""
+        """Entry of the results file."""
         known = asdict(self.solution)
         del known["run"]
         task = self.task
@@ -54,16 +54,12 @@ class Solved:
         return about | {"recorded_frames": task.recorded_frames} | known
 
 
-def file_stem(name: str, taken: set[str]) -> str:
-    """A name for the files of a level, other than those ``taken``, to which it is added."""
+def file_stem(name: str, used: set[str]) -> str:
+    """Choose an unused name for the files of a level, and add it to ``used``."""
     plain = re.sub(r"\W+", "_", re.sub(r"\.(map|replay|h5)\b", "", name)).strip("_") or "level"
-    stem = next(stem for stem in (plain, *(f"{plain}_{i}" for i in range(2, len(taken) + 3))) if stem not in taken)
-    taken.add(stem)
+    stem = next(stem for stem in (plain, *(f"{plain}_{i}" for i in range(2, len(used) + 3))) if stem not in used)
+    used.add(stem)
     return stem
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# For people
 
 
 def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
@@ -84,25 +80,26 @@ def rows(solved: Iterable[Solved]) -> list[dict[str, Any]]:
 
 
 def summary(solved: Sequence[Solved]) -> list[str]:
-    """The results in sentences."""
+    """Results as sentences."""
     won = [one for one in solved if one.frames is not None]
     finders = Counter(one.solution.found_by for one in won)
-    told = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
+    lines = [f"solved {len(won)} of {len(solved)}" + (f": {_counts(finders)}" if won else "")]
     ratios = [one.of_par for one in won if one.of_par is not None]
     if ratios:
         within = sum(ratio <= 1 for ratio in ratios)
-        told.append(f"length in pars: median {median(ratios):.3f}; par or less on {within} of {len(ratios)}")
+        lines.append(f"length in pars: median {median(ratios):.3f}; par or less on {within} of {len(ratios)}")
     beaten = [one.frames < one.task.recorded_frames for one in won if one.frames and one.task.recorded_frames]
     if beaten:
-        told.append(f"faster than the recording: {sum(beaten)} of {len(beaten)}")
-    finding, shortening, asked, foreseen = (
-        mean(getattr(one.solution, name) for one in solved) for name in ("finding", "shortening", "asked", "foreseen")
+        lines.append(f"faster than the recording: {sum(beaten)} of {len(beaten)}")
+    finding, shortening, evaluated, foreseen = (
+        mean(getattr(one.solution, name) for one in solved)
+        for name in ("finding", "shortening", "evaluated", "foreseen")
     )
-    told.append(
-        f"per level: {finding:,.0f} frames simulated to find a run, {shortening:,.0f} to shorten it; the agent was asked "
-        f"{asked:,.0f} times" + (f", for which foresight played up to {foreseen:,.0f} frames more" if foreseen else "")
+    lines.append(
+        f"per level: {finding:,.0f} frames simulated to find a run, {shortening:,.0f} to shorten it; {evaluated:,.0f} states "
+        "evaluated by the agent" + (f", with up to {foreseen:,.0f} frames simulated for foresight" if foreseen else "")
     )
-    return told
+    return lines
 
 
 def _counts(finders: Counter[str]) -> str:
@@ -110,30 +107,26 @@ def _counts(finders: Counter[str]) -> str:
 
 
 def text(solved: Sequence[Solved]) -> str:
-    """Table, sentences, and for a single level how its run and the recording differ."""
+    """Table and summary, and for a single level the difference between its run and the recording."""
     found = rows(solved)
     shown = [[f"{value:,}" if isinstance(value, int) else "-" if value is None else value for value in row.values()]
              for row in found]  # fmt: skip
     parts = [table(list(found[0]), shown, "lrrrrlrr"), "", *summary(solved)]
     if len(solved) == 1 and solved[0].frames is not None and solved[0].task.recorded is not None:
         difference, *_ = compare_replays(solved[0].task.recorded, solved[0].replay)
-        parts += ["", "A is the recording, B the run that was found", difference_text(difference)]
+        parts += ["", "A is the recording, B the run found", difference_text(difference)]
     return "\n".join(parts)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Files
-
-
 def save_run(one: Solved, folder: Path) -> None:
-    """The run as a compact replay and as an attract file."""
+    """Save the run as a compact replay and as an attract file."""
     one.replay.save(folder / REPLAYS / f"{one.stem}.replay")
-    attract = Replay(one.task.level, one.replay.inputs, name=one.task.name)  # has no place for success
+    attract = Replay(one.task.level, one.replay.inputs, name=one.task.name)  # attract files do not store success
     attract.save(folder / REPLAYS / f"{one.stem}.attract", format="attract")
 
 
 def film(one: Solved, folder: Path, fps: int) -> dict[str, Any]:
-    """Film the run and draw its way, beside the recording's if there is one; what the page shows of it."""
+    """Render a video and the route of the run, beside the recording's; return the entry of the page."""
     level, replay, name = one.task.level, one.replay, one.task.name
     run = simulate(level, replay.inputs)
     if one.task.recorded is None:

@@ -1,4 +1,4 @@
-"""Solve one level: searches that the agent guides, the planner where they find nothing, and then shorter runs.
+"""Solve one level: policy-guided searches, then the planner, then a search for shorter runs.
 
 solution = solve(level, Agent.load(path), SolveSettings())
 solution.run.inputs, solution.found_by
@@ -18,8 +18,8 @@ from nppsim.planner.settings import PlannerSettings
 from nppsim.settings import check_settings, same_setting, setting
 from rl.search.guided_search import Agent, Effort, GuidedSearch, Manner
 
-# What is tried to find a run, until one is found: names of finders, widths of beams (0: best-first search), and their shares
-# of the budget at most.  Each beam needs four times the frames of the one before.
+# Searches in order, until one finds a run: name, beam width (0: best-first search), largest fraction of the budget.
+# Each beam needs four times the frames of the one before.
 ATTEMPTS = (
     ("agent", 1, 1.0),
     ("beam of 4", 4, 1.0),
@@ -28,9 +28,9 @@ ATTEMPTS = (
     ("best-first", 0, 0.1),
     ("beam of 256", 256, 0.3),
 )
-PLANNER = "planner"  # tried last, with all that is left
-GUIDED_FRAMES = 200_000  # of the frames that look for shorter runs; the planner's beams get the others
-# How beams look for a shorter run: first so, then in a manner drawn from the lists.
+PLANNER = "planner"  # tried last, with the rest of the budget
+GUIDED_FRAMES = 200_000  # budget of guided beams for shorter runs; the planner's beams get the rest
+# Parameters of beams for shorter runs: first these, then drawn from the lists.
 FIRST_MANNERS = (Manner(64), Manner(64, trust=0.0))
 WIDTHS = (16, 32, 64, 128)
 BRANCHINGS = (2, 3)
@@ -41,15 +41,17 @@ NOISES = (2.0, 12.0)
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """How much is searched; the only place where the defaults are written."""
+    """Budget of the search."""
 
     budget: int = same_setting(
-        PlannerSettings, "budget", help="simulated frames per level until there is a run, at most"
+        PlannerSettings, "budget", help="largest number of simulated frames per level to find a run"
     )
-    polish: int = setting(200_000, "simulate N frames more per level to shorten the run", flag="polish", low=0)
+    polish: int = setting(
+        200_000, "largest number of additional frames per level to shorten the run", flag="polish", low=0
+    )
     seconds: float | None = setting(
         None,
-        "per level, whatever frames are left then (not within the planner's part); results depend on the machine's speed",
+        "time limit per level (not within the planner); results then depend on the machine's speed",
         flag="seconds",
         above=0,
     )
@@ -61,14 +63,14 @@ class SolveSettings:
 
 @dataclass(frozen=True)
 class Solution:
-    """What was found on a level.
+    """Result for a level.
 
-    run: the shortest run, None if none was found.
-    found_by: which of ATTEMPTS, or PLANNER, found the first run; "" if none did.
+    run: the shortest run, or None.
+    found_by: one of ATTEMPTS, or PLANNER; "" without a run.
     first_frames: length of the first run.
-    finding, shortening: frames that were simulated until there was a run, and to shorten it.
-    asked: states for which the agent was asked.
-    foreseen: frames that were played for its ``foresight`` of them, at most; they are not counted above.
+    finding, shortening: frames simulated to find a run, and to shorten it.
+    evaluated: states evaluated by the policy.
+    foreseen: upper bound of the frames simulated for ``foresight``, not counted above.
     """
 
     run: PlannedRun | None
@@ -76,12 +78,12 @@ class Solution:
     first_frames: int | None
     finding: int
     shortening: int
-    asked: int
+    evaluated: int
     foreseen: int
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while a run was being shortened; ``solution`` has the shortest one so far."""
+    """Ctrl-C while shortening a run; ``solution`` has the shortest one so far."""
 
     def __init__(self, solution: Solution):
         super().__init__()
@@ -91,25 +93,25 @@ class Interrupted(KeyboardInterrupt):
 def solve(
     level: Level, agent: Agent, settings: SolveSettings, *, bar: Any = None, threads: int | None = None
 ) -> Solution:
-    """Look for a run that finishes ``level``, and then for shorter ones.
+    """Find a run that finishes ``level``, then shorten it.
 
-    bar: a progress bar (``nppsim.progress``) to move.
-    threads: of the simulator; all usable cores if None.
-    Without ``settings.seconds`` the result is a function of level, agent and settings.
-    Raises Interrupted at Ctrl-C once there is a run.
+    bar: progress bar (``nppsim.progress``).
+    threads: of the simulator; None: all usable cores.
+    Without ``settings.seconds`` the result depends only on level, agent and settings.
+    Raises Interrupted on Ctrl-C once there is a run.
     """
     until = None if settings.seconds is None else time.monotonic() + settings.seconds
     search = GuidedSearch(level, agent, np.random.default_rng(settings.seed), threads)
     finding = Effort(settings.budget, until, _stage(bar, "searching", settings.budget))
     way, found_by = _find(search, level, settings, finding) if search.bank.reachable[0] else (None, "")
     if way is None:
-        return Solution(None, "", None, finding.simulated, 0, search.asked, search.asked * agent.foreseen)
+        return Solution(None, "", None, finding.simulated, 0, search.evaluated, search.evaluated * agent.foreseen)
     title = f"shortening {len(way.inputs)} frames"
     shortening = Effort(settings.polish, until, _stage(bar, title, settings.polish))
 
     def solution(run: PlannedRun) -> Solution:
         simulated = finding.simulated, shortening.simulated
-        return Solution(run, found_by, len(way.inputs), *simulated, search.asked, search.asked * agent.foreseen)
+        return Solution(run, found_by, len(way.inputs), *simulated, search.evaluated, search.evaluated * agent.foreseen)
 
     shortest = way
     try:
@@ -125,7 +127,7 @@ def solve(
 
 
 def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
-    """Begin a stage of a progress bar; returns what moves it."""
+    """Start a stage of a progress bar; return its update function."""
     if bar is None:
         return lambda frames: None
     bar.set_description(title)
@@ -134,7 +136,7 @@ def _stage(bar: Any, title: str, frames: int) -> Callable[[int], object]:
 
 
 def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: Effort) -> tuple[Way | None, str]:
-    """The first run, and what found it."""
+    """Find the first run; return it with the name of the search."""
     for name, width, share in ATTEMPTS:
         part = effort.part(int(share * settings.budget))
         manner = Manner(width, branching=min(width, Manner._field_defaults["branching"]))
@@ -149,10 +151,9 @@ def _find(search: GuidedSearch, level: Level, settings: SolveSettings, effort: E
 
 
 def _guided(search: GuidedSearch, best: Way, effort: Effort) -> Iterator[Way]:
-    """Ever shorter runs that guided beams come to, in turn from the spawn and from a random decision of the best run so
-    far."""
+    """Yield ever shorter runs from guided beams, which start alternately at the spawn and at a random decision."""
     states = None
-    for turn in range(effort.left):  # each beam simulates a frame at least
+    for turn in range(effort.left):  # each beam simulates at least one frame
         if not effort.left:
             break
         if states is None:

@@ -76,14 +76,14 @@ def test_a_level_is_finished_by_an_agent_that_has_learned_nothing(level):
     assert solution.run.frames < solution.first_frames
     assert 100_000 <= solution.shortening < 110_000
     assert 0 < solution.finding < plan(level).simulated
-    assert solution.asked > 0
+    assert solution.evaluated > 0
 
 
 def test_the_result_depends_on_the_seed_and_on_nothing_else():
     first, again, other = (solve(MINED, AGENT, SolveSettings(polish=20_000, seed=seed), threads=threads)
                            for seed, threads in ((1, 1), (1, 2), (2, 1)))  # fmt: skip
     assert first.run.inputs.tobytes() == again.run.inputs.tobytes()
-    assert (first.finding, first.shortening, first.asked) == (again.finding, again.shortening, again.asked)
+    assert (first.finding, first.shortening, first.evaluated) == (again.finding, again.shortening, again.evaluated)
     assert first.run.inputs.tobytes() != other.run.inputs.tobytes()
 
 
@@ -98,7 +98,7 @@ def test_a_beam_of_one_state_is_the_agent_alone():
     assert solution.found_by == "agent"
     assert solution.run.inputs.tobytes() == alone.inputs.tobytes()
     assert solution.finding == alone.frames
-    assert solution.asked == alone.decisions
+    assert solution.evaluated == alone.decisions
 
 
 def test_where_the_agent_dies_a_wider_beam_gets_past():
@@ -116,7 +116,7 @@ def test_best_first_search_finds_a_run(level):
 
 def test_what_is_simulated_is_counted_and_does_not_exceed_the_budget_by_more_than_a_decision():
     told = []
-    effort = Effort(3000, told=told.append)
+    effort = Effort(3000, progress=told.append)
     assert search_on(MINED).beam(Manner(16), effort) is None
     assert 3000 <= effort.simulated == sum(told) <= 3000 + 16 * 2 * 4
     for of_nothing in (effort.part(500), Effort(100, until=0.0)):
@@ -152,7 +152,7 @@ def test_the_planner_shortens_on_where_guided_beams_end(monkeypatch):
     guided, more = (solve(EASY, AGENT, SolveSettings(polish=n), threads=1) for n in (4000, 1_000_000))
     check_finishes(EASY, more.run)
     assert more.run.frames < guided.run.frames
-    assert more.asked == guided.asked
+    assert more.evaluated == guided.evaluated
     assert 1_000_000 <= more.shortening < 1_010_000
 
 
