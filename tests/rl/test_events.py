@@ -47,7 +47,7 @@ def test_a_folder_that_tensorboard_cannot_read_is_refused(tmp_path):
 def test_a_file_that_is_removed_meanwhile_is_an_error(tmp_path):
     with EventWriter(tmp_path) as writer:
         writer.path.unlink()
-        with pytest.raises(EventsError, match="was removed while the run was writing to it"):
+        with pytest.raises(EventsError, match="was removed while"):
             writer.flush()
         writer.path.touch()
 

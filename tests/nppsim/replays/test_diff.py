@@ -82,7 +82,7 @@ def test_the_remaining_path_follows_doors_as_they_open():
 
 
 def test_other_levels_and_no_sections_are_refused():
-    with pytest.raises(ReplayError, match="fast and B were recorded on different levels"):
+    with pytest.raises(ReplayError, match="fast and B were recorded"):
         compare_replays(FAST, Replay(corridor(spawn=22), FAST.inputs))
     with pytest.raises(ReplayError, match="sections=0"):
         compare_replays(FAST, SLOW, sections=0)

@@ -222,7 +222,7 @@ def test_single_stages_can_have_thresholds_of_their_own():
 
 def test_the_first_stage_can_be_chosen():
     assert made(replace(PLAIN, start_stage="simple")).stage == "simple"
-    with pytest.raises(ConfigError, match="--curriculum-start-stage complex.*simplest, simpler"):
+    with pytest.raises(ConfigError, match="--curriculum-start-stage"):
         made(replace(PLAIN, start_stage="complex"))
 
 

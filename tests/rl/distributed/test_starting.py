@@ -39,7 +39,7 @@ def test_torchrun_says_how_many_processes_there_are(monkeypatch):
 
 @pytest.mark.parametrize("asked", [with_processes(2), with_processes(2, resume_from="folder")])
 def test_another_number_than_asked_for_is_refused(asked):
-    with pytest.raises(ConfigError, match="--num-processes 2: torchrun has started 3"):
+    with pytest.raises(ConfigError, match="--num-processes"):
         as_started(asked, started(3))
     assert as_started(asked, started(2)) == asked
 

@@ -92,7 +92,7 @@ def test_several_seeds_are_counted_together():
 
 
 def test_records_that_contradict_themselves_are_refused():
-    with pytest.raises(ResultsError, match="outcome 'lost' is none of timeout, won, died"):
+    with pytest.raises(ResultsError, match="outcome 'lost'"):
         episode(outcome="lost")
     with pytest.raises(ResultsError, match="0 inputs for 7 frames"):
         EpisodeRecord(0, "l", "c", None, np.zeros(0, np.uint8), "won", 7, 2, 0.0, 0, 0.0)

@@ -99,7 +99,7 @@ def test_a_teacher_that_is_no_better_is_refused(flags, tmp_path):
     config = configuration(flags, tmp_path)
     data = load_data(config, print)
     (job,) = make_jobs(config, data, hardware.detect(), tmp_path, None, print)
-    with pytest.raises(DistillationError, match="of the dev levels, the student .*: there is nothing to learn"):
+    with pytest.raises(DistillationError, match="of the dev levels"):
         distill.check_worth(job, policy, policy, AGENT)
 
 

@@ -379,13 +379,11 @@ class Bomb:
 def test_files_of_others_are_told_apart_and_nothing_in_them_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     safetensors.torch.save_file({"a": torch.zeros(2)}, tmp_path / "list.safetensors")
-    with pytest.raises(CheckpointError, match="a safetensors file, but not a checkpoint of this project"):
+    with pytest.raises(CheckpointError, match="a safetensors file"):
         load_policy(tmp_path / "list.safetensors")
     with zipfile.ZipFile(tmp_path / "ppo.zip", "w") as archive:
         archive.writestr("policy.pth", pickle.dumps(Bomb()))
-    with pytest.raises(
-        CheckpointError, match=r"Stable-Baselines3.*can run any code.*convert_archive\.py --trust-pickle"
-    ):
+    with pytest.raises(CheckpointError, match="--trust-pickle"):
         load_policy(tmp_path / "ppo.zip")
     torch.save({"format": "npp-checkpoint", "format_version": 1, "code": Bomb()}, tmp_path / "agent.pt")
     with pytest.raises(

@@ -160,10 +160,10 @@ def test_flags_give_every_network_subtasks():
 
 def test_settings_that_contradict_each_other():
     on = HierarchyConfig(hierarchical=True)
-    with pytest.raises(ConfigError, match="has subtasks of its own; leave out --use-hierarchical-ppo"):
+    with pytest.raises(ConfigError, match="--use-hierarchical-ppo"):
         ExperimentConfig(experiment_name="x", architectures=("vision_free+subtasks5",), hierarchy=on)
     waits = HierarchyConfig(hierarchical=True, from_stage="medium")
-    with pytest.raises(ConfigError, match="only the curriculum stages goes from one to the next"):
+    with pytest.raises(ConfigError, match="only the curriculum"):
         ExperimentConfig(experiment_name="x", architectures=("vision_free",), hierarchy=waits)
     curriculum = CurriculumConfig(strategy="stages")
     config = ExperimentConfig(

@@ -459,5 +459,5 @@ def test_inputs_far_from_their_statistics_are_refused():
     roll_out(ppo)
     assert check_inputs(ppo.policy, ppo.rollout_buffer) < 4
     ppo.rollout_buffer.obs["game_state"] += 1e6
-    with pytest.raises(DivergedError, match="the demonstrations do not look like these levels"):
+    with pytest.raises(DivergedError, match="the demonstrations"):
         check_inputs(ppo.policy, ppo.rollout_buffer)

@@ -287,9 +287,9 @@ def test_gradients_are_described_as_they_were_and_describing_them_changes_no_bit
 
 
 def test_options_that_contradict_each_other_are_refused():
-    with pytest.raises(ConfigError, match="vtrace_rho_clip 1.0: .*add --returns-from current"):
+    with pytest.raises(ConfigError, match="--returns-from"):
         PPOConfig(vtrace_rho_clip=1.0)
-    with pytest.raises(ConfigError, match="returns_from later: give collected or current"):
+    with pytest.raises(ConfigError, match="returns_from later"):
         PPOConfig(returns_from="later")
 
 
