@@ -118,7 +118,7 @@ def test_the_same_seed_draws_the_same(name):
 
 def test_a_curriculum_of_other_levels_or_another_strategy_is_refused():
     state = sampler_of("uniform").state_dict()
-    with pytest.raises(ConfigError, match="same dataset"):
+    with pytest.raises(ConfigError, match="resume with the same dataset"):
         sampler_of("uniform", [*CATEGORIES, "simple"]).load_state_dict(state)
     with pytest.raises(ConfigError, match="--curriculum"):
         sampler_of("plr").load_state_dict(state)
@@ -285,7 +285,7 @@ def test_what_is_no_single_number_is_no_statistic():
     assert joined({"a": 1.0}, {"b": 2.0}) == {"a": 1.0, "b": 2.0}
     with pytest.raises(TypeError, match=r"a is \[1.0, 2.0\]; a statistic is one float"):
         joined({"a": [1.0, 2.0]})
-    with pytest.raises(TypeError, match="a is told by two parts"):
+    with pytest.raises(TypeError, match="a is reported by two parts"):
         joined({"a": 1.0}, {"a": 1.0})
 
 
@@ -356,13 +356,13 @@ def test_a_draw_that_is_overwritten_stops_the_run():
             if sim.finished.size:
                 sampler.next_episodes(sim)
 
-    with pytest.raises(LevelMismatchError, match="something overwrites the curriculum's choice"):
+    with pytest.raises(LevelMismatchError, match="next_level was overwritten"):
         overwriting()
 
 
 def test_a_level_that_was_not_drawn_stops_the_run():
     sampler, sim = started(levels=LEVELS[::-1])
-    with pytest.raises(LevelMismatchError, match=r"level \d .*curriculum and simulator know different levels"):
+    with pytest.raises(LevelMismatchError, match=r"level \d .*curriculum and simulator have different levels"):
         step(sampler, sim, 200)
 
 
@@ -395,7 +395,7 @@ def test_a_resumed_curriculum_knows_what_is_being_played():
 class Failures(Strategy):
     """Levels in proportion to how often they were lost."""
 
-    kept = ("lost",)
+    saved = ("lost",)
 
     def __init__(self, levels, config, rng):
         super().__init__(levels, config, rng)
