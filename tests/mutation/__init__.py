@@ -1,1 +1,1 @@
-"""Mutations of the product, each of which a test or a check must notice; ``python -m tests.mutation``."""
+"""Mutations of the product, each of which a test must notice; ``python -m tests.mutation``."""

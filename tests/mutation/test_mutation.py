@@ -2,78 +2,53 @@
 
 import pytest
 
-from tests.mutation import runner
-from tests.mutation.mutations import Fault, Plants, all_faults
-from tests.mutation.runner import NOT_NOTICED, OUTDATED, SOUND
-from tests.mutation.stages import STAGES
+from nppsim import files
+from tests.mutation.mutation import ROOT, Mutation, Patch, all_mutations
+from tests.mutation.runner import BROKEN, MISSED, NOTICED, run_each
 
 
-def test_every_stage_is_tried_without_a_fault():
-    assert {one.stage for one in SOUND} == set(STAGES)
-    assert all(one.plant is None for one in SOUND)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "_.<locals>.changed() got an unexpected keyword argument 'resting'",
-        "_.<locals>.estimate() missing 1 required positional argument: 'ppo'",
-        "_labels.<locals>.<lambda>() takes 1 positional argument but 2 were given",
-        "many_play_like_one: KeyError: 'a'; the check itself broke off in plants_world.py, line 7: what it looks at ...",
-    ],
-)
-def test_a_plant_that_does_not_fit_any_more_is_known_by_its_words(message):
-    assert OUTDATED.search(message)
-    assert not OUTDATED.search(
-        message.replace("_.<", "run.<").replace("_labels.<", "run.<").replace("plants_", "checks_")
-    )
-
-
-def _product(kind):
-    """A stage in which the product crashes over what is planted."""
-
-    def stage(_, plant):
-        plant()
-        raise kind("...")
-
-    return stage
-
-
-def _given(plant):
-    def changed(original, one):
-        return original(one)
-
-    plant.wrap(Victim, "add", changed)
-
-
-class Victim:
-    def add(self, one, other):
-        return one + other
-
-
-@pytest.mark.parametrize(
-    ("stage", "plant", "guard"),
-    [
-        (_product(IndexError), lambda plant: None, NOT_NOTICED),
-        (lambda _, plant: (plant(), Victim().add(1, 2)), _given, NOT_NOTICED),
-        (lambda _, plant: plant(), lambda plant: None, NOT_NOTICED),
-        (_product(IndexError), None, "IndexError"),  # of a sound run: a false alarm
-    ],
-)
-def test_what_counts_as_noticed(stage, plant, guard, tmp_path, monkeypatch):
-    """A crash over what the plant itself has left inconsistent does not."""
-    monkeypatch.setitem(STAGES, "job", stage)
-    one = Fault("something", (), plant)
-    assert runner._planted(one, tmp_path / "world", frozenset()).guard == guard
-
-
-def test_plants_are_gone_afterwards():
-    """Every fault changes something, and leaves nothing changed."""
+def test_every_mutation_changes_something_and_leaves_nothing_changed():
     import rl.ppo.losses
     from rl.ppo.ppo import BatchPPO
 
     before = rl.ppo.losses.normalised, BatchPPO.train, BatchPPO._decide
-    for one in all_faults():
-        with Plants() as plants:
-            one.plant(plants)
+    for one in all_mutations():
+        with Patch() as patch:
+            one.inject(patch)
+            assert patch.changed, one.name
     assert (rl.ppo.losses.normalised, BatchPPO.train, BatchPPO._decide) == before
+
+
+def test_every_mutation_names_tests_that_exist():
+    for one in all_mutations():
+        assert one.tests, one.name
+        assert all((ROOT / test).is_file() for test in one.tests), one.name
+
+
+TEST = """
+from nppsim import files
+def test_sum():
+    assert "1" in files.table(("a",), [(1,)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        (lambda original, *arguments: original(*arguments), MISSED),
+        (lambda original, *arguments: "", NOTICED),
+        (lambda original, one: original(one), BROKEN),  # no longer fits what it changes
+    ],
+)
+def test_a_mutation_is_noticed_if_a_test_fails(changed, status, tmp_path):
+    (tmp_path / "test_it.py").write_text(TEST)
+    one = Mutation("table", (str(tmp_path / "test_it.py"),), lambda patch: patch.wrap(files, "table", changed))
+    (outcome,) = run_each([one], 1, print)
+    assert outcome.status == status, outcome
+
+
+def test_a_mutation_that_cannot_be_applied_is_broken(tmp_path):
+    (tmp_path / "test_it.py").write_text(TEST)
+    one = Mutation("gone", (str(tmp_path / "test_it.py"),), lambda patch: patch.set(files, "no_such_name", None))
+    (outcome,) = run_each([one], 1, print)
+    assert (outcome.status, outcome.mutation) == (BROKEN, "gone")

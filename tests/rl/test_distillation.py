@@ -20,7 +20,7 @@ from rl.policy.architectures import get_architecture
 from rl.policy.policy import build_policy
 from rl.ppo.losses import divergence
 from rl.ppo.vec_env import BatchVecEnv
-from tests.mutation.mutations import Plants, all_faults
+from tests.mutation.mutation import Patch, all_mutations
 
 from learners import CATEGORIES, LEVELS, statistics
 
@@ -146,15 +146,14 @@ def test_distillation_without_effect_or_that_diverges_is_an_error():
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("the teacher plays in its student's stead", "the student is .* nats from what its teacher said"),
-        ("lessons lead away from the teacher", "the gradient of .* differs"),
-        ("lessons have a learning rate of 0", "its first step has not moved"),
-        ("lessons learn from every second minibatch", "were learned from in 2 passes over 64"),
+        ("the teacher collects the rollouts of the student", "the student is .* nats from what its teacher said"),
+        ("distillation steps go up the gradient", "the gradient of .* differs"),
+        ("the learning rate of distillation is 0", "its first step has not moved"),
     ],
 )
 def test_faults_of_distillation_are_noticed(fault, told):
-    plant = {one.name: one.plant for one in all_faults()}[fault]
-    with Plants() as plants:
-        plant(plants)
+    inject = {one.name: one.inject for one in all_mutations()}[fault]
+    with Patch() as patch:
+        inject(patch)
         with pytest.raises(DistillationError, match=told):
             make_distiller(make_policy(1), make_policy(2, "vision_free_foresight")).update()

@@ -1,0 +1,152 @@
+"""Mutations of evaluation, results, comparisons and films."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from nppsim.batch import BatchSimulator
+from rl.evaluation import suite
+from rl.evaluation.history import DevHistory
+from rl.evaluation.results import LevelWins
+from rl.evaluation.suite import EvaluationSuite, RandomPolicy
+from rl.ppo.guard import EarlyStopping
+from tests.mutation.mutation import Patch, mutation
+
+
+def _suites(patch: Patch, change: Callable[[Any], Any]) -> None:
+    """Change the simulator of every evaluation."""
+
+    def changed(original, suite, *given, **named):
+        original(suite, *given, **named)
+        suite.simulator._static = change(suite.simulator._static)
+
+    patch.wrap(EvaluationSuite, "__init__", changed)
+
+
+def _recorded(patch: Patch, change: Callable[[Any], Any]) -> None:
+    """Change each episode as it is recorded."""
+    patch.wrap(EvaluationSuite, "_record", lambda original, suite, *given: change(original(suite, *given)))
+
+
+@mutation("evaluation counts time-outs as wins", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, suite, policy, **named):
+        return [replace(one, outcome="won") for one in original(suite, policy, **named)]
+
+    patch.wrap(EvaluationSuite, "run", changed)
+
+
+@mutation("the final evaluation plays only won episodes again", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, suite, policy, **named):
+        episodes = original(suite, policy, **named)
+        return [one for one in episodes if one.outcome == "won"] or episodes
+
+    patch.wrap(EvaluationSuite, "run", changed)
+
+
+@mutation("evaluation counts episodes for the next category", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, suite, *arguments, **named):
+        original(suite, *arguments, **named)
+        suite._category = suite._category[1:] + suite._category[:1]
+
+    patch.wrap(EvaluationSuite, "__init__", changed)
+
+
+@mutation("evaluation plays one level of each category", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, categories, *arguments):
+        return np.array([categories.index(categories[i]) for i in original(categories, *arguments)])
+
+    patch.everywhere(suite._schedule, changed)
+
+
+@mutation("evaluation plays with another frame skip", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    import rl.evaluation.suite as evaluation
+
+    patch.set(evaluation, "BatchSimulator", lambda *a, **named: BatchSimulator(*a, **{**named, "frame_skip": 2}))
+
+
+@mutation("every evaluation draws other random numbers", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, suite, policy, **named):
+        suite.seed += 1
+        return original(suite, policy, **named)
+
+    patch.wrap(EvaluationSuite, "run", changed)
+
+
+@mutation("evaluations are truncated at half of the time", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    _suites(patch, lambda static: static._replace(time_limit=static.time_limit // 2))
+
+
+@mutation("random play never jumps", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    patch.set(
+        RandomPolicy,
+        "act",
+        lambda self, obs, *, deterministic, rng: torch.randint(
+            3, (len(next(iter(obs.values()))),), generator=rng
+        ).numpy(),
+    )
+
+
+@mutation("gold of evaluated episodes is doubled", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    _recorded(patch, lambda one: replace(one, gold=one.gold + 1))
+
+
+@mutation("returns of episodes are those of their last decision", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    _recorded(patch, lambda one: replace(one, ret=one.ret - 0.5))
+
+
+@mutation(
+    "evaluated episodes count for the category of the environment's first",
+    tests=("tests/rl/evaluation/test_evaluation.py",),
+)
+def _(patch: Patch) -> None:
+    """Whose levels are played one after another."""
+
+    def changed(original, suite, number, *given):
+        return replace(original(suite, number, *given), category=suite._category[number % 4])
+
+    patch.wrap(EvaluationSuite, "_record", changed)
+
+
+@mutation("the history of dev levels is that of the previous evaluation", tests=("tests/rl/doctor/test_compare.py",))
+def _(patch: Patch) -> None:
+    held: list[LevelWins] = []
+
+    def changed(original, history, decisions, wins):
+        held.append(wins)
+        other = held[-2] if len(held) > 1 else replace(wins, wins=np.maximum(wins.wins - 1, 0))
+        original(history, decisions, other)
+
+    patch.wrap(DevHistory, "add", changed)
+
+
+@mutation("early stopping never updates its best", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, early, success):
+        before = early.best
+        stop = original(early, success)
+        early.best = before
+        return stop
+
+    patch.wrap(EarlyStopping, "update", changed)
+
+
+@mutation("early stopping counts all evaluations", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, early, success):
+        original(early, success)
+        return early.evaluations >= early.config.early_stopping_patience
+
+    patch.wrap(EarlyStopping, "update", changed)

@@ -1,0 +1,17 @@
+"""Mutations of curves, checkpoints, exports, uploads, searches, generated levels and settings."""
+
+from rl.events import EventWriter
+from tests.mutation.mutation import Patch, mutation
+
+
+@mutation("scalars are not written", tests=("tests/rl/test_events.py",))
+def _(patch: Patch) -> None:
+    patch.set(EventWriter, "add_scalar", lambda writer, tag, value, step: None)
+
+
+@mutation("scalars are written to another folder", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, writer, folder):
+        original(writer, f"{folder}_of_another_run" if "tensorboard" in str(folder) else folder)
+
+    patch.wrap(EventWriter, "__init__", changed)

@@ -1,0 +1,126 @@
+"""Mutations of behavioural cloning."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+import bc.train as imitation
+from bc import baselines
+from bc.batches import Batches, Sequences
+from bc.dataset import BCDataset
+from bc.train import BCResult
+from tests.mutation.mutation import Patch, mutation
+
+
+class _Unmoved:
+    """Draws nothing."""
+
+    def permutation(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(rows)
+
+
+def _epochs(patch: Patch, change: Callable) -> None:
+    """Change the batches of every epoch."""
+    patch.wrap(Batches, "epoch", change)
+
+
+def _curves(patch: Patch, change: Callable[[dict], dict]) -> None:
+    """Change the scalars of an epoch of imitation on their way to the disk."""
+
+    def changed(original, writer, scalars, step):
+        original(writer, change(scalars) if "train_loss" in scalars else scalars, step)
+
+    patch.wrap(imitation, "_write", changed)
+
+
+@mutation("imitation does not shuffle decisions", tests=("tests/bc/test_batches.py",))
+def _(patch: Patch) -> None:
+    _epochs(patch, lambda original, batches, rows, size, rng: original(batches, rows, size, _Unmoved()))
+
+
+@mutation("the last batch of each epoch of imitation is left out", tests=("tests/bc/test_batches.py",))
+def _(patch: Patch) -> None:
+    _epochs(patch, lambda original, *given: iter(list(original(*given))[:-1]))
+
+
+@mutation("weights of the actions are those of other actions", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(BCDataset, "class_weights", lambda original, dataset, power: np.roll(original(dataset, power), 1))
+
+
+@mutation("gradients of imitation are clipped at a tenth", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    def changed(original, setup, epoch):
+        original(replace(setup, config=replace(setup.config, max_grad_norm=0.1 * setup.config.max_grad_norm)), epoch)
+
+    patch.wrap(imitation, "_step", changed)
+
+
+@mutation("the learning rate of imitation is a tenth", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    def changed(original, *arguments):
+        setup = original(*arguments)
+        setup.schedule.base_lrs = [0.1 * rate for rate in setup.schedule.base_lrs]
+        for group in setup.optimizer.param_groups:
+            group["lr"] *= 0.1
+        return setup
+
+    patch.wrap(imitation, "_setup", changed)
+
+
+@mutation("imitation descends along wrong labels' gradient", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    def changed(original, setup, batch):
+        found = original(setup, batch)
+        for parameter in setup.policy.parameters():
+            if parameter.grad is not None:
+                parameter.grad.neg_()
+        return found
+
+    patch.wrap(imitation, "_differentiate", changed)
+
+
+@mutation("metrics of imitation are an epoch late", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    before: list[dict] = [{}]
+
+    def change(scalars):
+        before.append(scalars)
+        return before[-2]
+
+    _curves(patch, change)
+
+
+@mutation("imitation is validated on its training data", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(
+        imitation.evaluate,
+        lambda original, policy, dataset, rows: original(policy, dataset, dataset.rows(validation=False)),
+    )
+
+
+@mutation("accuracy is counted among changes only", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    def changed(original, predictions, actions, previous, loss=None):
+        found = original(predictions, actions, previous, loss)
+        return replace(found, accuracy=found.change_accuracy or 0.0, change_accuracy=found.accuracy)
+
+    patch.everywhere(baselines.score, changed)
+
+
+@mutation("another epoch than the best is reported as the best", tests=("tests/bc/test_bc.py",))
+def _(patch: Patch) -> None:
+    def changed(original, result, **fields):
+        original(result, **fields | {"best_epoch": 1})
+
+    patch.wrap(BCResult, "__init__", changed)
+
+
+@mutation("imitation trains a recurrent network on single decisions", tests=("tests/bc/test_batches.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(
+        Sequences,
+        "_observe",
+        lambda original, batches, rows, follows, states: original(batches, rows, np.zeros_like(follows), None),
+    )

@@ -1,0 +1,116 @@
+"""Mutations of recurrent networks and of subtasks."""
+
+import numpy as np
+import torch
+
+from rl.policy.commander import COMMAND
+from rl.policy.commands import Commands
+from rl.policy.player import RecurrentPlayer
+from rl.policy.recurrent import MEMORY
+from rl.ppo.hierarchy.losses import CommandLosses, HierarchicalLosses
+from rl.ppo.hierarchy.ppo import HierarchicalBuffer, HierarchicalPPO
+from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO
+from tests.mutation.mutation import Patch, mutation
+
+
+@mutation("hidden states outlive their episode", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    def go_on(original, ppo, t):
+        original(ppo, t)
+        ppo.states = ppo._after.copy()
+
+    patch.wrap(RecurrentPPO, "_prepare_decision", go_on)
+
+
+@mutation("updates start from other hidden states than the rollout", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    def others(original, buffer, index, keys=None):
+        found = original(buffer, index, keys)
+        return {**found, MEMORY: found[MEMORY].roll(1, dims=0)} if keys is None else found
+
+    patch.wrap(RecurrentBuffer, "observations", others)
+
+
+@mutation("a rollout starts from empty hidden states", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    def forget(original, ppo, *arguments, **named):
+        ppo.states = np.zeros_like(ppo.states)
+        return original(ppo, *arguments, **named)
+
+    patch.wrap(RecurrentPPO, "collect_rollouts", forget)
+
+
+@mutation("sequences of an update cross the ends of episodes", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    def endless(original, buffer, index):
+        ends, buffer.episode_ends = buffer.episode_ends, torch.zeros_like(buffer.episode_ends)
+        try:
+            return original(buffer, index)
+        finally:
+            buffer.episode_ends = ends
+
+    patch.wrap(RecurrentBuffer, "follows", endless)
+
+
+@mutation("a recurrent network is trained on single decisions", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(RecurrentBuffer, "follows", lambda original, buffer, index: torch.zeros_like(index, dtype=torch.bool))
+
+
+@mutation("segments start without burn-in", tests=("tests/rl/ppo/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(RecurrentPPO, "shown", lambda original, ppo, policy, index: ppo.rollout_buffer.observations(index))
+
+
+@mutation("evaluations clear hidden states after every decision", tests=("tests/rl/policy/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    def changed(original, player, *given, **named):
+        actions = original(player, *given, **named)
+        player.states[:] = 0
+        return actions
+
+    patch.wrap(RecurrentPlayer, "act", changed)
+
+
+@mutation("evaluations carry hidden states over to the next episode", tests=("tests/rl/policy/test_recurrent.py",))
+def _(patch: Patch) -> None:
+    patch.set(RecurrentPlayer, "begin", lambda player, envs: None)
+
+
+@mutation("updates use the current subtask, not that of the rollout", tests=("tests/rl/ppo/test_hierarchy.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(
+        HierarchicalBuffer,
+        "observations",
+        lambda original, buffer, index, *keys: {
+            **original(buffer, index, *keys),
+            COMMAND: buffer.obs[COMMAND][-1, :1].expand(len(index), 2),
+        },
+    )
+
+
+@mutation("one subtask for all environments", tests=("tests/rl/ppo/test_hierarchy.py",))
+def _(patch: Patch) -> None:
+    def give(original, commands, envs, chosen, obs):
+        original(commands, envs, chosen, obs)
+        commands.now[:, 0] = commands.now[0, 0]
+
+    patch.wrap(Commands, "give", give)
+
+
+@mutation("the high level is in no loss", tests=("tests/rl/ppo/test_hierarchy.py",))
+def _(patch: Patch) -> None:
+    def changed(original, further, parts, *rest):
+        return HierarchicalLosses(*parts, *[torch.zeros(())] * 4)
+
+    patch.wrap(CommandLosses, "__call__", changed)
+
+
+@mutation("subtask inputs start at random weights", tests=("tests/rl/ppo/test_hierarchy.py",))
+def _(patch: Patch) -> None:
+    def made(original, ppo, *arguments, **named):
+        original(ppo, *arguments, **named)
+        with torch.no_grad():
+            ppo.policy.commander.condition.normal_()
+
+    patch.wrap(HierarchicalPPO, "__init__", made)

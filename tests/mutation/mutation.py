@@ -1,0 +1,108 @@
+"""Mutations: changes to functions of the product, as a mistake in them would be, each with the tests that must fail.
+
+    @mutation("advantages have the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
+    def _(patch: Patch) -> None:
+        patch.everywhere(normalised, lambda original, *arguments: -original(*arguments))
+
+They are in this folder, one file per subsystem; ``python -m tests.mutation`` applies them one at a time.
+"""
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, MutableMapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+
+
+class Patch(ExitStack):
+    """Changes to the product that are undone when the block ends.  changed: names of what was changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: list[str] = []
+
+    def set(self, owner: Any, name: str, value: object) -> None:
+        """Replace an attribute of a module, class or object, or an entry of a dictionary."""
+        self.changed.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+        if isinstance(owner, MutableMapping):
+            self.enter_context(mock.patch.dict(owner, {name: value}))
+        else:
+            self.enter_context(mock.patch.object(owner, name, value))
+
+    def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        """Replace a function of a class or module by ``around(original, *arguments)``."""
+        self.set(owner, name, _wrapped(getattr(owner, name), around))
+
+    def everywhere(self, function: Callable[..., Any], around: Callable[..., Any]) -> None:
+        """Replace a function of a module wherever it has been imported, as if its source were changed."""
+        changed = _wrapped(function, around)
+        for module in list(sys.modules.values()):
+            if _is_ours(module):
+                for attribute, value in list(vars(module).items()):
+                    if value is function:
+                        self.set(module, attribute, changed)
+
+
+def _is_ours(module: Any) -> bool:
+    """Whether a module is of this checkout, and no mutation: those call the original."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    path = Path(file)
+    return path.is_relative_to(ROOT) and path.parent != FOLDER and ".venv" not in path.parts
+
+
+def _wrapped(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(*arguments: Any, **named: Any) -> Any:
+        return around(original, *arguments, **named)
+
+    return changed
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change to the product that tests must notice.
+
+    name: what is wrong.
+    tests: files of tests, at least one of which must fail.
+    inject: applies the change.
+    subsystem: the file of this folder in which it is.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    inject: Callable[[Patch], None]
+
+    @property
+    def subsystem(self) -> str:
+        return self.inject.__module__.rpartition(".")[2]
+
+
+_MUTATIONS: dict[str, Mutation] = {}
+
+
+def mutation(name: str, tests: tuple[str, ...]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Register a function that applies a mutation; see ``Mutation``."""
+
+    def register(inject: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        if name in _MUTATIONS:
+            raise ValueError(f"there is a mutation {name!r} already")
+        _MUTATIONS[name] = Mutation(name, tests, inject)
+        return inject
+
+    return register
+
+
+def all_mutations() -> list[Mutation]:
+    """Every mutation, file by file."""
+    for found in pkgutil.iter_modules([str(FOLDER)]):
+        if not found.name.startswith(("_", "test_")):
+            importlib.import_module(f"tests.mutation.{found.name}")
+    return list(_MUTATIONS.values())

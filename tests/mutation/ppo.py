@@ -1,0 +1,306 @@
+"""Mutations of rollouts, losses, updates and schedules of PPO."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from hardware.thread_pool import summed_gradients
+from rl.config import PPOConfig
+from rl.ppo.losses import losses, normalised
+from rl.ppo.passes import Passes
+from rl.ppo.ppo import BatchPPO
+from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.steering import steered
+from tests.mutation.mutation import Patch, mutation
+
+
+def _group(patch: Patch, **changes: object) -> None:
+    def changed(original, ppo, *arguments, **named):
+        original(ppo, *arguments, **named)
+        ppo.policy.optimizer.param_groups[0].update(changes)
+
+    patch.wrap(BatchPPO, "__init__", changed)
+
+
+def _in_updates(patch: Patch, change: Callable[..., Any]) -> None:
+    """Change the losses while an update is made."""
+    now = {"updating": False}
+
+    def train(original, ppo):
+        now["updating"] = True
+        original(ppo)
+        now["updating"] = False
+
+    patch.wrap(BatchPPO, "train", train)
+    patch.everywhere(losses, lambda original, *given: (change if now["updating"] else _plainly)(original, *given))
+
+
+def _plainly(original: Callable[..., Any], *given: Any) -> Any:
+    return original(*given)
+
+
+@mutation("advantages with the wrong sign in the loss", tests=("tests/rl/ppo/test_losses.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(normalised, lambda original, *given: -original(*given))
+
+
+@mutation("advantages with the wrong sign in the rollout", tests=("tests/rl/ppo/test_rollout.py",))
+def _(patch: Patch) -> None:
+    def compute(original, buffer, last_values):
+        original(buffer, last_values)
+        buffer.advantages.neg_()
+
+    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", compute)
+
+
+@mutation("entropy with the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
+def _(patch: Patch) -> None:
+    def changed(original, logits, values, samples, settings):
+        return original(logits, values, samples, replace(settings, ent_coef=-settings.ent_coef))
+
+    patch.everywhere(losses, changed)
+
+
+@mutation("the clip range is a tenth of what is configured", tests=("tests/rl/ppo/test_losses.py",))
+def _(patch: Patch) -> None:
+    def changed(original, logits, values, samples, settings):
+        return original(logits, values, samples, replace(settings, clip_range=settings.clip_range / 10))
+
+    patch.everywhere(losses, changed)
+
+
+@mutation("the policy's loss is not clipped", tests=("tests/rl/ppo/test_losses.py",))
+def _(patch: Patch) -> None:
+    def changed(original, logits, values, samples, settings):
+        parts = original(logits, values, samples, settings)
+        chosen = F.log_softmax(logits, dim=1).gather(1, samples.actions[:, None])[:, 0]
+        ratio = (chosen - samples.log_probs.gather(1, samples.actions[:, None])[:, 0]).exp()
+        plain = -(ratio * samples.advantages).mean()
+        return parts._replace(policy_gradient_loss=plain, loss=parts.loss - parts.policy_gradient_loss + plain)
+
+    patch.everywhere(losses, changed)
+
+
+@mutation("the value loss has the wrong sign", tests=("tests/rl/ppo/test_losses.py",))
+def _(patch: Patch) -> None:
+    def changed(original, logits, values, samples, settings):
+        return original(logits, values, samples, replace(settings, vf_coef=-settings.vf_coef))
+
+    patch.everywhere(losses, changed)
+
+
+@mutation("rollouts discount with another gamma", tests=("tests/rl/ppo/test_rollout.py",))
+def _(patch: Patch) -> None:
+    def changed(original, buffer, last_values):
+        buffer.gamma = 0.97
+        original(buffer, last_values)
+
+    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+
+
+@mutation("lambda is 1 in the rollouts", tests=("tests/rl/ppo/test_rollout.py",))
+def _(patch: Patch) -> None:
+    def changed(original, buffer, *arguments, **named):
+        original(buffer, *arguments, **named)
+        buffer.gae_lambda = 1.0
+
+    patch.wrap(TensorRolloutBuffer, "__init__", changed)
+
+
+@mutation("truncated episodes are not bootstrapped", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.set(BatchPPO, "_extend", lambda ppo, cut_off: None)
+
+
+@mutation("the bootstrap value of a truncated episode is added one decision early", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, cut_off):
+        n = ppo.sim.num_envs
+        original(ppo, [part._replace(decisions=np.maximum(part.decisions - n, 0)) for part in cut_off])
+
+    patch.wrap(BatchPPO, "_extend", changed)
+
+
+@mutation("the last value of the rollout is 0", tests=("tests/rl/ppo/test_rollout.py",))
+def _(patch: Patch) -> None:
+    def changed(original, buffer, last_values):
+        original(buffer, torch.zeros_like(last_values))
+
+    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+
+
+@mutation("advantages cross the ends of episodes", tests=("tests/rl/ppo/test_rollout.py",))
+def _(patch: Patch) -> None:
+    def changed(original, buffer, last_values):
+        ends = buffer.episode_ends.clone()
+        buffer.episode_ends.zero_()
+        original(buffer, last_values)
+        buffer.episode_ends.copy_(ends)
+
+    patch.wrap(TensorRolloutBuffer, "compute_returns_and_advantages", changed)
+
+
+@mutation("the learning rate is 0", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(BatchPPO, "_learning_rate", lambda original, ppo: 0.0)
+
+
+@mutation("the KL penalty to the BC policy never ends", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(PPOConfig, "bc_kl_coef_at", lambda original, config, progress: config.bc_kl_coef_start)
+
+
+@mutation("the actor moves while only the critic is to learn", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo):
+        norm = original(ppo)
+        if ppo.critic_only:
+            with torch.no_grad():
+                ppo.policy.action_net.bias.add_(0.01)
+        return norm
+
+    patch.wrap(BatchPPO, "_descend", changed)
+
+
+@mutation("the critic's warm-up ends at once", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    patch.set(BatchPPO, "_critic_can_judge", lambda ppo: True)
+
+
+@mutation("every optimiser step is made fifteen times", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo):
+        for _ in range(14):
+            ppo.policy.optimizer.step()
+        return original(ppo)
+
+    patch.wrap(BatchPPO, "_descend", changed)
+
+
+@mutation("gradients of minibatches add up", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    kept: dict[int, tuple[torch.Tensor | None, torch.Tensor | int]] = {}  # parameters too, so that no id comes again
+
+    def changed(original, pool, rows, loss, parameters, *begins):
+        means, gradients = original(pool, rows, loss, parameters, *begins)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is not None:
+                gradient += kept.get(id(parameter), (None, 0))[1]
+                kept[id(parameter)] = parameter, gradient.clone()
+        return means, gradients
+
+    patch.everywhere(summed_gradients, changed)
+
+
+@mutation("weights decay", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    _group(patch, weight_decay=0.1)
+
+
+@mutation("rows of the batch are permuted between observing and deciding", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, t):
+        before = {key: values.copy() for key, values in ppo.sim.obs.items()}
+        for key, values in ppo.sim.obs.items():
+            values[:] = np.roll(before[key], 1, axis=0)
+        actions = original(ppo, t)
+        for key, values in ppo.sim.obs.items():
+            values[:] = before[key]
+        return actions
+
+    patch.wrap(BatchPPO, "_decide", changed)
+
+
+@mutation("actions go to other environments", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(BatchPPO, "_decide", lambda original, ppo, t: np.roll(original(ppo, t), 1))
+
+
+@mutation("log-probabilities of the previous decision are stored", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, t):
+        actions = original(ppo, t)
+        if t:
+            ppo.rollout_buffer.log_probs[t - 1] = ppo.rollout_buffer.log_probs[t]
+        return actions
+
+    patch.wrap(BatchPPO, "_decide", changed)
+
+
+@mutation("observations are stored a decision late", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, t):
+        actions = original(ppo, t)
+        for store in ppo.rollout_buffer.obs.values():
+            if t:
+                store[t - 1] = store[t]
+        return actions
+
+    patch.wrap(BatchPPO, "_decide", changed)
+
+
+@mutation("stacks of the rollout reach into the episode before", tests=("tests/rl/ppo/test_stacked_rollouts.py",))
+def _(patch: Patch) -> None:
+    def changed(original, buffer, t):
+        buffer.ages[t] = buffer.ages[0]
+
+    patch.wrap(TensorRolloutBuffer, "note_ages", changed)
+
+
+@mutation("updates are skipped", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(BatchPPO, "_descend", lambda original, ppo: torch.zeros(()))
+
+
+@mutation("ratios are to the current policy, not to the rollout policy", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    _in_updates(
+        patch,
+        lambda original, logits, values, samples, settings: original(
+            logits, values, replace(samples, log_probs=F.log_softmax(logits.detach(), dim=1)), settings
+        ),
+    )
+
+
+@mutation("negative advantages are clamped to 0", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    _in_updates(
+        patch,
+        lambda original, logits, values, samples, settings: original(
+            logits, values, replace(samples, advantages=samples.advantages.clamp(min=0)), settings
+        ),
+    )
+
+
+@mutation("minibatches are drawn with repetition", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, passes):
+        for index in original(passes):
+            yield index[torch.from_numpy(np.random.default_rng(0).integers(0, len(index), len(index)))]
+
+    patch.wrap(Passes, "_minibatches", changed)
+
+
+@mutation("progress runs at half speed", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    original = BatchPPO.progress.fget  # type: ignore[attr-defined]
+    patch.set(BatchPPO, "progress", property(lambda ppo: original(ppo) / 2))
+
+
+@mutation("updates end early without a target KL", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    patch.set(BatchPPO, "_moved_too_far", lambda ppo, numbers, settings: numbers.approx_kl > 1e-4)
+
+
+@mutation("target KL does not end updates", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    patch.set(BatchPPO, "_moved_too_far", lambda ppo, numbers, settings: False)
+
+
+@mutation("the adaptive learning rate moves the wrong way", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(steered, lambda original, rate, kl, desired: original(rate, desired**2 / max(kl, 1e-9), desired))
