@@ -1,6 +1,6 @@
-"""Devices and memory: what this machine has, what a training run needs, and how many environments suit both.
+"""Hardware detection, memory estimates, and the plan of sizes for a training run.
 
-``plan`` is the door; ``python -m hardware plan --architecture NAME`` prints the same for any machine.
+``plan`` is the entry point; ``python -m hardware plan --architecture NAME`` prints a plan for any machine.
 """
 
 from hardware.compute import Benchmark, Candidate, Timings

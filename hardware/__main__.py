@@ -1,6 +1,6 @@
-"""``python -m hardware plan``: sizes of a training run here or on another machine, the largest that fit, how long it takes.
+"""Command ``python -m hardware plan``: print sizes, memory and duration of a training run on this or another machine.
 
-For one architecture the whole plan; for several, or without a name for all, a row each.
+One architecture gives the complete plan; several, or none for all, give a table with a row each.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from nppsim.settings import Parser, Setting
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the plan; returns the exit status (2 if there is none)."""
+    """Print the plan and return the exit status: 2 if there is none."""
 
     def job() -> int:
         arguments = _parser().parse_args(argv)
@@ -62,7 +62,7 @@ def _parser() -> Parser:
         "(docs/own_network.md)",
     )
     flag = command.add_flag
-    flag(Setting("decisions of the whole run", flag="total-timesteps", kind=int, low=1))
+    flag(Setting("decisions of the run", flag="total-timesteps", kind=int, low=1))
     command.add_argument(
         "--profile", "--hardware-profile", default="auto", metavar="NAME", help=", ".join(PROFILE_NAMES)
     )
@@ -72,28 +72,31 @@ def _parser() -> Parser:
     command.add_argument(
         "--measure",
         action="store_true",
-        help="measure memory and speed here, some seconds for each network once everything is compiled; without it, "
-        "figures stored before, with the machine that they are from",
+        help="measure memory and speed on this machine, a few seconds per network after compilation; "
+        "default: stored figures, printed with the machine they were measured on",
     )
     command.add_argument("--json", action="store_true")
-    other = command.add_argument_group("another machine (what is not given is as here, or as in the profile)")
-    flag(Setting("of its processor", flag="cores", kind=int, low=1), other)
+    other = command.add_argument_group("another machine (defaults: this machine, or the one of the profile)")
+    flag(Setting("processor cores", flag="cores", kind=int, low=1), other)
     flag(Setting("host memory; 1 GB = 1e9 bytes", flag="memory-gb", kind=float, above=0), other)
-    flag(Setting("how many", flag="gpus", kind=int, low=0), other)
+    flag(Setting("number of GPUs", flag="gpus", kind=int, low=0), other)
     flag(Setting("memory of each GPU", flag="gpu-memory-gb", kind=float, above=0), other)
-    other.add_argument("--gpu", metavar="NAME", help=f"what each is: {', '.join(KNOWN)}")
+    other.add_argument("--gpu", metavar="NAME", help=f"model of the GPUs: {', '.join(KNOWN)}")
     return parser
 
 
 def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
-    """The plan for one architecture.  Only this command line, like a script, knows ``rl``; the package does not."""
+    """Plan one architecture.
+
+    ``rl`` is imported here only: the package ``hardware`` does not depend on it, this command line does.
+    """
     from rl.policy.architectures import get_architecture
 
     architecture = get_architecture(name)
     request, machine = _plan_request(arguments), _machine(arguments)
     if arguments.measure:
         if not machine.present:
-            raise ConfigError("measures the machine it runs on; leave out what describes another one", "--measure")
+            raise ConfigError("measures this machine; remove the flags that describe another one", "--measure")
         from rl.experiment.timing import measured
 
         return measured(architecture.name, request, machine)
@@ -139,7 +142,7 @@ def _plan_request(arguments: argparse.Namespace) -> PlanRequest:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    """The machine to plan for: this one, changed by the flags; for a profile with GPUs that are not here, its own."""
+    """Return this machine, or the profile's if it has more GPUs, as changed by the flags."""
     here = detect()
     profile = find_profile(arguments.profile)
     machine = profile.machine() if profile is not None and len(profile.gpus) > len(here.gpus) else here
@@ -165,7 +168,7 @@ def _described_gpus(arguments: argparse.Namespace, machine: Machine) -> tuple[Gp
         name = f"{arguments.gpu or 'GPU'} with {arguments.gpu_memory_gb:g} GB"
         return (Gpu(name, int(arguments.gpu_memory_gb * GB), known.bf16 if known else True),) * count
     if known is None:
-        raise ConfigError("which are they? add --gpu NAME, or --gpu-memory-gb", "--gpus", count)
+        raise ConfigError("the kind of GPU is unknown; add --gpu NAME or --gpu-memory-gb", "--gpus", count)
     return (known,) * count
 
 

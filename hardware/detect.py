@@ -1,7 +1,7 @@
-"""What this process may use: cores, host memory, GPUs, fast bf16.
+"""Detection of the resources of this process: cores, host memory, GPUs, fast bf16.
 
-A container often sees all cores and all memory of its host, while its control group allows it a part.  So affinity
-and the quotas of every enclosing control group (version 1 and 2) are read, and the smallest figure counts.
+A container sees all cores and memory of its host, but its control group may limit them.  The limit is therefore the
+smallest of CPU affinity and the quotas of all enclosing control groups (versions 1 and 2).
 """
 
 import importlib.util
@@ -18,21 +18,21 @@ class Gpu:
     """One accelerator."""
 
     name: str
-    memory_bytes: int  # all of its memory
-    bf16: bool  # whether bf16 runs at full speed: see ``hardware.gpus.fast_bf16``
+    memory_bytes: int
+    bf16: bool  # bf16 runs at full speed (``fast_bf16``)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run may use."""
+    """Resources available to a run."""
 
     cpu: str  # model name
-    cores: int  # usable at once, at least 1
+    cores: int  # at least 1
     memory_bytes: int  # physical memory, or the control group's limit
-    available_bytes: int  # of these, free now
+    available_bytes: int  # currently free
     bf16: str = ""  # the CPU's instructions for bf16 numbers, "AMX" or "AVX512-BF16"; "" without
     gpus: tuple[Gpu, ...] = ()
-    present: bool = True  # False: only described, so that a plan for it may ask for what is not here
+    present: bool = True  # False: a description of another machine
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class Machine:
         return f"{self.cpu}, {cores}{bf16}, {self.memory_bytes / GB:.1f} GB; {gpus}"
 
     def times(self, count: int) -> "Machine":
-        """So many of these, as one."""
+        """Return the combined resources of ``count`` such machines."""
         return replace(
             self,
             cores=count * self.cores,
@@ -54,12 +54,12 @@ class Machine:
         )
 
     def to_dict(self) -> dict:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {"name": self.name, **asdict(self)}
 
 
 def detect() -> Machine:
-    """The machine that this process runs on.  Imports torch, if it is installed, to look for GPUs."""
+    """Return the machine that this process runs on.  Imports torch, if installed, to detect GPUs."""
     cpu, flags = processor()
     total, available = usable_memory()
     return Machine(cpu, usable_cores(), total, available, bf16=_bf16(flags), gpus=_gpus())
@@ -72,15 +72,15 @@ def _bf16(flags: set[str]) -> str:
 
 
 def fast_bf16(capability: float) -> bool:
-    """Whether a GPU of this compute capability computes bf16 at full speed: from 8.0 (Ampere) on.
+    """Return True if a GPU of this compute capability computes bf16 at full speed: 8.0 (Ampere) or later.
 
-    Older ones emulate it, many times slower than float32, whatever ``torch.cuda.is_bf16_supported`` says.
+    Older GPUs emulate bf16 many times slower than float32, although ``torch.cuda.is_bf16_supported`` is true.
     """
     return capability >= 8
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    if importlib.util.find_spec("torch") is None:  # the light install has no use for a GPU
+    if importlib.util.find_spec("torch") is None:
         return ()
     import torch
 

@@ -1,6 +1,6 @@
-"""What each architecture needs, measured once: for plans where nothing is measured.
+"""Stored memory and speed of each architecture, for plans without a measurement.
 
-``python -m hardware plan --measure`` prints the same for the machine it runs on.
+``python -m hardware plan --measure`` measures the same on the current machine.
 """
 
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from hardware.memory import UpdateMemory, observation_bytes
 from nppsim.observe.stacking import NO_STACKS, Stacking
 
-# Of the speeds: 2026-11-25, two updates of each on the levels that come with the package; medians of three rounds.
+# Speeds were measured on 2026-11-25: two updates on the shipped levels, median of three rounds.
 MACHINE = "two cores of an AMD EPYC (Zen 4, AVX512-BF16, no AMX)"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one architecture.
+    """Memory and speed of one architecture.
 
     update: memory of a gradient step in float32, on the CPU.
-    decisions_per_s: of PPO alone, rollouts and updates, with the sizes that a plan for MACHINE has; None: not measured.
+    decisions_per_s: speed of PPO, rollouts and updates included, with the sizes of a plan for MACHINE; None: not measured.
     """
 
     update: UpdateMemory
@@ -45,24 +45,24 @@ FIGURES: dict[str, Figures] = {
     "attention": _figures(6_194_488, 72_935, 9_900),
 }
 
-# What a part behind the + of a name adds: (fixed bytes, bytes per sample).  Measured like the rest; the same for all of the
-# above, as the layers before their heads are 256 wide.
+# Additional (fixed bytes, bytes per sample) of a suffix behind the + of a name.  The same for all architectures, since the
+# layers before their heads are 256 wide.
 ADDED = {"gru": (1_562_624, 4_361), "subtasks": (767_584, 1_641)}
-# Likewise, per sample: a pixel as it is gathered, as it is cut up and as its patch; vectors add 2.
+# Bytes per sample and stacked byte: a gathered pixel, its crop and its patch.
 BYTES_PER_STACKED_BYTE = 3
 
 
 def on_gpu(update: UpdateMemory) -> UpdateMemory:
-    """What is taken on a GPU where only a CPU's figure is known: twice as much, for what CUDA's operations need beside."""
+    """Estimate GPU memory as twice the CPU figure, to allow for CUDA's workspaces."""
     return UpdateMemory(2 * update.fixed_bytes, 2 * update.bytes_per_sample, f"{update.source} of a CPU, doubled")
 
 
 def stored_figures(architecture: str, observations: Iterable[str], stacking: Stacking = NO_STACKS) -> Figures | None:
-    """Those of an architecture; None for one that is not shipped.
+    """Return the figures of an architecture; None for one that is not shipped.
 
-    observations, stacking: what it reads.
-    Memory, subtasks and stacks of frames add the bytes that they were measured to add; how fast such a network is, was not
-    measured.  Deep heads (NAME+deepN) need little more than plain ones.
+    observations, stacking: inputs of the architecture.
+    Recurrent memory, subtasks and frame stacks add their measured bytes; the speed of such networks was not measured.
+    Deep heads (NAME+deepN) need little more than plain ones.
     """
     plain, *suffixes = architecture.split("+")
     known = FIGURES.get(plain)

@@ -1,4 +1,4 @@
-"""Well-known GPUs, to plan for one that is not here.
+"""Known GPU models, for plans for other machines.
 
 Compute capabilities: https://developer.nvidia.com/cuda-gpus.
 """
@@ -33,7 +33,7 @@ KNOWN: dict[str, tuple[int, float]] = {
 
 
 def known_gpu(name: str) -> Gpu:
-    """The GPU of that name; PlanError names the nearest one for anything else."""
+    """Return the GPU model ``name``; raise PlanError with the nearest name if it is unknown."""
     found = {known.lower(): known for known in KNOWN}.get(name.lower())
     if found is None:
         raise PlanError(f"unknown GPU {name!r}; known: {', '.join(KNOWN)}{did_you_mean(name, KNOWN)}")

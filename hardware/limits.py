@@ -1,4 +1,4 @@
-"""How large a run may get: the most of each size that fits into memory, the others as planned."""
+"""Largest sizes of a run that fit into memory, each with the other sizes as planned."""
 
 from collections.abc import Callable
 
@@ -6,14 +6,14 @@ from hardware.memory import MemoryNeeds, UpdateMemory, total
 from hardware.plan import Plan
 from hardware.sizes import Sizes
 
-MOST = 1 << 20  # environments, or decisions of a rollout; nobody has asked for more
+MOST = 1 << 20  # upper limit of the search, for environments and for decisions of a rollout
 
 
 def largest(plan: Plan, update: UpdateMemory) -> Sizes:
-    """The most environments, the longest rollout and the largest minibatch that fit, each with the rest of the plan as it is.
+    """Return the largest number of environments, rollout length and minibatch that fit, the other sizes unchanged.
 
-    update: what the plan was made with.  Environments and rollout are doubled as often as fits, so that the minibatch still
-    divides an update; the largest minibatch is the largest divisor of the planned update.
+    update: as used by the plan.
+    Environments and rollout are doubled while they fit, so that the minibatch still divides the update.
     """
     needs = MemoryNeeds(plan.observations, update, plan.gpus, plan.stacking, carried_bytes=plan.carried_bytes)
     planned = Sizes(plan.num_envs, plan.rollout_length, plan.minibatch_size)
@@ -36,7 +36,7 @@ def largest(plan: Plan, update: UpdateMemory) -> Sizes:
 
 
 def _doubled(size: int, fits: Callable[[int], bool]) -> int:
-    """``size`` times the largest power of two with which it fits."""
+    """Return ``size`` times the largest power of two that fits."""
     while 2 * size <= MOST and fits(2 * size):
         size *= 2
     return size

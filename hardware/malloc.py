@@ -1,8 +1,7 @@
-"""How the C library keeps freed memory: for threads that make and drop the same large arrays step after step.
+"""Settings of glibc's allocator for threads that allocate and free the same large arrays at every step.
 
-glibc gives each thread a heap of its own, from which it hands whatever is freed back to the kernel.  A pool of threads
-(``hardware.thread_pool``) then waits for freshly zeroed pages at every array of every step.  With images this takes a third
-of an update, and the second thread gains nothing.
+By default each thread has its own heap, which returns freed memory to the kernel.  Every array then waits for zeroed pages.
+With images this takes a third of an update, and a second thread gains nothing.
 """
 
 import ctypes
@@ -10,16 +9,16 @@ import sys
 
 # Of malloc.h; mallopt takes ints.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_KEPT = 2**30  # bytes that may lie free at the end of the heap before they are handed back
-_LARGEST = 2**25  # bytes of an array up to which it is made in the heap; glibc takes no more
+_MAX_FREE = 2**30  # free bytes at the end of the heap above which memory is returned to the kernel
+_LARGEST = 2**25  # largest array on the heap, in bytes; the upper limit of glibc
 
 
 def keep_freed_memory() -> None:
-    """One heap for all threads, which keeps what is freed; to be called before there are threads.
+    """Use one heap for all threads that does not return freed memory; call before threads are started.
 
-    Nothing is done where the C library is not glibc.  A setting that is refused costs speed alone: results are the same.
+    Without glibc nothing happens.  A rejected setting affects speed only, not results.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        for setting, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, _KEPT)):
+        for setting, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, _MAX_FREE)):
             mallopt(setting, value)

@@ -1,8 +1,8 @@
-"""How much memory a training run needs.
+"""Memory model of a training run.
 
-Environments live in host memory, not on the GPU.  The device (the GPU, or host memory on a CPU) holds the rollout buffer,
-num_envs x rollout_length observations, the network, its optimiser and the activations of one minibatch.  Buffer and
-environments are arithmetic; the network is measured by a probe update that the caller supplies, or else estimated.
+Environments are in host memory.  The device (GPU, or host memory on a CPU) holds the rollout buffer of num_envs x
+rollout_length observations, the network, its optimiser and the activations of one minibatch.  Buffer and environments are
+computed from the sizes.  The network is measured by a probe update of the caller, or estimated.
 """
 
 import math
@@ -15,22 +15,22 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 # Bytes per transition beside the observation: action 8; value, reward, advantage and return 4 each; six log-probabilities
 # of the policy that played and six of the BC policy 24 each; end of the episode 1; rounded up.
 TRANSITION_BYTES = 80
-# State record, entities, movers and path fields of one environment, beside its two observation rows (current and
-# final).  A generous round figure: at 1024 environments it is 0.1 GB.
+# State record, entities, movers and path fields of one environment, without its two observation rows (current and
+# final).  A rounded-up estimate: 0.1 GB for 1024 environments.
 ENVIRONMENT_BYTES = 100_000
 # One Python process with torch, Numba and compiled kernels (0.7 GB resident on Linux), with room for evaluation.
 PROCESS_BYTES = 1_500_000_000
 
 FLOAT_BYTES = 4
-# Graphs that a graph network keeps encoded during a rollout, on the device, and bytes of one (some 120 nodes).
+# Size of a graph network's cache of encoded graphs during a rollout, and bytes per graph (about 120 nodes).
 MOST_REMEMBERED = 16_384
 REMEMBERED_BYTES = 40_000
-# What ``estimate_update`` assumes of a network.
+# Assumptions of ``estimate_update``.
 PARAMETERS = 1_000_000
 PARAMETERS_WITH_IMAGES = 8_000_000
 LAYERS_BYTES = 64_000  # activations of the fully connected layers, per sample
 
-PROBE_SIZES = (64, 256)  # samples; two sizes give the line "fixed + per sample"
+PROBE_SIZES = (64, 256)  # samples; two sizes separate the fixed part from the part per sample
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class UpdateMemory:
     source: str
 
     def total(self, samples: int) -> int:
-        """Bytes for this many samples at once."""
+        """Return the bytes for a minibatch of ``samples``."""
         return self.fixed_bytes + self.bytes_per_sample * samples
 
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One line of the memory arithmetic.  where: "host" or "device" (each GPU); how: the arithmetic in words."""
+    """One row of the memory estimate.  where: "host" or "device" (each GPU); how: the formula with its numbers."""
 
     where: str
     name: str
@@ -62,14 +62,14 @@ class MemoryRow:
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """What a run keeps in memory, as a function of its sizes.
+    """Memory of a run as a function of its sizes.
 
     observations: keys.
     update: memory of one gradient step.
     gpus: 0 trains on the CPU, so that the update counts as host memory.
-    cpu_processes: that train together without GPUs.
-    evaluators: processes beside them.
-    carried_bytes: stored with each decision of what the network carries from one to the next.
+    cpu_processes: training processes without GPUs.
+    evaluators: additional evaluation processes.
+    carried_bytes: recurrent state or subtask stored with each decision.
     """
 
     observations: tuple[str, ...]
@@ -82,40 +82,39 @@ class MemoryNeeds:
 
     @property
     def processes(self) -> int:
-        """Training processes: one for each GPU."""
+        """Number of training processes: one per GPU."""
         return self.gpus or self.cpu_processes
 
     @property
     def slow_images(self) -> bool:
-        """Whether convolutions will run on the CPU."""
+        """True if convolutions run on the CPU."""
         return has_images(self.observations) and not self.gpus
 
     def rows(self, num_envs: int, rollout_length: int, minibatch_size: int) -> tuple[MemoryRow, ...]:
-        """Every line of the arithmetic; the sizes are totals over all processes."""
+        """Return all rows of the estimate; the sizes are totals over all processes."""
         seen, carried = observation_bytes(self.observations), self.carried_bytes
-        told = f" + {carried} B carried" if carried else ""
+        extra = f" + {carried} B carried" if carried else ""
         stacks = self.stacking.bytes(self.stacking.stacked(self.observations))
-        parts = self.gpus or 1  # of a rollout, one on each GPU
-        stored = -(-num_envs // parts)  # environments in each part
+        stored = -(-num_envs // (self.gpus or 1))  # environments whose rollout is on one device
         before = f", + {stored} x {stacks} B of frames before it" if stacks else ""
-        # A rollout evaluates all environments at once; without gradients this needs less than as many samples.
+        # Inference during a rollout has one batch of all environments; it needs less than an update of that size.
         samples = -(-max(minibatch_size, num_envs) // self.processes)
         update, device = self.update, "device" if self.gpus else "host"
         graphs = min(num_envs * rollout_length, MOST_REMEMBERED) if "graph_state" in self.observations else 0
         copies = 1 if self.gpus else self.processes  # a GPU's memory is counted for each
-        return (
+        rows = [
             MemoryRow(
                 device,
                 "rollout buffer",
                 stored * (rollout_length * (seen + carried + TRANSITION_BYTES) + stacks),
-                f"{stored} envs x {rollout_length} decisions x ({seen} B observation{told} + "
+                f"{stored} envs x {rollout_length} decisions x ({seen} B observation{extra} + "
                 f"{TRANSITION_BYTES} B){before}",
             ),
             MemoryRow(
                 "host",
                 "environments",
                 num_envs * (2 * (seen + stacks + carried) + ENVIRONMENT_BYTES),
-                f"{num_envs} envs x (2 x ({seen + stacks} B observation{told}) + {ENVIRONMENT_BYTES} B), estimate",
+                f"{num_envs} envs x (2 x ({seen + stacks} B observation{extra}) + {ENVIRONMENT_BYTES} B), estimate",
             ),
             MemoryRow(
                 "host",
@@ -130,36 +129,28 @@ class MemoryNeeds:
                 f"{f'{copies} x (' if copies > 1 else ''}{update.fixed_bytes} B + {samples} samples x "
                 f"{update.bytes_per_sample} B{')' if copies > 1 else ''}, {update.source}",
             ),
-            *(
-                [
-                    MemoryRow(
-                        device,
-                        "encoded graphs",
-                        graphs * REMEMBERED_BYTES,
-                        f"{graphs} graphs x {REMEMBERED_BYTES} B, at most",
-                    )
-                ]
-                if graphs
-                else []
-            ),
-        )
+        ]
+        if graphs:
+            how = f"{graphs} graphs x {REMEMBERED_BYTES} B, at most"
+            rows.append(MemoryRow(device, "encoded graphs", graphs * REMEMBERED_BYTES, how))
+        return tuple(rows)
 
 
 def total(rows: Iterable[MemoryRow], where: str) -> int:
-    """Sum of the bytes of the rows of one place."""
+    """Sum the bytes of the rows of one place."""
     return sum(row.bytes for row in rows if row.where == where)
 
 
 def observation_bytes(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> int:
-    """Bytes of one observation of these keys (or short names): as buffers hold it, or with its stacks."""
+    """Return the bytes of one observation of these keys or short names, frame stacks included."""
     return stacking.bytes(layout.observation_keys(observations))
 
 
 def estimate_update(observations: Iterable[str], stacking: Stacking = NO_STACKS) -> UpdateMemory:
-    """UpdateMemory from the observation layout alone: generous, and marked as an estimate.
+    """Estimate an upper bound of UpdateMemory from the observation layout.
 
-    Per sample: the inputs as float32, six times (inputs, convolution outputs and their gradients: a Nature CNN on the
-    player's frame keeps 0.8 of its input per pass), and the fully connected layers.
+    Per sample: six times the inputs as float32 (inputs, convolution outputs and their gradients; a Nature CNN on the
+    player's frame stores 0.8 of its input per pass), and the fully connected layers.
     Fixed: weight, gradient and two Adam moments of each parameter.
     """
     keys = layout.observation_keys(observations)
@@ -171,20 +162,20 @@ def estimate_update(observations: Iterable[str], stacking: Stacking = NO_STACKS)
 def measure_update(
     probe: Callable[[int], int], observations: Iterable[str], stacking: Stacking = NO_STACKS
 ) -> UpdateMemory:
-    """UpdateMemory from two probe updates.
+    """Measure UpdateMemory by two probe updates.
 
-    probe(minibatch_size) runs one whole update step on made-up data and returns the peak bytes it held on the device:
-    parameters, optimiser and activations.  Readings of host memory are coarse, so a sample is never taken to need
-    less than three times its observation (the minibatch, its converted copy, one activation).
+    probe(minibatch_size) runs one update step on synthetic data and returns the peak bytes allocated on the device:
+    parameters, optimiser and activations.  Readings of host memory are coarse.  A sample is therefore assumed to need
+    at least three times its observation: the minibatch, its converted copy, one activation.
     """
     small, large = PROBE_SIZES
     peak_small, peak_large = probe(small), probe(large)
     slope = (peak_large - peak_small) / (large - small)
     per_sample = int(max(slope, 3 * observation_bytes(observations, stacking)))
-    # Through the smaller point: where the slope was raised, the line then lies above both readings.
+    # The line passes through the smaller reading, so that with a raised slope it is above both readings.
     return UpdateMemory(max(peak_small - per_sample * small, 0), per_sample, "measurement")
 
 
 def has_images(observations: Iterable[str]) -> bool:
-    """Whether a picture is among the keys: these need a convolutional network, and a thousand times the memory."""
+    """Return True if an image is among the keys; images need convolutions and a thousand times the memory."""
     return bool(set(layout.IMAGES) & set(layout.observation_keys(observations)))

@@ -1,6 +1,7 @@
-"""The plan of a training run: sizes, threads, precision and device, the memory they take, and why each is as it is.
+"""Plan of a training run: sizes, threads, precision and device, with the source of each and the memory needed.
 
-Explicit request win over the profile, the profile over the automatic choice (``sizes`` for the three that share memory).
+Explicit requests take precedence over the profile, and the profile over the automatic choice.
+``hardware.sizes`` chooses the three sizes that share memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,19 +31,19 @@ from nppsim.observe.stacking import NO_STACKS, Stacking
 EPOCHS = 3  # passes over the decisions of an update
 EPOCHS_IMAGES_ON_CPU = 2
 MAX_MINIBATCHES = 64  # per epoch; more are noisy and slow
-EVALUATOR_SHARE = 4  # of so many cores, one is for the simulator of a process that evaluates beside training
+EVALUATOR_SHARE = 4  # an evaluation process beside training gets one simulator thread per this many cores
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes of a training run, where each comes from, and the memory they take.  ``str(plan)`` is a table.
+    """Sizes of a training run, the source of each, and the memory needed.  ``str(plan)`` is a table.
 
-    settings: one for each property below, under its name.
-    gpus: used by this plan.
-    memory: the arithmetic.
-    host_budget, device_budget: bytes that it may sum to; the latter per GPU, 0 without.
+    settings: name of a property below -> its value and source.
+    gpus: number of GPUs used.
+    memory: rows of the memory estimate.
+    host_budget, device_budget: upper limits in bytes; the latter per GPU, 0 without one.
     total_timesteps: decisions, or None if unknown.
-    stacking, carried_bytes: as of ``plan``; a plan that was read from a file does not know them.
+    stacking, carried_bytes: arguments of ``plan``; not stored in files.
     """
 
     machine: Machine
@@ -57,9 +58,8 @@ class Plan:
     stacking: Stacking = NO_STACKS
     carried_bytes: int = 0
 
-    num_envs = property(
-        lambda self: self.settings["num_envs"].value
-    )  # this and the minibatch: of all processes together
+    # num_envs and minibatch_size are totals over all processes.
+    num_envs = property(lambda self: self.settings["num_envs"].value)
     rollout_length = property(lambda self: self.settings["rollout_length"].value)  # decisions
     minibatch_size = property(lambda self: self.settings["minibatch_size"].value)
     epochs = property(lambda self: self.settings["epochs"].value)
@@ -77,21 +77,21 @@ class Plan:
 
     @property
     def updates(self) -> int | None:
-        """Updates of the whole run; None if its length is unknown."""
+        """Number of updates of the run; None if its length is unknown."""
         return None if self.total_timesteps is None else ceil(self.total_timesteps / self.batch_size)
 
     @property
     def host_bytes(self) -> int:
-        """Host memory that the run will take."""
+        """Host memory needed, in bytes."""
         return total(self.memory, "host")
 
     @property
     def device_bytes(self) -> int:
-        """Memory that the run will take on each GPU; 0 on a CPU."""
+        """Memory needed on each GPU, in bytes; 0 on a CPU."""
         return total(self.memory, "device")
 
     def of_each(self, processes: int) -> "Plan":
-        """The part of one of so many processes that train together."""
+        """Return the plan of one of ``processes`` training processes."""
         parts = {
             name: replace(self.settings[name], value=self.settings[name].value // processes)  # type: ignore[operator]
             for name in ("num_envs", "minibatch_size")
@@ -99,7 +99,7 @@ class Plan:
         return replace(self, settings={**self.settings, **parts})
 
     def __str__(self) -> str:
-        """The plan for people: machine, settings with sources, memory arithmetic, updates, warnings."""
+        """Format machine, settings with sources, memory estimate, updates and warnings."""
         settings = [
             (name, setting.value, setting.source, setting.note)
             for name, setting in self.settings.items()
@@ -114,12 +114,12 @@ class Plan:
             lines.append(f"device: {used:.2f} of {budget:.2f} GB ({DEVICE_SHARE:.0%} of each GPU)")
         lines += ["", f"one update: {self.batch_size} decisions, {self.batch_size // self.minibatch_size} minibatches"]
         if self.updates is not None:
-            lines.append(f"whole run:  {self.updates} updates for {self.total_timesteps} decisions")
+            lines.append(f"total:      {self.updates} updates for {self.total_timesteps} decisions")
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
     def to_dict(self) -> dict:
-        """Plain values for JSON and for ``results.json``."""
+        """Return plain values for JSON, as in ``results.json``."""
         return {
             "machine": self.machine.to_dict(),
             "observations": list(self.observations),
@@ -148,16 +148,16 @@ def plan(
     probe: Callable[[int], int] | None = None,
     benchmark: Benchmark | None = None,
 ) -> Plan:
-    """A plan that fits the machine, or PlanError with what to lower.
+    """Return a plan that fits the machine; raise PlanError, naming what to lower, if there is none.
 
-    observations: keys or short names of what the architecture reads.
-    request: what the user asks for; None: nothing.
-    stacking: how many frames of the observations it reads.
-    carried_bytes: of a memory or a subtask, stored with each decision beside its observation.
-    machine: None: this one.
-    update: memory of one gradient step, where it is known.
-    probe: minibatch size -> peak bytes of one update on the device, to measure that; without either it is estimated.
-    benchmark: (minibatch size, candidates) -> timings of an update; without it, what usually is fastest.
+    observations: keys or short names that the architecture reads.
+    request: sizes and settings fixed by the user; None: none.
+    stacking: frame stacking of the observations.
+    carried_bytes: recurrent state or subtask stored with each decision.
+    machine: default: the machine this process runs on.
+    update: memory of one gradient step, if known.
+    probe: minibatch size -> peak bytes of one update on the device.  Without probe and update, memory is estimated.
+    benchmark: measures candidates for threads and precision; without it, defaults by hardware are used.
     """
     keys = layout.observation_keys(observations)
     request = PlanRequest() if request is None else request
@@ -180,18 +180,18 @@ def plan(
     return replace(made, warnings=tuple(_warnings(made, profile)), stacking=stacking, carried_bytes=carried_bytes)
 
 
-def _choose_device(wish: str | None, profile: Profile | None, machine: Machine) -> Chosen:
-    if wish == "cuda" and not machine.gpus:
-        raise PlanError(f"device 'cuda' was asked for, but {machine.name} was found; use 'cpu'")
-    if wish is not None:
-        return Chosen(wish, "flag")
+def _choose_device(requested: str | None, profile: Profile | None, machine: Machine) -> Chosen:
+    if requested == "cuda" and not machine.gpus:
+        raise PlanError(f"device 'cuda' is not available on {machine.name}; use 'cpu'")
+    if requested is not None:
+        return Chosen(requested, "flag")
     if profile is not None:
         return Chosen("cuda" if profile.gpus else "cpu", f"profile {profile.name}")
     return Chosen("cuda" if machine.gpus else "cpu", "default", "what the machine has")
 
 
 def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None) -> int:
-    """Number of GPUs that the plan is for: one for each process; on paper, all that are described."""
+    """Number of GPUs to use: one per process; all GPUs of a machine that is only described."""
     if profile is None or not profile.gpus:
         wanted = processes or (1 if machine.present else len(machine.gpus))
         if wanted > len(machine.gpus):
@@ -214,12 +214,14 @@ def _gpus_used(profile: Profile | None, machine: Machine, processes: int | None)
 
 
 def _other_settings(task: Task, sizes: Sizes, benchmark: Benchmark | None, device: Chosen) -> dict[str, Chosen]:
-    """All settings but the sizes."""
+    """Choose all settings except the sizes."""
     request, slow_images, cores = task.request, task.needs.slow_images, task.cores
     simulator_threads = min(cores, sizes.num_envs)
     return {
-        "epochs": _wish_or(request.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
-        "simulator_threads": _wish_or(request.simulator_threads, simulator_threads, f"{cores} cores for each process"),
+        "epochs": _requested_or(request.epochs, EPOCHS_IMAGES_ON_CPU if slow_images else EPOCHS),
+        "simulator_threads": _requested_or(
+            request.simulator_threads, simulator_threads, f"{cores} cores for each process"
+        ),
         **choose_compute(task, sizes.minibatch_size, benchmark),
         "evaluator_threads": _choose_evaluator_threads(task),
         "device": device,
@@ -236,18 +238,18 @@ def _choose_evaluator_threads(task: Task) -> Chosen:
     )
 
 
-def _wish_or(wish: int | float | None, default: int | float | None, note: str = "") -> Chosen:
-    return Chosen(default, "default", note) if wish is None else Chosen(wish, "flag")
+def _requested_or(requested: int | float | None, default: int | float | None, note: str = "") -> Chosen:
+    return Chosen(default, "default", note) if requested is None else Chosen(requested, "flag")
 
 
-def _choose_learning_rate(wish: float | None, profile: Profile | None) -> Chosen:
-    if wish is None and profile is not None and profile.learning_rate is not None:
+def _choose_learning_rate(requested: float | None, profile: Profile | None) -> Chosen:
+    if requested is None and profile is not None and profile.learning_rate is not None:
         return Chosen(profile.learning_rate, f"profile {profile.name}")
-    return _wish_or(wish, None)
+    return _requested_or(requested, None)
 
 
 def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
-    """What is allowed, but hardly wise."""
+    """Yield warnings about settings that are allowed but probably not intended."""
     if plan.machine.present and plan.gpus and len(plan.machine.gpus) > plan.gpus and not (profile and profile.gpus):
         found = len(plan.machine.gpus)
         yield f"{found} GPUs found, {plan.gpus} used: --num-gpus {found} trains on all"
@@ -259,17 +261,19 @@ def _warnings(plan: Plan, profile: Profile | None) -> Iterator[str]:
     if plan.evaluator_threads and plan.machine.cores == 1:
         yield "one core: evaluations beside training take its time; without --remote-evaluation they do not take longer"
     if plan.num_envs < MIN_ENVS:
-        yield f"only {plan.num_envs} environments: their decisions are much alike; {MIN_ENVS} or more are better"
+        yield f"only {plan.num_envs} environments: their decisions are correlated; {MIN_ENVS} or more are better"
     if plan.rollout_length < MIN_ROLLOUT:
-        yield f"rollouts of {plan.rollout_length} decisions are short for credit to travel; {MIN_ROLLOUT} or more"
+        yield (
+            f"rollouts of {plan.rollout_length} decisions are short for credit assignment; use {MIN_ROLLOUT} or more"
+        )
     minibatches = plan.batch_size // plan.minibatch_size
     if minibatches < 2:
-        yield f"one minibatch of {plan.minibatch_size} is the whole update: a smaller one learns faster"
+        yield f"the minibatch of {plan.minibatch_size} is as large as the batch: a smaller one learns faster"
     if minibatches > MAX_MINIBATCHES:
-        yield f"{minibatches} minibatches of {plan.minibatch_size} per epoch: noisy and slow; take a larger one"
+        yield f"{minibatches} minibatches of {plan.minibatch_size} per epoch are noisy and slow; raise --minibatch-size"
     slow = sorted({gpu.name for gpu in plan.machine.gpus[: plan.gpus] if not gpu.bf16})
     if plan.precision == "bf16" and slow:
         yield f"{' and '.join(slow)} has no fast bf16: float32 is faster there (--no-mixed-precision)"
     if plan.machine.present and plan.host_bytes > plan.machine.available_bytes:
         free = plan.machine.available_bytes / GB
-        yield f"{plan.host_bytes / GB:.2f} GB are needed and only {free:.2f} GB are free now: close something"
+        yield f"{plan.host_bytes / GB:.2f} GB are needed and only {free:.2f} GB are free now: close other programs"

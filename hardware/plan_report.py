@@ -1,4 +1,4 @@
-"""What a person asks of a plan: which sizes, how large they may get, and how long a run takes."""
+"""Report on a plan: sizes, the largest sizes that fit, and the expected duration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Speed:
-    """Decisions per second of PPO alone, rollouts and updates.  source: where the figure comes from, in words."""
+    """Training speed of PPO, rollouts and updates included.  source: description of the measurement."""
 
     decisions_per_s: float
     source: str
 
     def minutes(self, decisions: int) -> float:
-        """Of so many decisions."""
+        """Return the duration of ``decisions`` decisions."""
         return decisions / self.decisions_per_s / 60
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan for one architecture, or why there is none.
+    """Plan for one architecture, or the error that prevents it.
 
-    update: memory of a gradient step that it was made with.
-    speed: None where nothing is known.
+    update: memory of a gradient step, as used by the plan.
+    speed: None if unknown.
     """
 
     architecture: str
@@ -39,14 +39,14 @@ class PlanReport:
     speed: Speed | None = None
 
     def __str__(self) -> str:
-        """The whole plan, and below it what is largest and how long it takes; PlanError where there is none."""
+        """Format the plan, the largest sizes and the duration; raise the PlanError if there is no plan."""
         if isinstance(self.plan, PlanError):
             raise self.plan
         sizes = [f"{name} {value:,}" for name, value in largest(self.plan, self.update)._asdict().items()]
         lines = [
             str(self.plan),
             "",
-            f"largest that fits, each with the rest as it is: {', '.join(sizes)}",
+            f"largest that fits, with the other sizes unchanged: {', '.join(sizes)}",
             self._duration(),
         ]
         return "\n".join(lines)
@@ -54,13 +54,13 @@ class PlanReport:
     def _duration(self) -> str:
         assert isinstance(self.plan, Plan)
         if self.speed is None:
-            return "duration: nothing is known of this network on this kind of machine; add --measure there"
+            return "duration: unknown for this network on this kind of machine; run with --measure there"
         steps = self.plan.total_timesteps
-        told = f"{_minutes(self.speed.minutes(steps or MILLION))} for {steps or MILLION:,} decisions of PPO alone"
-        return f"duration: {told} ({self.speed.decisions_per_s:,.0f} decisions/s; {self.speed.source})"
+        time = f"{_minutes(self.speed.minutes(steps or MILLION))} for {steps or MILLION:,} decisions of PPO alone"
+        return f"duration: {time} ({self.speed.decisions_per_s:,.0f} decisions/s; {self.speed.source})"
 
     def to_dict(self) -> dict:
-        """Plain values for JSON; "error" where there is no plan."""
+        """Return plain values for JSON; "error" replaces a missing plan."""
         if isinstance(self.plan, PlanError):
             return {"architecture": self.architecture, "error": str(self.plan)}
         speed = self.speed and {"decisions_per_s": self.speed.decisions_per_s, "source": self.speed.source}
@@ -74,7 +74,7 @@ class PlanReport:
 
 
 def plan_table(reports: Sequence[PlanReport], total_timesteps: int | None) -> str:
-    """A table with a row for each architecture; total_timesteps: of the durations, None for a million decisions."""
+    """Format a table with a row per architecture.  total_timesteps: for the durations; None: one million decisions."""
     steps = total_timesteps or MILLION
     amount = f"{steps / MILLION:g} M" if steps >= MILLION else f"{steps:,}"
     header = (

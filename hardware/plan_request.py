@@ -1,4 +1,4 @@
-"""What is asked of a plan."""
+"""Sizes and settings that a user fixes for the hardware plan."""
 
 from dataclasses import dataclass, fields
 
@@ -10,12 +10,12 @@ DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What the user asks for.  None leaves the choice to the plan; what is given here is never changed.
+    """Sizes and settings fixed by the user.  None leaves the choice to the plan; other values are never changed.
 
-    Raises PlanError for a value that no plan can have.
+    Raises PlanError for an invalid value.
     """
 
-    total_timesteps: int | None = None  # decisions of the whole run
+    total_timesteps: int | None = None  # decisions of the run
     profile: str = AUTO  # a name of hardware.PROFILES, or "auto"
     num_envs: int | None = None  # environments over all GPUs
     rollout_length: int | None = None  # decisions per environment and update
@@ -23,8 +23,8 @@ class PlanRequest:
     epochs: int | None = None  # passes over the decisions of an update
     torch_threads: int | None = None
     simulator_threads: int | None = None  # per process
-    processes: int | None = None  # that train together, one for each GPU; None: one
-    evaluator: bool | None = None  # a further process beside them that evaluates
+    processes: int | None = None  # training processes, one for each GPU; None: one
+    evaluator: bool | None = None  # an additional process evaluates during training
     precision: str | None = None  # one of PRECISIONS
     device: str | None = None  # one of DEVICES
     learning_rate: float | None = None
@@ -33,7 +33,7 @@ class PlanRequest:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-                raise PlanError(f"{field.name}={value}: give a whole number of at least 1")
+                raise PlanError(f"{field.name}={value}: give an integer of at least 1")
         for name, value, known in (("precision", self.precision, PRECISIONS), ("device", self.device, DEVICES)):
             if value not in (None, *known):
                 raise PlanError(f"unknown {name} {value!r}; known: {', '.join(known)}")

@@ -1,8 +1,7 @@
-"""The named hardware profiles.
+"""Named hardware profiles.
 
-Their predecessors collected up to two million decisions per update (1024 environments x 2048 decisions), so that a
-whole run had a handful of updates.  Here a rollout is 64 decisions, environments stay many, and learning rates grow with
-the root of the minibatch.
+Rollouts are short (64 decisions) with many environments, so that a run has hundreds of updates.  Learning rates grow with
+the square root of the minibatch.
 """
 
 from dataclasses import dataclass
@@ -10,13 +9,13 @@ from dataclasses import dataclass
 from hardware.detect import GB, Gpu, Machine
 from nppsim.errors import UserError, did_you_mean
 
-BASE_LEARNING_RATE = 1e-3  # PPO's, where neither a flag nor a profile sets one
-BASE_MINIBATCH = 4_096  # decisions; what that rate was measured with
-AUTO = "auto"  # no fixed numbers: everything follows from the machine, the observations and the length of the run
+BASE_LEARNING_RATE = 1e-3  # default of PPO
+BASE_MINIBATCH = 4_096  # decisions per minibatch for which that learning rate was tuned
+AUTO = "auto"  # no profile: sizes follow from the machine, the observations and the length of the run
 
 
 class PlanError(UserError, ValueError):
-    """No plan can be made: the message says which number does not fit, and what to change."""
+    """No plan exists; the message names the number that does not fit and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Profile:
     learning_rate: float | None = None  # None: PPO's own default
 
     def machine(self) -> Machine:
-        """The machine that this profile is made for, as a description (``present`` is False)."""
+        """Return a description of the profile's machine (``present`` is False)."""
         memory = self.memory_gb * GB
         return Machine(f"profile {self.name}", self.cores, memory, memory, gpus=self.gpus, present=False)
 
@@ -44,7 +43,7 @@ _V100_32GB = Gpu("V100-32GB", 32 * GB, bf16=False)
 
 
 def _rate(minibatch_size: int) -> float:
-    """Learning rate for larger or smaller minibatches than usual: the noise of Adam's steps stays the same.
+    """Scale the learning rate by the square root of the minibatch, which preserves the noise of Adam's steps.
 
     Source: Malladi et al. 2022 (On the SDEs and scaling rules for adaptive gradient algorithms).
     """
@@ -65,7 +64,7 @@ PROFILE_NAMES = (*PROFILES, AUTO)
 
 
 def find_profile(name: str) -> Profile | None:
-    """The profile of this name; None for "auto".  PlanError names the nearest one for anything else."""
+    """Return the profile ``name``, None for "auto"; raise PlanError with the nearest name if it is unknown."""
     if name == AUTO:
         return None
     if name not in PROFILES:

@@ -1,9 +1,10 @@
-"""Environments, rollout length and minibatch, chosen together.
+"""Joint choice of the number of environments, rollout length and minibatch size.
 
-The order of reasoning (the reverse of "as many environments as the GPU holds"): first the decisions per update, 8 K to
-32 K, fewer for short runs so that the policy is refreshed some hundred times; then as many environments as leave a
-rollout of 64 decisions, long enough for credit to travel; then a minibatch of an eighth, which always divides.
-What was asked for stays; what does not fit is an error or, where nobody asked for the number, made smaller and said so.
+1. Decisions per update: 8 K to 32 K, fewer for short runs, so that there are some hundred updates.
+2. Environments: as many as leave rollouts of 64 decisions, long enough for credit assignment.
+3. Minibatch: an eighth of the update.
+Requested values are never changed.  If the rest does not fit into memory, other sizes are reduced, with a note, or PlanError
+is raised.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,16 +17,16 @@ from hardware.memory import MemoryNeeds, MemoryRow, has_images, total
 from hardware.plan_request import PlanRequest
 from hardware.profiles import PlanError, Profile
 
-WANTED_UPDATES = 200  # of a run; with fewer the policy is refreshed too seldom to learn much
-MIN_ENVS = 64  # with fewer the decisions of a rollout are too much alike
-# Length of a rollout, in decisions; gamma 0.995 looks about 200 ahead.
+WANTED_UPDATES = 200  # per run; with fewer, the policy changes too rarely to learn much
+MIN_ENVS = 64  # with fewer, the decisions of a rollout are strongly correlated
+# Length of a rollout, in decisions; the horizon of gamma 0.995 is about 200.
 MIN_ROLLOUT = 32
 USUAL_ROLLOUT = 64
 MAX_ROLLOUT = 256
 # Decisions per update.
 MIN_BATCH = 8_192
 MAX_BATCH = 32_768
-MAX_BATCH_IMAGES_ON_CPU = 8_192  # at 1,500 decisions/s; a larger update takes longer than anybody likes to wait
+MAX_BATCH_IMAGES_ON_CPU = 8_192  # 5 s at 1,500 decisions/s
 # Decisions per gradient step.
 MINIBATCHES = 8  # per epoch
 MIN_MINIBATCH = 32
@@ -34,8 +35,8 @@ MAX_MINIBATCH_IMAGES_ON_CPU = 1_024
 MAX_MINIBATCH_PER_GPU = 8_192
 TRIAL_BATCH = 512  # decisions per update of the shortest run
 
-HOST_SHARE = 0.8  # of host memory: the system, evaluation and video need some too
-DEVICE_SHARE = 0.9  # of a GPU's memory: the rest is fragmentation and CUDA's own
+HOST_SHARE = 0.8  # usable share of host memory; the system, evaluation and video need the rest
+DEVICE_SHARE = 0.9  # usable share of a GPU's memory; the rest is for fragmentation and CUDA
 
 _REMEDIES = {
     "rollout buffer": "lower --num-envs or the rollout length",
@@ -65,7 +66,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Task:
-    """What is planned: request, the profile that they name, the machine, and what the run needs of it."""
+    """Input of the plan: request, its profile, the machine, and the memory that the run needs."""
 
     request: PlanRequest
     profile: Profile | None
@@ -74,32 +75,32 @@ class Task:
 
     @property
     def cores(self) -> int:
-        """Cores for each process."""
+        """Cores per process."""
         return max(self.machine.cores // self.needs.processes, 1)
 
     @property
     def host_budget(self) -> int:
-        """Bytes of host memory that the run may take."""
+        """Upper limit of host memory in bytes."""
         return int(HOST_SHARE * self.machine.memory_bytes)
 
     @property
     def device_budget(self) -> int:
-        """Bytes that the run may take on each GPU; 0 without."""
+        """Upper limit of memory per GPU in bytes; 0 without a GPU."""
         gpus = self.machine.gpus[: self.needs.gpus]
         return int(DEVICE_SHARE * min(gpu.memory_bytes for gpu in gpus)) if gpus else 0
 
     def excess(self, rows: Iterable[MemoryRow]) -> int:
-        """Bytes beyond the budget, of the place where it is worse; at most 0 if it all fits."""
+        """Return the bytes over budget on host or device, whichever is worse; at most 0 if everything fits."""
         rows = tuple(rows)
         return max(total(rows, "host") - self.host_budget, total(rows, "device") - self.device_budget)
 
-    def asked(self, name: str) -> int | None:
-        """The user's wish for one of ``Sizes``."""
+    def requested(self, name: str) -> int | None:
+        """Return the requested value of one of ``Sizes``."""
         return getattr(self.request, name)
 
 
 def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
-    """Of all combinations that fit, the one nearest to what is wanted; and the same with the source of each."""
+    """Return the combination that fits and is nearest to the targets, and each value with its source."""
     candidates = [sizes for _, sizes in sorted(_candidates(task))]
     if not candidates:
         raise _indivisible(task)
@@ -111,8 +112,8 @@ def choose_sizes(task: Task) -> tuple[Sizes, dict[str, Chosen]]:
 
 
 def _setting(task: Task, name: str, value: int, unlimited: int) -> Chosen:
-    """A size with its source; unlimited: what it would be with memory enough."""
-    if task.asked(name) is not None:
+    """Return a size with its source.  unlimited: the size without a memory limit."""
+    if task.requested(name) is not None:
         return Chosen(value, "flag")
     if value != unlimited:
         return Chosen(value, "memory limit", f"{unlimited} would be better, but does not fit")
@@ -125,7 +126,7 @@ def _setting(task: Task, name: str, value: int, unlimited: int) -> Chosen:
 
 
 def _target_batch(task: Task) -> int:
-    """Decisions per update: a power of two that gives the wanted number of updates, within reason."""
+    """Return the decisions per update: the power of two nearest to WANTED_UPDATES updates, within the limits."""
     most = MAX_BATCH_IMAGES_ON_CPU if task.needs.slow_images else MAX_BATCH * (2 if task.needs.gpus > 1 else 1)
     steps = task.request.total_timesteps
     if steps is None:
@@ -143,15 +144,15 @@ def _largest_minibatch(task: Task) -> int:
 
 
 def _candidates(task: Task) -> Iterator[tuple[float, Sizes]]:
-    """(distance from what is wanted, sizes) of every combination worth considering.  Distances are in octaves."""
+    """Yield (distance from the targets in octaves, sizes) of every combination to consider."""
     processes, largest = task.needs.processes, _largest_minibatch(task)
-    asked = task.request.minibatch_size
+    requested = task.request.minibatch_size
     for num_envs in _environments(task):
         for rollout in _rollouts(task):
             batch = num_envs * rollout
             distance = _distance(task, num_envs, rollout)
             wanted = min(largest, max(batch // MINIBATCHES, 1))
-            for minibatch in [asked] if asked else _divisors(batch):
+            for minibatch in [requested] if requested else _divisors(batch):
                 if batch % minibatch == 0 and num_envs % processes == 0 and minibatch % processes == 0:
                     yield distance + 0.5 * abs(log2(minibatch / wanted)), Sizes(num_envs, rollout, minibatch)
 
@@ -173,8 +174,7 @@ def _rollouts(task: Task) -> set[int]:
 
 
 def _distance(task: Task, num_envs: int, rollout: int) -> float:
-    """Without a profile the decisions per update count most, so that fewer environments mean longer rollouts; with one,
-    each of its numbers stays where it is."""
+    """Return the distance from the profile's sizes, or without one mainly from the targeted decisions per update."""
     preset = task.profile
     if preset is not None:
         distance = abs(log2(num_envs / preset.num_envs)) + abs(log2(rollout / preset.rollout_length))
@@ -184,13 +184,13 @@ def _distance(task: Task, num_envs: int, rollout: int) -> float:
 
 
 def _divisors(batch: int) -> list[int]:
-    """Divisors of batch that may serve as a minibatch: at least 32, or the batch itself where it is smaller."""
+    """Return the divisors of ``batch`` that are at least 32, or the batch itself if it is smaller."""
     small = [n for n in range(1, int(batch**0.5) + 1) if batch % n == 0]
     return sorted({d for n in small for d in (n, batch // n) if d >= min(MIN_MINIBATCH, batch)})
 
 
 def _given(task: Task) -> str:
-    return ", ".join(f"{name}={task.asked(name)}" for name in Sizes._fields if task.asked(name))
+    return ", ".join(f"{name}={task.requested(name)}" for name in Sizes._fields if task.requested(name))
 
 
 def _indivisible(task: Task) -> PlanError:
@@ -198,8 +198,8 @@ def _indivisible(task: Task) -> PlanError:
     if processes > 1:
         return PlanError(f"{_given(task)}: num_envs and minibatch_size must be multiples of the {processes} processes")
     if request.num_envs and request.rollout_length and request.minibatch_size:
-        batch, asked = request.num_envs * request.rollout_length, request.minibatch_size
-        near = min(_divisors(batch), key=lambda d: abs(log2(d / asked)))
+        batch, requested = request.num_envs * request.rollout_length, request.minibatch_size
+        near = min(_divisors(batch), key=lambda d: abs(log2(d / requested)))
         return PlanError(
             f"{_given(task)}: the minibatch does not divide the {batch} decisions of an update; try {near}"
         )
@@ -210,7 +210,7 @@ def _indivisible(task: Task) -> PlanError:
 
 
 def _too_large(task: Task, candidates: Iterable[Sizes]) -> PlanError:
-    """The error for "nothing fits": the smallest combination, what it needs, its largest part, and what to lower."""
+    """Return the error with the smallest combination, the memory it needs, its largest part and the remedy."""
     smallest = min(candidates, key=lambda sizes: task.excess(task.needs.rows(*sizes)))
     rows = task.needs.rows(*smallest)
     where, budget = "host", task.host_budget

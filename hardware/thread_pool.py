@@ -1,9 +1,9 @@
-"""A few threads that share the work on one batch; what comes out does not depend on which of them is faster.
+"""Thread pool that splits batches by rows, with results that do not depend on the order of execution.
 
     means, gradients = summed_gradients(ThreadPool(2), rows, loss, parameters)
 
-torch's own threads split single operations, of which a small network has a hundred per step: waking them costs as much as
-they gain.  Here each thread takes a part of the rows through the whole network.
+torch's own threads split single operations.  A small network has a hundred of them per step, and waking threads costs as
+much as it gains.  Here each thread passes a part of the rows through the complete network.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class ThreadPool:
-    """So many threads, the caller's among them; torch computes with one thread in each."""
+    """Pool of ``threads`` threads, the caller's included; torch uses one thread in each."""
 
     def __init__(self, threads: int):
         self.threads = threads
@@ -27,9 +27,9 @@ class ThreadPool:
             self._others = ThreadPoolExecutor(threads - 1, "pool", torch.set_num_threads, (1,))
 
     def map_rows(self, rows: int, work: Callable[[slice], Result], begins: np.ndarray | None = None) -> list[Result]:
-        """``work`` on as many parts of 0..rows as there are threads, their sizes as even as can be; results in order.
+        """Call ``work`` on one slice of 0..rows per thread, of nearly equal sizes; return the results in order.
 
-        begins: int64[S], ascending from 0: rows at which a part may begin; None: at all.
+        begins: int64[S], ascending from 0: rows at which a slice may begin; None: any row.
         """
         edges = [rows * i // self.threads for i in range(self.threads + 1)]
         if begins is not None:
@@ -37,7 +37,7 @@ class ThreadPool:
             edges = [0, *inner.tolist(), rows]
         parts = [slice(*pair) for pair in pairwise(edges) if pair[0] < pair[1]]
         before = torch.get_num_threads()
-        torch.set_num_threads(1)  # also of one thread: a process begins with as many as it has cores
+        torch.set_num_threads(1)  # also for a pool of one: torch's default is one thread per core
         try:
             if self._others is None or len(parts) < 2:
                 return [work(part) for part in parts]
@@ -54,13 +54,13 @@ def summed_gradients(
     parameters: Sequence[torch.Tensor],
     begins: np.ndarray | None = None,
 ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-    """Means over a batch and the gradients of its loss, computed in parts and added in their order.
+    """Compute means over a batch and the gradients of its loss in slices, summed in a fixed order.
 
-    rows: of the batch.
-    loss: rows -> (the loss to differentiate, whatever else is to be averaged), means over those rows.
-    parameters: of which the gradients are wanted.
-    begins: as of ``ThreadPool.map_rows``.
-    Returns the averages and, for each parameter, its gradient; None where the loss does not depend on it.
+    rows: size of the batch.
+    loss: slice -> (loss, vector of other quantities), both means over the rows of the slice.
+    parameters: tensors to differentiate by.
+    begins: as in ``ThreadPool.map_rows``.
+    Returns the means of the other quantities, and the gradient of each parameter; None where the loss does not depend on it.
     """
 
     def part(of: slice) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
@@ -74,5 +74,5 @@ def summed_gradients(
 
 def _sum(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     known = [part for part in parts if part is not None]
-    # Contiguous like the parameters: the fused optimiser reads memory as it lies.
+    # The fused optimiser needs the memory layout of the parameters.
     return sum(known[1:], known[0]).contiguous() if known else None

@@ -1,12 +1,12 @@
-"""What must not be cut short: a block in which Ctrl-C, SIGTERM and SIGHUP are noted and answered later.
+"""Deferred handling of Ctrl-C, SIGTERM and SIGHUP, for blocks that must not be interrupted.
 
-    with postponed(tell) as asked:
+    with deferred_signals(log) as stop:
         ...
-        if asked.by:  # "SIGTERM"
+        if stop.by:  # "SIGTERM"
             save()
 
-``nppsim.errors.run`` answers them everywhere else.  A signal that is ignored, SIGHUP under nohup or SIGINT of a background
-job, stays ignored.
+Outside such blocks ``nppsim.errors.run`` handles these signals.  Ignored signals stay ignored: SIGHUP under nohup, SIGINT of
+a background job.
 """
 
 import signal
@@ -21,45 +21,46 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass
-class Asked:
-    """by: name of the first signal that asked the program to end; "" as long as none has."""
+class StopRequest:
+    """Request to end the program.  by: name of the first signal; "" while there is none."""
 
     by: str = ""
 
 
 @contextmanager
-def postponed(tell: Callable[[str], None]) -> Iterator[Asked]:
-    """In this block such signals are only noted; a second Ctrl-C raises KeyboardInterrupt.
+def deferred_signals(on_first: Callable[[str], None]) -> Iterator[StopRequest]:
+    """Record ending signals during the block instead of acting on them; a second Ctrl-C raises KeyboardInterrupt.
 
-    tell: told the name of the first.  Only the main thread hears signals; in another one nothing is postponed.
+    on_first: called with the name of the first signal.
+    Python delivers signals to the main thread only; in another thread the block changes nothing.
     """
-    asked = Asked()
+    stop = StopRequest()
 
     def note(number: int, _: FrameType | None) -> None:
-        if asked.by and number == signal.SIGINT:
+        if stop.by and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if not asked.by:  # a terminal that closes sends SIGHUP twice
-            asked.by = signal.Signals(number).name
-            tell(asked.by)
+        if not stop.by:  # a terminal that closes sends SIGHUP twice
+            stop.by = signal.Signals(number).name
+            on_first(stop.by)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in ENDING}
-    heard = [number for number, present in before.items() if present not in (signal.SIG_IGN, None)]
-    for number in heard:
+    active = [number for number, present in before.items() if present not in (signal.SIG_IGN, None)]
+    for number in active:
         signal.signal(number, note)
     try:
-        yield asked
+        yield stop
     finally:
-        for number in heard:
+        for number in active:
             signal.signal(number, before[number])
 
 
 def end_interrupted(process: subprocess.Popen, interruption: KeyboardInterrupt, seconds: float) -> None:
-    """Wait until a child has saved what it has and ended, as this process has been told to; kill it after so many seconds.
+    """Wait until an interrupted child process has saved its state and ended; kill it after ``seconds``.
 
-    interruption: as ``nppsim.errors.run`` raises it: by SIGTERM, which comes to this process alone, or by Ctrl-C, which the
-        terminal has sent to the child, too.
+    interruption: as raised by ``nppsim.errors.run``.  Its arguments are empty for Ctrl-C, which the terminal also sends to
+        the child, and name the signal for SIGTERM, which is passed on here.
     """
     if interruption.args:
         process.terminate()

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from nppsim.errors import ConfigError, UserError
-from nppsim.signals import Asked
+from nppsim.signals import StopRequest
 
 STEP = timedelta(minutes=30)  # timeout of collective operations within an update
 ORDER = timedelta(days=30)  # timeout of ``serve``: imitation and evaluations run on rank 0 only
@@ -62,13 +62,13 @@ class Started:
 class SingleProcess:
     """Interface of ``Ranks`` for a training with a single process.
 
-    asked: request to stop, from any process, as of the latest ``check_equal``.
+    stop: request to stop, from any process, as of the latest ``check_equal``.
     """
 
     rank, size, machines = 0, 1, 1
 
     def __init__(self) -> None:
-        self.asked = Asked()
+        self.stop = StopRequest()
 
     def all_reduce_mean(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float] = ()) -> list[float]:
         """Replace each tensor by its mean over the processes; return the means of the numbers."""
@@ -198,7 +198,7 @@ class Ranks(SingleProcess):
         return box[0]
 
     def check_equal(self, facts: Mapping[str, Any]) -> None:
-        found = self._all_gather_objects((dict(facts), self.asked.by), self._data)
+        found = self._all_gather_objects((dict(facts), self.stop.by), self._data)
         different = [
             f"{name} of process {rank}" for rank, (theirs, _) in enumerate(found) for name in facts
             if theirs[name] != found[0][0][name]
@@ -209,8 +209,8 @@ class Ranks(SingleProcess):
                 "checkpoint with --resume-from"
             )
         for rank, (_, by) in enumerate(found):
-            if by and not self.asked.by:
-                self.asked.by = f"{by} (process {rank})"
+            if by and not self.stop.by:
+                self.stop.by = f"{by} (process {rank})"
 
     def call_peers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         if self.rank:

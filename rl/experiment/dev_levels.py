@@ -8,7 +8,7 @@ found.wins.success, found.evaluation
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nppsim.signals import Asked
+from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig
 from rl.evaluation.results import ALL, EpisodeRecord, LevelWins, aggregate
 from rl.evaluation.suite import EvaluationSuite, Policy
@@ -76,7 +76,7 @@ def check_suite(suite: EvaluationSuite, episodes: list[EpisodeRecord], policy: P
     check_beginning(episodes, actions, suite.simulator.frame_skip)
 
 
-def stop_if(asked: Asked) -> None:
-    """KeyboardInterrupt if somebody has asked the program to end."""
-    if asked.by:
-        raise KeyboardInterrupt(f"by {asked.by}")
+def stop_if(stop: StopRequest) -> None:
+    """Raise KeyboardInterrupt if a signal has requested the end of the program."""
+    if stop.by:
+        raise KeyboardInterrupt(f"by {stop.by}")

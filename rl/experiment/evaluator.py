@@ -1,6 +1,6 @@
 """A process of its own that evaluates while training goes on (``--remote-evaluation``).
 
-    with evaluator(task, folder, suite, asked) as remote:
+    with evaluator(task, folder, suite, stop) as remote:
         remote.order(policy, decisions)     # returns at once
         ...                                 # train
         found, seconds = remote.result()    # waits, if need be
@@ -27,7 +27,7 @@ from typing import BinaryIO
 import torch
 
 from nppsim.errors import UserError
-from nppsim.signals import Asked
+from nppsim.signals import StopRequest
 from rl import plugins
 from rl.config import ExperimentConfig
 from rl.evaluation.history import DevHistory, check_history
@@ -89,13 +89,13 @@ class Evaluator:
 
     folder: of the run, where policies are handed over and successes are noted.
     suite: what it plays; only the levels are compared.
-    asked: whether somebody has asked the program to end, so that waiting ends.
+    stop: request to end the program, which also ends waiting.
     """
 
-    def __init__(self, task: DevTask, folder: Path, suite: EvaluationSuite, asked: Asked):
+    def __init__(self, task: DevTask, folder: Path, suite: EvaluationSuite, stop: StopRequest):
         self.path = folder / ORDERED
         self.history = DevHistory(folder)
-        self.asked = asked
+        self.stop = stop
         self._frame_skip = task.config.frame_skip
         self._levels = tuple(level.fingerprint for level in suite.bank.levels)
         self._ordered: int | None = None
@@ -147,7 +147,7 @@ class Evaluator:
         Waits for it.  EvaluatorError if the process fails or dies, KeyboardInterrupt if somebody asks the program to end.
         """
         while self._arrived is None:
-            stop_if(self.asked)
+            stop_if(self.stop)
             self._listen(ASK_S)
         answer, ordered = self._arrived, self._ordered
         self._arrived = self._ordered = None
@@ -204,9 +204,9 @@ class _Cause(Exception):
 
 
 @contextmanager
-def evaluator(task: DevTask, folder: Path, suite: EvaluationSuite, asked: Asked) -> Iterator[Evaluator]:
+def evaluator(task: DevTask, folder: Path, suite: EvaluationSuite, stop: StopRequest) -> Iterator[Evaluator]:
     """An Evaluator, whose process ends with the block."""
-    made = Evaluator(task, folder, suite, asked)
+    made = Evaluator(task, folder, suite, stop)
     try:
         yield made
     finally:

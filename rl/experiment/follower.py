@@ -20,7 +20,7 @@ import hardware
 from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.signals import postponed
+from nppsim.signals import deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
 from rl.curriculum import make_sampler
 from rl.curriculum_config import CurriculumConfig
@@ -71,8 +71,8 @@ def follow(config: ExperimentConfig, ranks: Ranks) -> None:
         while (task := ranks.serve(None)) is not None:
             take_part(config, data, task, ranks)
     except RanksError as error:
-        if ranks.asked.by:  # the first has ended because it was asked to, as this one was
-            raise KeyboardInterrupt(f"{ranks.name}, by {ranks.asked.by}") from error
+        if ranks.stop.by:  # the first has ended because it was asked to, as this one was
+            raise KeyboardInterrupt(f"{ranks.name}, by {ranks.stop.by}") from error
         raise
     except UserError as error:
         raise RanksError(f"{ranks.name}: {error}") from error
@@ -106,8 +106,8 @@ def take_part(config: ExperimentConfig, data: Data, task: Task, ranks: Ranks) ->
         ppo.anchor_to(reference)
     if env.sampler.starts is not None:
         env.sampler.starts.add(dict(task.runs))
-    with postponed(lambda name: None) as asked:
-        ranks.asked = asked
+    with deferred_signals(lambda name: None) as stop:
+        ranks.stop = stop
         left = ranks.serve(ppo)
         if left is not None:
             ppo.learn(left, callback=Watch(), reset_num_timesteps=not ppo.updates)

@@ -18,7 +18,7 @@ from hardware.thread_pool import ThreadPool
 from nppsim.actions import NUM_ACTIONS
 from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
-from nppsim.signals import Asked, postponed
+from nppsim.signals import StopRequest, deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import DigestTrail, read_trail
@@ -482,21 +482,21 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
     Ctrl-C ends it at once, and the newest checkpoint is named.
     """
     with (
-        postponed(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as asked,
-        evaluator_of(job, plan, asked) as remote,
+        deferred_signals(lambda name: job.log(f"{name}: ends after this update, with a checkpoint")) as stop,
+        evaluator_of(job, plan, stop) as remote,
     ):
         monitor = TrainingMonitor(
             job.config,
             job.root,
             job.folder,
-            dev_evaluation(job, asked),
+            dev_evaluation(job, stop),
             job.uploader,
             job.log,
             on_first_full_update=lambda ppo: job.doctor.examine(UPDATE, **parts_of(ppo)),
-            asked=asked,
+            stop=stop,
             remote=remote,
         )
-        job.ranks.asked = asked
+        job.ranks.stop = stop
         try:
             over = monitor.begin(ppo, job.previous_checkpoint)
             if not ppo.updates and not job.previous_checkpoint:
@@ -509,7 +509,7 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
                 ppo.learn(
                     left, callback=[*profiling, DigestTrail(job.folder), monitor], reset_num_timesteps=not ppo.updates
                 )
-                stop_if(asked)
+                stop_if(stop)
                 monitor.check_attended()
                 ppo.logger.close()
                 monitor.save_final()
@@ -532,17 +532,17 @@ def fine_tune(job: Job, ppo: BatchPPO, plan: hardware.Plan) -> list[dict]:
                 f"{job.architecture.name}: no final_model.zip, as PPO of Stable-Baselines3 carries no memory; the policy is "
                 "in agent.safetensors"
             )
-        stop_if(asked)
+        stop_if(stop)
     return monitor.events + ppo.sampler.events
 
 
-def dev_evaluation(job: Job, asked: Asked) -> Evaluate:
+def dev_evaluation(job: Job, stop: StopRequest) -> Evaluate:
     """What plays the dev levels between updates, in this process; stops at once if somebody asks."""
     dev = DevLevels(job.config, job.data.dev, job.suites.periodic(job.architecture))
     history = DevHistory(job.folder)
 
     def play(policy: NppPolicy, decisions: int) -> Evaluation:
-        found = dev.play(policy, lambda _: stop_if(asked))
+        found = dev.play(policy, lambda _: stop_if(stop))
         history.add(decisions, found.wins)
         check_history(job.folder, decisions, found.rows)
         return found.evaluation
@@ -551,14 +551,14 @@ def dev_evaluation(job: Job, asked: Asked) -> Evaluate:
 
 
 @contextmanager
-def evaluator_of(job: Job, plan: hardware.Plan, asked: Asked) -> Iterator[Evaluator | None]:
+def evaluator_of(job: Job, plan: hardware.Plan, stop: StopRequest) -> Iterator[Evaluator | None]:
     """The process that plays them while training goes on; None where it is not wished for."""
     if not job.config.evaluation.remote:
         yield None
         return
     simulator_threads = plan.evaluator_threads or 1  # the plan knows no evaluator where it was added later
     task = DevTask(job.config, job.data.dev, job.architecture.name, plan.device, simulator_threads)
-    with evaluator(task, job.folder, job.suites.periodic(job.architecture), asked) as made:
+    with evaluator(task, job.folder, job.suites.periodic(job.architecture), stop) as made:
         yield made
 
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from nppsim.errors import UserError
 from nppsim.progress import progress_bar
-from nppsim.signals import Asked
+from nppsim.signals import StopRequest
 from rl.config import ExperimentConfig
 from rl.events import require_tags, require_values
 from rl.policy import checkpoint
@@ -55,7 +55,7 @@ class TrainingMonitor(BaseCallback):
     uploader: None where nothing is uploaded.
     log: receives lines for people.
     on_first_full_update: is called once, after the first update in which the actor learned.
-    asked: whether somebody has asked the program to end; training then does so between two updates, with a checkpoint.
+    stop: request to end the program; training then ends after the update, with a checkpoint.
     events: what happened, in words and numbers.
     alarms: look at every rollout and update; those that stop raise AlarmError, the others are events named "warning".
     retention: what the policy has been able to do on the dev levels.  The best weights are kept; training goes back to
@@ -76,7 +76,7 @@ class TrainingMonitor(BaseCallback):
         uploader: Uploader | None,
         log: Callable[[str], None],
         on_first_full_update: Callable[[BatchPPO], None] = lambda ppo: None,
-        asked: Asked | None = None,
+        stop: StopRequest | None = None,
         remote: Remote | None = None,
     ):
         super().__init__()
@@ -88,7 +88,7 @@ class TrainingMonitor(BaseCallback):
         self.remote = remote
         self.uploader = uploader
         self.log = log
-        self.asked = asked or Asked()
+        self.stop = stop or StopRequest()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
         self.events: list[dict] = []
         self.early = EarlyStopping(config.evaluation)
@@ -148,9 +148,9 @@ class TrainingMonitor(BaseCallback):
         if self.remote:
             self.remote.check()
         evaluation = (self._is_due("evaluation") or self._is_time_to_evaluate()) and self._is_affordable()
-        if evaluation or self.asked.by or self._is_due("checkpoint") or self._saving_is_cheap():
+        if evaluation or self.stop.by or self._is_due("checkpoint") or self._saving_is_cheap():
             self._checkpoint()
-        if self.asked.by:
+        if self.stop.by:
             self.model.ending = True
             return
         if evaluation:
@@ -226,7 +226,7 @@ class TrainingMonitor(BaseCallback):
         self._bar.close()
         self._heed(self.alarms.after_update(self.model))
         self._check_row()
-        if self.asked.by:
+        if self.stop.by:
             if self._saved_after != self.model.updates:
                 self._checkpoint()
             return

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nppsim.signals import end_interrupted, postponed
+from nppsim.signals import deferred_signals, end_interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +21,10 @@ def usual(monkeypatch):
 
 def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
     told = []
-    with postponed(told.append) as asked:
+    with deferred_signals(told.append) as stop:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
-        assert (asked.by, told) == ("SIGTERM", ["SIGTERM"])
+        assert (stop.by, told) == ("SIGTERM", ["SIGTERM"])
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -33,9 +33,9 @@ def test_the_first_is_noted_and_a_second_ctrl_c_does_not_wait():
 
 def test_one_that_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with postponed(print) as asked:
+    with deferred_signals(print) as stop:
         os.kill(os.getpid(), signal.SIGHUP)
-        assert asked.by == ""
+        assert stop.by == ""
     assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
 
 

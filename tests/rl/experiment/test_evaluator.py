@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from nppsim.signals import Asked
+from nppsim.signals import StopRequest
 from rl.command_line import resolve
 from rl.evaluation.history import read_history
 from rl.experiment import evaluator as evaluation
@@ -49,7 +49,7 @@ def same(one, other):
 def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(tmp_path, monkeypatch):
     made, policy = task(), policy_of(NETWORK)
     here = prepare(made)
-    with evaluator(made, tmp_path, here.suite, Asked()) as remote:
+    with evaluator(made, tmp_path, here.suite, StopRequest()) as remote:
         remote.order(policy, 100)
         found, seconds = remote.result()
         assert same(found, here.play(policy).evaluation) and seconds > 0
@@ -67,7 +67,7 @@ def test_another_process_finds_the_same_tells_what_fails_and_ends_with_this_one(
 
 
 def test_somebody_who_asks_for_the_end_and_a_process_that_is_killed_are_noticed(tmp_path):
-    with evaluator(task(), tmp_path, prepare(task()).suite, Asked("SIGTERM")) as remote:
+    with evaluator(task(), tmp_path, prepare(task()).suite, StopRequest("SIGTERM")) as remote:
         remote.order(policy_of(NETWORK), 100)
         with pytest.raises(KeyboardInterrupt, match="by SIGTERM"):
             remote.result()
