@@ -1,4 +1,4 @@
-"""Networks, the policy, its checkpoints, and the way from cloned to trained weights."""
+"""Networks, policy, checkpoints and weight transfer."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ __all__ = ["NppPolicy", "build_policy"]
 
 
 def __getattr__(name: str) -> object:
-    """The policy, imported when it is asked for: the table of architectures, which lies here too, needs no torch.
+    """Import the policy lazily, as the table of architectures needs no torch.
 
-    Archives of Stable-Baselines3 name the class rl.policy.NppPolicy: it must be found here.
+    Archives of Stable-Baselines3 refer to the class as rl.policy.NppPolicy.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

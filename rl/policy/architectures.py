@@ -1,7 +1,7 @@
-"""The architectures: which observations each network reads, and the sizes of its parts.
+"""Table of architectures: observations of each network and sizes of its parts.
 
-This table is the only one: flags, the hardware plan and the networks themselves (``rl.policy.networks``) read it.
-``register`` adds to it, from a file that ``--plugin`` names or from a notebook (docs/own_network.md).
+Flags, the hardware plan and the networks (``rl.policy.networks``) read it.
+``register`` adds to it, from a ``--plugin`` file or a notebook (docs/own_network.md).
 """
 
 import hashlib
@@ -15,27 +15,28 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import HOW_NAMED, NO_STACKS, Stacking
 from rl.policy.residual_blocks import ResidualBlocks
 
-SUBTASKS_READ = ("reachability_features", "entity_positions", "switch_states", "hazards")  # what subtasks are about
-HIGH_LEVEL = "commander."  # how names of the tensors begin that a network has for its subtasks
-# Bytes that a rollout stores of each number that is remembered, and of the subtask in force: that and its age 16, and of
-# its choice whether there was one, and whether it was completed 2, five log-probabilities 20, value, advantage and return 12.
+# Observations that subtasks need.
+SUBTASKS_READ = ("reachability_features", "entity_positions", "switch_states", "hazards")
+HIGH_LEVEL = "commander."  # prefix of the tensors of the high level
+# Bytes per decision in a rollout for each number of a recurrent state, and for a subtask: index and age 16, flags for choice
+# and completion 2, five log-probabilities 20, value, advantage and return 12.
 REMEMBERED_BYTES = 4
 SUBTASK_BYTES = 50
 
 
 class ArchitectureError(UserError, ValueError):
-    """An architecture name that is unknown or not built yet."""
+    """Unknown or invalid architecture."""
 
 
 @dataclass(frozen=True)
 class GraphNetwork:
-    """Sizes of the layers over the level's graph.
+    """Sizes of a graph network.
 
-    kind: "gcn", "gat", "hgt" or "simplified_hgt"; ``rl.policy.graph_layers`` says what they do.
-    layers: how many, each a step further.
-    width: of a node.
-    heads: of the attention; they share the width.  GCN has none.
-    out: size of what is read at the places that matter.
+    kind: "gcn", "gat", "hgt" or "simplified_hgt" (``rl.policy.graph_layers``).
+    layers: number of message-passing layers.
+    width: node features.
+    heads: attention heads, which share the width; 0 for GCN.
+    out: size of the readout.
     """
 
     kind: str
@@ -47,21 +48,21 @@ class GraphNetwork:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of one network; 0 switches an encoder off.  Or a network of somebody's own: ``module`` and ``reads``.
+    """Sizes of one network; 0 disables an encoder.  A custom network has ``module`` and ``reads``.
 
     vectors: one MLP per entry, ((float keys, neighbours in layout order), (layer sizes)).
-    player_frame, global_view, surroundings: output size of the encoder of that uint8 key.
-    graph: layers over the level's graph, if there are any.
-    attention: heads of the attention between the modalities before they are put side by side; 0: there is none.
-    fusion: layers after the concatenation, shared by actor and critic; the last is the feature size.
-    module: makes a torch.nn.Module that takes the place of all encoders and of the fusion: {key: float32[N, *shape]} of
-        the observations in ``reads`` (vectors normalised, bytes as 0 to 1) to features [N, fusion[-1]].
-    reads: what that is shown, observation keys in any order; () without a module.
-    heads: layers of the actor and, separately, of the critic, before their output layers.
-    deep: residual blocks in their place, as wide as the last of them; None: plain layers.
-    stacking: how many frames an observation shows.
-    subtasks: decisions after which a new subtask is chosen at the latest (``rl.policy.commander``); 0: there are none.
-    memory: size of the state that a GRU carries from decision to decision (``rl.policy.recurrent``); 0: there is none.
+    player_frame, global_view, surroundings: output size of the encoder of this uint8 key.
+    graph: graph network, or None.
+    attention: heads of the attention over modalities before concatenation; 0: none.
+    fusion: layers after the concatenation, shared by actor and critic; the last one is the feature size.
+    module: makes a torch.nn.Module that replaces encoders and fusion: {key: float32[N, *shape]} of the observations in
+        ``reads`` (vectors normalised, bytes scaled to 0..1) to features [N, fusion[-1]].
+    reads: observation keys of the module, in any order; () without a module.
+    heads: hidden layers of the actor and, separately, of the critic.
+    deep: residual blocks instead, as wide as the last hidden layer; None: plain layers.
+    stacking: frames per observation.
+    subtasks: largest number of decisions of a subtask (``rl.policy.commander``); 0: no subtasks.
+    memory: size of the GRU state (``rl.policy.recurrent``); 0: not recurrent.
     """
 
     name: str
@@ -83,17 +84,17 @@ class Architecture:
 
     @property
     def imitated(self) -> "Architecture":
-        """The network that imitation trains: the same without subtasks, of which demonstrations tell nothing."""
+        """The network trained by imitation: without subtasks, as demonstrations have none."""
         return replace(self, name=self.name.rpartition("+")[0], subtasks=0) if self.subtasks else self
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Parts (prefixes of tensors' names) that it has beside those of ``imitated``."""
+        """Prefixes of tensor names that ``imitated`` lacks."""
         return (HIGH_LEVEL,) if self.subtasks else ()
 
     @property
     def observations(self) -> tuple[str, ...]:
-        """Keys that the network reads, in canonical order."""
+        """Observation keys of the network, in canonical order."""
         images = [key for key in ("player_frame", "global_view", "surroundings") if getattr(self, key)]
         graph = ["graph_state"] if self.graph else []
         vectors = [key for keys, _ in self.vectors for key in keys]
@@ -101,12 +102,12 @@ class Architecture:
 
     @property
     def carried_bytes(self) -> int:
-        """Bytes that a rollout stores with each decision of what is carried from one to the next: memory or subtask."""
+        """Bytes per decision in a rollout for recurrent state or subtask."""
         return REMEMBERED_BYTES * self.memory + (SUBTASK_BYTES if self.subtasks else 0)
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the layout of ``observations``, and of the stacks, if there are any."""
+        """Fingerprint of the observation layout and the stacking."""
         single = layout.fingerprint(self.observations)
         if not self.stacking:
             return single
@@ -114,11 +115,11 @@ class Architecture:
 
 
 def _with_foresight(plain: Architecture) -> Architecture:
-    """The same, asking the simulator what each action leads to."""
+    """Add the ``foresight`` observation (simulator look-ahead for each action)."""
     return replace(
         plain,
         name=f"{plain.name}_foresight",
-        description=f"{plain.name}, and what the simulator says each action leads to",
+        description=f"{plain.name}, with simulator look-ahead for each action",
         vectors=(*plain.vectors, (("foresight",), (128,))),
     )
 
@@ -216,24 +217,24 @@ ALIASES = {  # of other pipelines
 _SHIPPED = frozenset(ARCHITECTURES)
 
 
-WITH_SUBTASKS = "subtasks"  # as it stands behind the + of a name, with a number
-MOST_DECISIONS = 10_000  # between two choices of a subtask
-WITH_MEMORY = "gru"  # as it stands behind the + of a name
-MEMORY_SIZE = 64  # of the state; a step of the cell then costs a third of the network around it
+WITH_SUBTASKS = "subtasks"  # suffix after "+" in a name, with a number
+MOST_DECISIONS = 10_000  # of a subtask
+WITH_MEMORY = "gru"  # suffix after "+" in a name
+MEMORY_SIZE = 64  # of the state; the cell then costs a third of the rest of the network
 
 
 def _decisions(known: Architecture, suffix: str) -> int:
-    """K of +subtasksK; ValueError where that is no number, or the network does not read what subtasks are about."""
+    """Parse K of +subtasksK; ValueError for an invalid number, or a network without the observations of subtasks."""
     number = suffix.removeprefix(WITH_SUBTASKS)
     if not (number.isascii() and number.isdecimal() and not number.startswith("0") and int(number) <= MOST_DECISIONS):
         raise ValueError(f"give {WITH_SUBTASKS}K with K from 1 to {MOST_DECISIONS}")
     if absent := [key for key in SUBTASKS_READ if key not in known.observations]:
-        raise ValueError(f"subtasks are about {', '.join(absent)}, which {known.name} does not read")
+        raise ValueError(f"subtasks need {', '.join(absent)}, which {known.name} does not read")
     return int(number)
 
 
 def _memory_size(known: Architecture) -> int:
-    """Of +gru; ArchitectureError for a network that reads the graph."""
+    """Size of the GRU state; ArchitectureError for a graph network."""
     if known.graph:
         raise ArchitectureError(
             f"architecture {known.name!r}: minibatches of a graph network are sorted by graph, those of a memory are "
@@ -243,7 +244,7 @@ def _memory_size(known: Architecture) -> int:
 
 
 def get_architecture(name: str) -> Architecture:
-    """The architecture of that name; ArchitectureError says what to write instead.
+    """Look up an architecture by name, with optional suffixes.
 
     ``NAME+visualN-stateM`` is the architecture NAME with stacks of N pictures and M states (``nppsim.observe.stacking``),
     ``NAME+deepN`` with N residual blocks in each head (``rl.policy.heads``), ``NAME+gru`` with a memory
@@ -266,7 +267,7 @@ def get_architecture(name: str) -> Architecture:
 
 
 def _with(known: Architecture, suffix: str, name: str) -> Architecture:
-    """An architecture with what one suffix of the name that was given says."""
+    """Apply one suffix of a name to an architecture."""
     full = f"{known.name}+{suffix}"
     try:
         if suffix == WITH_MEMORY and not (known.memory or known.subtasks):
@@ -306,9 +307,9 @@ def _with(known: Architecture, suffix: str, name: str) -> Architecture:
 
 
 def register(architecture: Architecture) -> None:
-    """From now on, know an architecture by its name; one that was registered before gives way.
+    """Register an architecture, replacing an earlier one of the same name.
 
-    ArchitectureError for a shipped name, for one that cannot be a folder's, and for a module that reads nothing.
+    ArchitectureError for a shipped name, for an invalid folder name, and for a module without ``reads``.
     """
     name = architecture.name
     if name in _SHIPPED or name in ALIASES:

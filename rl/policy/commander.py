@@ -1,16 +1,15 @@
-"""The high level of a hierarchical policy: it chooses subtasks, which the low level's features then depend on.
+"""High level of a hierarchical policy: it chooses subtasks, which condition the features of the low level.
 
     commander = Commander(features=256)
-    commander(features, observations)               # float[N, 256]: features as the low level sees them
+    commander(features, observations)               # float[N, 256]: features for the low level
     logits, values = commander.choose(features, observations)     # of the subtasks, float32[N, 5], and float32[N]
 
-The subtask in force is an observation like others, COMMAND: int64[N, 2], its number and the decisions since it was given.
-So it is stored with the decision it led to, and the update looks at that decision as it was made.  NO_SUBTASK in place of a
-number means that there is no subtask: the features are then those of the plain network.  Where the observation is absent, the
-commander gives the likeliest subtask anew, as at the start of an episode.
+The active subtask is an observation, COMMAND: int64[N, 2], its index and the decisions since it was chosen.  It is therefore
+stored with each decision, and the update evaluates the decision under the same subtask.  With index NO_SUBTASK the features
+are those of the plain network.  Without this observation, the most probable subtask is chosen, as at the start of an episode.
 
-What makes the difference is zero before anything is learned, so that a plain policy's weights act here as they did there.
-Source: Sutton, Precup & Singh 1999 (options); the subtasks are those that this project's predecessor meant to have.
+The conditioning weights are initially zero, so weights of a plain policy act unchanged.
+Source: Sutton, Precup & Singh 1999 (options).
 """
 
 from collections.abc import Mapping
@@ -23,11 +22,11 @@ from nppsim.observe import layout
 SUBTASKS = ("exit_switch", "locked_door", "exit", "mine", "explore")
 EXIT_SWITCH, LOCKED_DOOR, EXIT, MINE, EXPLORE = range(len(SUBTASKS))
 COMMAND = "command"  # key of the observation
-NO_SUBTASK = -1  # number of the subtask where there is none
-NEAR_PX = 120.0  # length that offsets to a target are measured in
-PER_SUBTASK = 5  # numbers that describe a command: that it is given, for how long, and where its target is
+NO_SUBTASK = -1  # index without a subtask
+NEAR_PX = 120.0  # unit of offsets to a target
+PER_SUBTASK = 5  # features of a command: active, age, offset (2), distance
 HIDDEN = 64
-IMPOSSIBLE = -1e9  # logit of a subtask that there is nothing to do for
+IMPOSSIBLE = -1e9  # logit of a subtask without a target
 
 Seen = Mapping[str, torch.Tensor]
 
@@ -38,24 +37,24 @@ _HAZARD = layout.slots(layout.SPECS["hazards"].components)
 
 
 class Commander(nn.Module):
-    """Chooses subtasks, and tells the low level what they are.
+    """Subtask policy, value function and conditioning.
 
     features: size of the encoder's output.
-    longest: decisions after which a subtask ends at the latest; time in it counts in this unit.
+    longest: largest number of decisions of a subtask; also the unit of its age.
     """
 
     def __init__(self, features: int, longest: int):
         super().__init__()
         self.longest = longest
-        # A parameter, and no layer: while no subtask is given it has no gradient, and nobody asks it.
+        # a parameter instead of a layer: without a subtask it is unused and has no gradient
         self.condition = nn.Parameter(torch.zeros(features, len(SUBTASKS) * PER_SUBTASK))
         last = nn.Linear(HIDDEN, len(SUBTASKS))
-        nn.init.orthogonal_(last.weight, 0.01)  # at first all that is possible is as likely
+        nn.init.orthogonal_(last.weight, 0.01)  # initially all possible subtasks are equally likely
         self.policy_net = nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), last)
         self.value_net = nn.Sequential(nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
 
     def forward(self, features: torch.Tensor, observations: Seen) -> torch.Tensor:
-        """The features as the low level sees them, float[N, F]."""
+        """Conditioned features for the low level, float[N, F]."""
         if COMMAND in observations:
             command = observations[COMMAND]
             if bool((command[:, 0] == NO_SUBTASK).all()):
@@ -66,18 +65,15 @@ class Commander(nn.Module):
         return features + described(observations, command, self.longest) @ self.condition.T
 
     def choose(self, features: torch.Tensor, observations: Seen) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float32[N, 5] of the subtasks, IMPOSSIBLE where there is nothing to do, and values float32[N]."""
+        """Logits float32[N, 5] of the subtasks, IMPOSSIBLE without a target, and values float32[N]."""
         with torch.autocast(features.device.type, enabled=False):
-            whole = features.float()
-            logits = self.policy_net(whole).masked_fill(~possible(observations), IMPOSSIBLE)
-            return logits, self.value_net(whole)[:, 0]
+            full = features.float()
+            logits = self.policy_net(full).masked_fill(~possible(observations), IMPOSSIBLE)
+            return logits, self.value_net(full)[:, 0]
 
 
 def possible(observations: Seen) -> torch.Tensor:
-    """bool[N, 5]: whether there is something to do: a switch left, a door closed, an exit open, a hazard near.
-
-    Exploring is always possible.
-    """
+    """Possible subtasks bool[N, 5]: switch not taken, closed door, exit open, hazard observed; exploring always."""
     collected = observations["reachability_features"][:, _WAY.switch_collected] > 0
     there, closed, _ = _doors(observations)
     near = (_hazards(observations)[..., _HAZARD.radius] > 0).any(dim=1)
@@ -85,9 +81,9 @@ def possible(observations: Seen) -> torch.Tensor:
 
 
 def targets(observations: Seen) -> torch.Tensor:
-    """float32[N, 5, 2]: offset, px, from the ninja to what each subtask is about; 0 where there is nothing.
+    """Offsets float32[N, 5, 2], px, from the ninja to the target of each subtask; 0 without a target.
 
-    Of several doors the one whose switch is nearest, of hazards the nearest; for exploring the second way-point.
+    Targets are the door with the nearest switch, the nearest hazard, and for exploring the second waypoint.
     """
     places, way = observations["entity_positions"], observations["reachability_features"]
     ninja = places[:, _PLACE.ninja_x : _PLACE.ninja_y + 1]
@@ -109,26 +105,26 @@ def targets(observations: Seen) -> torch.Tensor:
 
 
 def described(observations: Seen, command: torch.Tensor, longest: int) -> torch.Tensor:
-    """float32[N, 25]: what the low level is told; in the columns of the subtask given: 1, time in it, offset and distance.
+    """Command features float32[N, 25]: 1, age, offset and distance in the columns of the active subtask, else 0.
 
     command: int64[N, 2].  longest: decisions, the unit of time.
     """
     chosen = command[:, 0].clamp(min=0)
     offset = targets(observations)[torch.arange(len(chosen), device=chosen.device), chosen] / NEAR_PX
-    offset = offset / offset.norm(dim=1, keepdim=True).clamp(min=1.0).sqrt()  # what is far away need not be exact
+    offset = offset / offset.norm(dim=1, keepdim=True).clamp(min=1.0).sqrt()  # compress large distances
     distance = offset.norm(dim=1)
     time = command[:, 1].float() / longest
-    told = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
+    values = torch.stack([torch.ones_like(time), time, offset[:, 0], offset[:, 1], distance], dim=1)
     given = nn.functional.one_hot(chosen, len(SUBTASKS)) * (command[:, :1] != NO_SUBTASK)
-    return (given[:, :, None] * told[:, None]).flatten(1)
+    return (given[:, :, None] * values[:, None]).flatten(1)
 
 
 def _doors(observations: Seen) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of the doors listed: bool[N, 5] whether there is one, and whether it is closed, float32[N, 5, 2] its switch, px."""
+    """Listed doors: exists bool[N, 5], closed bool[N, 5], position of the switch float32[N, 5, 2], px."""
     doors = observations["switch_states"].unflatten(1, (layout.NUM_DOORS, _DOORS))
     return doors[..., :2].any(dim=2), doors[..., _DOORS - 1] == 0, doors[..., :2]
 
 
 def _hazards(observations: Seen) -> torch.Tensor:
-    """float32[N, 8, 5], nearest first."""
+    """Hazards float32[N, 8, 5], nearest first."""
     return observations["hazards"].reshape(-1, *layout.SPECS["hazards"].shape)

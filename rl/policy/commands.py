@@ -1,16 +1,16 @@
-"""The subtasks in force in a batch of environments: when they are given, how old they are, and when they are over.
+"""Active subtasks of a batch of environments: choice, age and termination.
 
     commands = Commands(num_envs, longest=50)
     commands.give(envs, chosen, obs)                 # obs: raw observations of those environments
-    over, completed = commands.follow(obs, ended)    # after a decision of every environment; obs: what came of it
+    over, completed = commands.follow(obs, ended)    # after a step of every environment; obs: the new observations
 
-A subtask is over when it is completed by the rules of the game, after ``longest`` decisions, or with its episode:
+A subtask ends when it is completed, after ``longest`` decisions, or with its episode.  It is completed when:
 
-    exit_switch   the exit's switch is taken
-    locked_door   one more door is open than when it was given (of the five that are observed)
+    exit_switch   the exit switch is taken
+    locked_door   one more of the five observed doors is open than at its start
     exit          the level is won, which ends the episode
-    mine          the way that is left is shorter by more than the nearest hazard was away: it lies behind
-    explore       the ninja is EXPLORED_PX away from where it was given
+    mine          the path to the exit is shorter by more than the initial distance of the nearest hazard
+    explore       the ninja is EXPLORED_PX away from its position at the start
 """
 
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ _FACTS = np.dtype([("x", "f8"), ("y", "f8"), ("taken", "?"), ("doors", "i8"), ("
 class Commands:
     """Subtasks of N environments.
 
-    longest: decisions after which a subtask is over.
-    now: int64[N, 2], as the policy observes them (``rl.policy.commander``).
-    begun: [N], how things stood when they were given.
+    longest: largest number of decisions of a subtask.
+    now: int64[N, 2], observation of the policy (``rl.policy.commander``).
+    begun: [N], facts at the start of each subtask.
     """
 
     def __init__(self, num_envs: int, longest: int):
@@ -44,40 +44,40 @@ class Commands:
         self.begun = np.zeros(num_envs, _FACTS)
 
     def give(self, envs: np.ndarray, chosen: np.ndarray, obs: Mapping[str, np.ndarray]) -> None:
-        """New subtasks.  envs: int64[k].  chosen: int64[k].  obs: raw observations of these environments, [k, ...]."""
+        """Start subtasks.  envs, chosen: int64[k].  obs: raw observations of these environments, [k, ...]."""
         self.now[envs, 0], self.now[envs, 1] = chosen, 0
         self.begun[envs] = facts(obs)
 
     def follow(
         self, obs: Mapping[str, np.ndarray], ended: np.ndarray, envs: np.ndarray | slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(whether a subtask is over, whether it was completed), bool[k] both, after a decision under each of them.
+        """Update ages after a decision; return (over, completed), bool[k] each.
 
-        obs: raw observations after it, [k, ...].
-        ended: bool[k], whether it ended its episode: the subtask is over then, and whether it was completed is for the
-            caller to know, who knows the outcome.
-        envs: int64[k], the environments in question; all by default.
+        obs: raw observations after the decision, [k, ...].
+        ended: bool[k], ends of episodes, which also end the subtask; the caller decides from the outcome whether it was
+            completed.
+        envs: int64[k]; default: all environments.
         """
         self.now[envs, 1] += 1
         completed = done(self.now[envs, 0], self.begun[envs], facts(obs)) & ~ended
         return ended | completed | (self.now[envs, 1] >= self.longest), completed
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that the future depends on, as arrays of numbers."""
+        """State for ``load``, as arrays of numbers."""
         return {
             "now": self.now.copy(),
             "begun": np.stack([self.begun[name].astype("f8") for name in _FACTS.names or ()]),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was taken."""
+        """Restore ``state``."""
         self.now[:] = state["now"]
         for name, values in zip(_FACTS.names or (), state["begun"], strict=True):
             self.begun[name] = values
 
 
 def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[N] of what the rules of completion look at, from raw observations."""
+    """Facts [N] for the rules of completion, from raw observations."""
     way, places = obs["reachability_features"], obs["entity_positions"]
     doors = obs["switch_states"].reshape(len(way), layout.NUM_DOORS, -1)
     hazard = obs["hazards"].reshape(len(way), *layout.SPECS["hazards"].shape)[:, 0]
@@ -91,7 +91,7 @@ def facts(obs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def done(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """bool[N]: whether subtasks are completed.  begun, now: facts when they were given, and now, in the same episode."""
+    """Completed subtasks, bool[N].  begun, now: facts at the start and now, in the same episode."""
     return np.select(
         [subtask == EXIT_SWITCH, subtask == LOCKED_DOOR, subtask == MINE, subtask == EXPLORE],
         [
@@ -105,5 +105,5 @@ def done(subtask: np.ndarray, begun: np.ndarray, now: np.ndarray) -> np.ndarray:
 
 
 def with_command(obs: Mapping[str, np.ndarray], command: np.ndarray) -> dict[str, np.ndarray]:
-    """Observations and the commands beside them, int64[N, 2]."""
+    """Add the commands int64[N, 2] to observations."""
     return {**obs, COMMAND: command}

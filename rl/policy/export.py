@@ -1,12 +1,12 @@
-"""A policy as one ONNX file, which any ONNX runtime computes without this project, and without torch.
+"""Export of a policy to ONNX, for use without this project and without torch.
 
     data = to_onnx(policy, frame_skip=4)     # bytes of the file
     inputs     raw observations, one input for each key, dtype and shape [N, *shape] of the layout;
-               "action_mask" bool[N, 6], the actions that may be taken: all true for what training did
-    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the deterministic action that may be taken
+               "action_mask" bool[N, 6], allowed actions; training allows all
+    outputs    "logits" float32[N, 6], "value" float32[N], "action" int64[N], the most probable allowed action
 
-The normaliser is inside, as in every policy.  What the numbers of the inputs mean stands in the file's metadata, under
-``METADATA``, as JSON (``Facts``); ``rl.policy.onnx_policy`` reads it.
+The normaliser is part of the network.  The file's metadata under ``METADATA`` describe the inputs as JSON (``Facts``);
+``rl.policy.onnx_policy`` reads them.
 """
 
 import json
@@ -31,23 +31,23 @@ MASK = "action_mask"
 OUTPUTS = ("logits", "value", "action")
 OPSET = 18
 SUFFIX = ".onnx"
-_EXAMPLES = 2  # observations that the exporter traces with; one would become a constant
+_EXAMPLES = 2  # batch size of the traced example; 1 would become a constant
 
 
 class ExportError(UserError, ValueError):
-    """A policy that ONNX cannot hold, or an ONNX file that is none of this project; the message says what to do."""
+    """Policy that cannot be exported, or ONNX file that is not of this project."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an ONNX file says about itself.
+    """Metadata of an ONNX file.
 
     architecture: name of the network.
     observations: its inputs, in canonical order.
-    layout: fingerprint of what their numbers mean.
-    stacking: how many frames they show, as behind the + of an architecture's name; "" for single frames.
-    frame_skip: frames per decision that the policy was trained with.
-    actions: what the numbers of actions mean.
+    layout: fingerprint of the observation layout.
+    stacking: suffix of the architecture's name for stacked frames; "" for single frames.
+    frame_skip: frames per decision in training.
+    actions: names of the actions.
     """
 
     architecture: str
@@ -73,7 +73,7 @@ class _Exported(nn.Module):
 
 
 def check_exportable(policy: NppPolicy) -> None:
-    """ExportError for a policy that is more than a function of numbers."""
+    """Raise ExportError for graph networks, subtasks and recurrent policies."""
     if policy.features_extractor.graph:
         raise ExportError(
             f"{policy.architecture} reads the graph of a level, which it looks up in the simulator of its own process; "
@@ -82,26 +82,24 @@ def check_exportable(policy: NppPolicy) -> None:
         )
     if policy.commander:
         raise ExportError(
-            f"{policy.architecture} remembers its subtask from decision to decision, an ONNX file remembers nothing: "
-            f"export a network without +subtasks"
+            f"{policy.architecture} has a subtask as state, and ONNX export is stateless: export a network without +subtasks"
         )
     if policy.memory:
         raise ExportError(
-            f"{policy.architecture} carries a memory from decision to decision, an ONNX file remembers nothing: export a "
-            f"network without +gru"
+            f"{policy.architecture} has a recurrent state, and ONNX export is stateless: export a network without +gru"
         )
 
 
 def example(policy: NppPolicy, rows: int = _EXAMPLES) -> dict[str, np.ndarray]:
-    """Observations that are all zero, with ``rows`` rows: {key: [rows, *shape]}."""
+    """Zero observations {key: [rows, *shape]}."""
     shapes = {key: policy.stacking.shape(key) for key in policy.observations}
     return {key: np.zeros((rows, *shape), layout.SPECS[key].dtype) for key, shape in shapes.items()}
 
 
 def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
-    """The ONNX file of a policy, which computes in float32 whatever the policy's precision.
+    """Export a policy in float32, for any precision of the policy.
 
-    frame_skip: frames per decision that it was trained with.
+    frame_skip: frames per decision in training.
     ExportError: the network cannot be expressed, or has no statistics yet.  MissingPackageError without the extra ``onnx``.
     """
     needed("onnxscript", "onnx")
@@ -117,13 +115,13 @@ def to_onnx(policy: NppPolicy, *, frame_skip: int) -> bytes:
 
 
 def facts_of(policy: NppPolicy, frame_skip: int) -> Facts:
-    """What the file of a policy says about itself."""
+    """Metadata for the file of a policy."""
     keys = policy.observations
     return Facts(policy.architecture, keys, layout.fingerprint(keys), policy.stacking.name, frame_skip)
 
 
 def _traced(policy: NppPolicy) -> Any:
-    """The onnx.ModelProto, a class of an optional package."""
+    """Trace the policy to an onnx.ModelProto."""
     tensors = [torch.from_numpy(values) for values in example(policy).values()]
     tensors.append(torch.ones(_EXAMPLES, NUM_ACTIONS, dtype=torch.bool))
     rows = torch.export.Dim("batch", min=1)
@@ -131,8 +129,8 @@ def _traced(policy: NppPolicy) -> Any:
     policy.precision = "float32"
     policy.to("cpu").set_training_mode(False)
     try:
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of its own insides, here and
-        with torch.no_grad(), warnings.catch_warnings():  # here
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about torch internals
+        with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 _Exported(policy),
@@ -164,7 +162,7 @@ def _traced(policy: NppPolicy) -> Any:
 
 
 def described(facts: Facts, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, object]:
-    """Inputs and outputs for people and programs: name -> dtype and shape, of one row."""
+    """Inputs and outputs: name -> dtype and shape of one row."""
     inputs = {key: {"dtype": layout.SPECS[key].dtype, "shape": list(shapes[key])} for key in facts.observations}
     inputs[MASK] = {"dtype": "bool", "shape": [NUM_ACTIONS]}
     outputs = zip(OUTPUTS, (("float32", [NUM_ACTIONS]), ("float32", []), ("int64", [])), strict=True)

@@ -1,10 +1,10 @@
-"""A policy from an ONNX file: it plays as the one that it was exported from, without torch's weights.
+"""Policy loaded from an ONNX file.
 
     policy = OnnxPolicy.load("agent.onnx")
     actions = policy.act(obs, deterministic=True)          # raw observations {key: array [N, *shape]}
-    logits, values, likeliest = policy.compute(obs)
+    logits, values, greedy = policy.compute(obs)
 
-A file says which observations it reads (``rl.policy.export.Facts``), so a network of a plugin needs no plugin here.
+The file describes its observations (``rl.policy.export.Facts``), so a plugin's network needs no plugin here.
 """
 
 import json
@@ -30,12 +30,12 @@ _TYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(bool)": 
 
 
 class OnnxPolicy:
-    """What an ONNX file computes, on the CPU.
+    """Inference with an ONNX file on the CPU.
 
     data: the file.
     place: its name, for errors.
-    facts: what the file says about itself; stacking: of its observations.
-    ExportError: damaged, none of this project, or of another layout of observations.
+    facts: metadata; stacking: of the observations.
+    ExportError: damaged, not of this project, or with another observation layout.
     MissingPackageError without the extra ``onnx``.
     """
 
@@ -44,29 +44,29 @@ class OnnxPolicy:
         ort = needed("onnxruntime", "onnx")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-        options.log_severity_level = 4  # what is wrong is raised
-        try:  # from bytes: a file that refers to others beside it cannot be opened so
+        options.log_severity_level = 4  # errors are raised
+        try:  # from bytes: prevents references to other files
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
-            told = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
+            metadata = self._session.get_modelmeta().custom_metadata_map.get(METADATA)
             inputs, outputs = self._session.get_inputs(), [one.name for one in self._session.get_outputs()]
             found = {one.name: (_TYPES.get(one.type), tuple(one.shape[1:])) for one in inputs}
         except _errors_of(ort) as error:
             first = next(iter(str(error).splitlines()), "")
             raise ExportError(f"{place}: no ONNX file, or damaged ({first[:200]}): {_REMEDY}") from error
-        self.facts, self.stacking = _facts(told, place)
+        self.facts, self.stacking = _facts(metadata, place)
         self.observations = self.facts.observations
         wanted = {key: (layout.SPECS[key].dtype, self.stacking.shape(key)) for key in self.observations}
         wanted[MASK] = ("bool", (NUM_ACTIONS,))
         if found != wanted or outputs != list(OUTPUTS):
-            raise ExportError(f"{place}: its inputs or outputs are not those that its metadata tell: {_REMEDY}")
+            raise ExportError(f"{place}: its inputs or outputs differ from its metadata: {_REMEDY}")
 
     @classmethod
     def load(cls, path: Path) -> "OnnxPolicy":
-        """The policy in a file; ExportError also where it cannot be read."""
+        """Load a file; ExportError if it cannot be read."""
         return cls(read_bytes(path, ExportError, _MAX_BYTES, _REMEDY), path)
 
     def __reduce__(self) -> tuple[type["OnnxPolicy"], tuple[bytes, object]]:
-        """Other processes read the file anew; there, too, with one thread."""
+        """Pickle as file content: other processes create their own session."""
         return type(self), self._made_of
 
     def compute(
@@ -74,7 +74,7 @@ class OnnxPolicy:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Logits float32[N, 6], values float32[N] and the deterministic actions int64[N], for raw observations [N, *shape].
 
-        mask: bool[N, 6], actions that may be taken; None: all.
+        mask: bool[N, 6], allowed actions; None: all.
         ObservationError: a key is missing, or has another shape or dtype.
         """
         check_batch(obs, self.observations, self.stacking)
@@ -88,17 +88,17 @@ class OnnxPolicy:
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> np.ndarray:
         """Actions int64[N]; as ``NppPolicy.act``, and with the same ``rng`` the same samples."""
-        logits, _, likeliest = self.compute(obs)
-        return likeliest if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
+        logits, _, greedy = self.compute(obs)
+        return greedy if deterministic else sample_actions(torch.from_numpy(logits), rng).numpy()
 
 
 def is_onnx(path: Path) -> bool:
-    """Whether a file is to be read as ONNX, by its name."""
+    """Test the file name for the ONNX suffix."""
     return path.suffix.lower() == SUFFIX
 
 
 def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
-    """What onnxruntime raises for files; its classes have no base of their own."""
+    """Exceptions of onnxruntime for files; they have no common base class."""
     state = ort.capi.onnxruntime_pybind11_state
     names = (
         "Fail",
@@ -113,17 +113,17 @@ def _errors_of(ort: Any) -> tuple[type[Exception], ...]:
 
 
 def _facts(text: str | None, place: object) -> tuple[Facts, Stacking]:
-    """What the metadata says; ExportError unless this version can play by it."""
+    """Parse the metadata; ExportError for another version or damage."""
     if text is None:
         raise ExportError(f"{place}: an ONNX file, but not of this project: {_REMEDY}")
     try:
-        told = json.loads(text)
-        if told["format_version"] != FORMAT_VERSION:
+        fields = json.loads(text)
+        if fields["format_version"] != FORMAT_VERSION:
             raise ExportError(
-                f"{place}: export format {told['format_version']}, this version of the project reads {FORMAT_VERSION}: "
+                f"{place}: export format {fields['format_version']}, this version of the project reads {FORMAT_VERSION}: "
                 f"export the checkpoint again"
             )
-        facts = Facts(**{**told, "observations": tuple(told["observations"]), "actions": tuple(told["actions"])})
+        facts = Facts(**{**fields, "observations": tuple(fields["observations"]), "actions": tuple(fields["actions"])})
         stacking = Stacking.named(facts.stacking) if facts.stacking else NO_STACKS
         known = facts.observations == layout.observation_keys(facts.observations)
         if not (known and isinstance(facts.architecture, str) and 1 <= facts.frame_skip <= FRAMES_PER_SECOND):

@@ -1,10 +1,10 @@
-"""Who plays a batch of environments: a policy, and the subtasks in force or the memory where it has them.
+"""Players: a policy with its subtasks or recurrent states for a batch of environments.
 
     player = player_of(policy, num_envs)
     actions = player.act(obs, envs, deterministic=False, rng=rng)     # obs: of these environments, [k, ...]
-    player.begin(envs)                                                # where an episode has ended
+    player.begin(envs)                                                # after the end of an episode
 
-A new subtask is drawn, or with ``deterministic`` the likeliest taken, by the same rules as in training.
+Subtasks are sampled, or with ``deterministic`` the most probable one is chosen, by the rules of training.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from rl.policy.recurrent import blank, with_memory
 
 
 class Player:
-    """A policy that remembers nothing.
+    """A policy without state.
 
-    policy: whatever has ``act``.
-    commands: int64[N, 2] in force; None without any.
-    states: float32[N, size], what is remembered; None without a memory.
+    policy: any object with ``act``.
+    commands: int64[N, 2], active subtasks; None without.
+    states: float32[N, size], recurrent states; None without.
     """
 
     commands: np.ndarray | None = None
@@ -33,7 +33,7 @@ class Player:
         self.policy = policy
 
     def begin(self, envs: np.ndarray) -> None:
-        """New episodes begin in these environments, int64[k]."""
+        """Reset the state of these environments, int64[k], at the start of an episode."""
 
     def act(
         self, obs: Mapping[str, np.ndarray], envs: np.ndarray, *, deterministic: bool, rng: torch.Generator | None
@@ -44,7 +44,7 @@ class Player:
 
 
 class HierarchicalPlayer(Player):
-    """A policy with a high level, in N environments; all of them begin."""
+    """A hierarchical policy in N environments, at the start of their episodes."""
 
     policy: NppPolicy
 
@@ -74,9 +74,9 @@ class HierarchicalPlayer(Player):
 
 
 class RecurrentPlayer(Player):
-    """A policy with a memory, in N environments; all of them begin.
+    """A recurrent policy in N environments, at the start of their episodes.
 
-    states: float32[N, size], what is remembered; zero where an episode begins.
+    states: float32[N, size], zero at the start of an episode.
     """
 
     policy: NppPolicy
@@ -100,7 +100,7 @@ class RecurrentPlayer(Player):
 
 
 def player_of(policy: Any, num_envs: int) -> Player:
-    """Who plays N environments with this policy."""
+    """Make the player of a policy for N environments."""
     if isinstance(policy, NppPolicy) and policy.commander is not None:
         return HierarchicalPlayer(policy, num_envs)
     if isinstance(policy, NppPolicy) and policy.memory is not None:

@@ -1,7 +1,7 @@
-"""The policy: one Stable-Baselines3 actor-critic for imitation, PPO, evaluation and video.
+"""The policy: a Stable-Baselines3 actor-critic for imitation, PPO, evaluation and video.
 
-It takes raw observations.  Stable-Baselines3's own preprocessing (which turns uint8 into float, and may divide by
-255) is never called; normalising is the first layer of the network.
+It takes raw observations.  The preprocessing of Stable-Baselines3 (uint8 to float, division by 255) is not used; the first
+layer of the network normalises.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from rl.policy.recurrent import FOLLOWS, MEMORY, Memory
 
 Item = TypeVar("Item", torch.Tensor, np.ndarray)
 LEARNING_RATE = 3e-4  # of a policy on its own; imitation has its own optimiser, PPO its own schedule
-MOST_STEPS = 1 << 24  # that Adam can count, as it does so in float32
+MOST_STEPS = 1 << 24  # of Adam, which counts them in float32
 ADAM = {"eps": 1e-5, "fused": True}  # one kernel for all tensors: an update of small networks is mostly call overhead
 
 
@@ -78,7 +78,7 @@ class NppPolicy(ActorCriticPolicy):
             optimizer_class=torch.optim.Adam,
             optimizer_kwargs=dict(ADAM),
         )
-        # Stable-Baselines3 registers the one encoder under three names; the state dict must hold each tensor once.
+        # Stable-Baselines3 registers the encoder under three names; the state dict must contain each tensor once.
         for name in ("pi_features_extractor", "vf_features_extractor"):
             del self._modules[name]
             self.__dict__[name] = self.features_extractor
@@ -87,7 +87,7 @@ class NppPolicy(ActorCriticPolicy):
             self.set_statistics(statistics)
 
     def _build_mlp_extractor(self) -> None:
-        """The heads' hidden layers, Stable-Baselines3's own unless the architecture has deep ones; high level and memory."""
+        """Build hidden layers of the heads, high level and memory."""
         chosen = self._architecture
         self.commander = Commander(self.features_dim, chosen.subtasks) if chosen.subtasks else None
         self.memory = Memory(self.features_dim, chosen.memory) if chosen.memory else None
@@ -108,7 +108,7 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def stacking(self) -> Stacking:
-        """How many frames of them it reads."""
+        """Frames per observation."""
         return self._architecture.stacking
 
     @property
@@ -124,7 +124,7 @@ class NppPolicy(ActorCriticPolicy):
 
     @property
     def statistics(self) -> ObservationStatistics | None:
-        """What the normaliser holds; None before it is filled."""
+        """Statistics of the normaliser; None before they are set."""
         return self.features_extractor.normalize.statistics
 
     def set_statistics(self, statistics: ObservationStatistics) -> None:
@@ -140,7 +140,7 @@ class NppPolicy(ActorCriticPolicy):
         return logits, values
 
     def step(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """The same, and what is remembered afterwards, float32[N, size]; None where there is no memory."""
+        """Logits, values, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         states = None
         with self._autocast():
             features = self.features_extractor(observations)
@@ -157,20 +157,20 @@ class NppPolicy(ActorCriticPolicy):
     def in_sequences(
         self, observations: Mapping[str, torch.Tensor], follows: torch.Tensor, states: torch.Tensor | None = None
     ) -> dict[str, torch.Tensor]:
-        """The observations, made sequences of, for a network with a memory.
+        """Add sequence structure to observations, for a recurrent policy.
 
-        follows: bool[N], whether a row goes on where the one above it ended.
-        states: float32[N, size], what is remembered before the rows that do not; None: nothing.
+        follows: bool[N], the row continues the previous row.
+        states: float32[N, size], initial states of the other rows; None: zeros.
         """
         return {**observations, FOLLOWS: follows, **({} if states is None else {MEMORY: states})}
 
     def choose_subtasks(self, observations: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits float32[N, 5] of the subtasks and values float32[N] of the high level; only where there is one."""
+        """Logits float32[N, 5] of the subtasks and values float32[N] of the high level; only for hierarchical policies."""
         assert self.commander is not None
         return self.commander.choose(self.features(observations), observations)
 
     def may_rest(self, name: str) -> bool:
-        """Whether a tensor may go without a gradient: the high level does, where no subtask is chosen."""
+        """True for tensors that may lack a gradient: those of the high level, if no subtask is chosen."""
         return name.startswith(self._architecture.fresh)
 
     def features(self, observations: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -179,23 +179,23 @@ class NppPolicy(ActorCriticPolicy):
             return self.features_extractor(observations).float()
 
     def remember(self, observations: Mapping[str, torch.Tensor]) -> None:
-        """Encode what many decisions share, the graphs of levels, once and for all until the weights change.
+        """Cache encoded level graphs until the weights change; passes without gradients use them.
 
-        Passes without gradients then look it up.  One thread at a time; without a graph there is nothing to do.
+        Not thread-safe.  Does nothing for networks without a graph.
         """
         if self.features_extractor.graph:
             with self._autocast():
                 self.features_extractor.graph.remember(observations["graph_state"])
 
     def forget(self) -> None:
-        """Begin anew: what is remembered from now on does not depend on what was seen before."""
+        """Clear the cache of ``remember``, so that later results do not depend on earlier observations."""
         if self.features_extractor.graph:
             self.features_extractor.graph.forget()
 
     def _autocast(self) -> contextlib.AbstractContextManager:
         if self.precision == "float32":
             return contextlib.nullcontext()
-        # No cache of converted weights: each is used once, and threads would share it.
+        # no cache of converted weights: each is used once, and threads would share the cache
         return torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False)
 
     @torch.no_grad()
@@ -207,17 +207,17 @@ class NppPolicy(ActorCriticPolicy):
         deterministic: the most likely action instead of a sample.
         rng: a CPU generator, whatever the policy's device, so that a seed means the same on every machine; None
             draws from torch's global one.
-        ObservationError for a network with a memory, which ``rl.policy.player.player_of`` plays.
+        ObservationError for a recurrent policy; use ``rl.policy.player.player_of``.
         """
         if self.memory:
-            raise _forgetful(self.architecture)
+            raise _needs_player(self.architecture)
         return self.act_and_remember(obs, deterministic=deterministic, rng=rng)[0]
 
     @torch.no_grad()
     def act_and_remember(
         self, obs: Mapping[str, np.ndarray], *, deterministic: bool, rng: torch.Generator | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Actions as of ``act``, and what is remembered afterwards, float32[N, size]; None where there is no memory."""
+        """Actions as in ``act``, and the new recurrent states float32[N, size] (None for a feed-forward policy)."""
         tensors = self.to_tensors(obs)
         self.remember(tensors)
         logits, _, states = self.step(tensors)
@@ -226,13 +226,13 @@ class NppPolicy(ActorCriticPolicy):
         return actions, None if states is None else states.cpu().numpy()
 
     def to_tensors(self, obs: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-        """The observations that the network reads, as tensors on its device; on the CPU they share memory."""
+        """Convert the observations of the network to tensors on its device; on the CPU they share memory."""
         check_batch(obs, self.observations, self.stacking)
         device = self.device
         own = [key for key, part in ((COMMAND, self.commander), (MEMORY, self.memory)) if part and key in obs]
         return {key: torch.from_numpy(obs[key]).to(device) for key in (*self.observations, *own)}
 
-    # What follows replaces the methods of ActorCriticPolicy that preprocess observations.
+    # Methods of ActorCriticPolicy that would preprocess observations:
 
     def forward(self, obs: PyTorchObs, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Actions int64[N], values float32[N, 1] and log-probabilities float32[N]."""
@@ -261,9 +261,9 @@ class NppPolicy(ActorCriticPolicy):
         return self.features(_dictionary(obs))
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
-        """For ``predict``: tensors with a batch axis, and whether the observation had one."""
+        """For ``predict``: tensors with a batch axis, and True if the observation had one."""
         if self.memory:
-            raise _forgetful(self.architecture)
+            raise _needs_player(self.architecture)
         given = _dictionary(observation)
         arrays = {key: np.asarray(value) for key, value in given.items() if key in self.observations}
         vectorized = any(array.ndim > len(_own_axes(self.stacking.shape(key), array)) for key, array in arrays.items())
@@ -282,11 +282,10 @@ class NppPolicy(ActorCriticPolicy):
         }
 
 
-def _forgetful(architecture: str) -> ObservationError:
-    """Of asking a network with a memory as if it had none."""
+def _needs_player(architecture: str) -> ObservationError:
+    """Error for a recurrent policy used without its states."""
     return ObservationError(
-        f"{architecture} remembers, and forgets all between two calls of this; play with player_of(policy, num_envs) of "
-        "rl.policy.player, which carries its memory"
+        f"{architecture} is recurrent, and this call would lose its state; use rl.policy.player.player_of(policy, num_envs)"
     )
 
 
@@ -326,20 +325,20 @@ def build_policy(
 
 
 def check_optimiser_coverage(policy: NppPolicy) -> None:
-    """RuntimeError unless ``policy.optimizer`` holds every trainable tensor, and no others."""
-    held = {id(parameter) for group in policy.optimizer.param_groups for parameter in group["params"]}
+    """Raise RuntimeError unless ``policy.optimizer`` has exactly the trainable tensors."""
+    optimised = {id(parameter) for group in policy.optimizer.param_groups for parameter in group["params"]}
     trainable = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
-    missing = [name for name, parameter in trainable.items() if id(parameter) not in held]
-    foreign = len(held) - (len(trainable) - len(missing))
+    missing = [name for name, parameter in trainable.items() if id(parameter) not in optimised]
+    foreign = len(optimised) - (len(trainable) - len(missing))
     if missing or foreign:
         raise RuntimeError(
-            f"the optimiser does not fit the policy: it lacks {', '.join(missing) or 'nothing'} and holds {foreign} "
-            f"tensors that are not trainable here: make it after all layers exist, from policy.parameters()"
+            f"the optimiser lacks {', '.join(missing) or 'no tensor'} and has {foreign} tensors that are not trainable here: "
+            "create it after all layers, from policy.parameters()"
         )
 
 
 def _dictionary(observations: Item | dict[str, Item]) -> dict[str, Item]:
-    """The same, known to be a dictionary: Stable-Baselines3 has policies that read one array, too."""
+    """Check that observations are a dictionary."""
     if not isinstance(observations, dict):
         raise ObservationError(f"the policy reads a dict of observations, got {type(observations).__name__}")
     return observations

@@ -1,12 +1,11 @@
-"""The memory of a recurrent policy: a GRU between what is seen now and the heads.
+"""GRU memory of a recurrent policy, between encoder and heads.
 
     memory = Memory(features=256, size=64)
-    features, states = memory(features, observations)       # float[N, 256] as the heads see them, float32[N, 64] afterwards
+    features, states = memory(features, observations)       # float[N, 256] for the heads, new states float32[N, 64]
 
-The state before a decision is an observation like others, MEMORY: float32[N, size], zero where an episode begins.  So it is
-stored with the decision that it led to, and each decision can be looked at alone.  FOLLOWS, bool[N], makes sequences of rows:
-the state before such a row is the one after the row above it, in place of MEMORY, and gradients flow through it.  Where
-MEMORY is absent, sequences begin with zeros, as at the start of an episode.
+The state before a decision is an observation, MEMORY: float32[N, size], zero at the start of an episode.  It is therefore
+stored with each decision, which can be evaluated alone.  FOLLOWS, bool[N], defines sequences: the state before such a row is
+that after the previous row instead of MEMORY, with gradients.  Without MEMORY, sequences start with zeros.
 Source: Cho et al. 2014 (GRU); Kapturowski et al. 2019 (stored states, burn-in).
 """
 
@@ -19,13 +18,13 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 MEMORY = "memory"  # key of the observation: the state before the decision
-FOLLOWS = "follows"  # key of the observation: whether a row goes on where the row above it ended
+FOLLOWS = "follows"  # key of the observation: the row continues the previous row
 
 Seen = Mapping[str, torch.Tensor]
 
 
 class Memory(nn.Module):
-    """Adds to the features what is remembered, the present included.
+    """Adds a projection of the new recurrent state to the features.
 
     features: size of the encoder's output.
     size: of the state.
@@ -38,9 +37,11 @@ class Memory(nn.Module):
         self.told = nn.Linear(size, features, bias=False)
 
     def forward(self, features: torch.Tensor, observations: Seen) -> tuple[torch.Tensor, torch.Tensor]:
-        """(features as the heads see them, float[N, F]; states after each row, float32[N, size])."""
+        """Return features for the heads, float[N, F], and states after each row, float32[N, size]."""
         states = observations[MEMORY] if MEMORY in observations else features.new_zeros((len(features), self.size))
-        with torch.autocast(features.device.type, enabled=False):  # what is summed over hundreds of steps stays float32
+        with torch.autocast(
+            features.device.type, enabled=False
+        ):  # float32, as errors accumulate over hundreds of steps
             after = self._after(features.float(), states.float(), observations.get(FOLLOWS))
         return features + self.told(after), after
 
@@ -58,9 +59,9 @@ class Memory(nn.Module):
 
 
 def packed(follows: torch.Tensor) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
-    """How sequences of rows are packed, the longest first: all first rows, all second rows, ...
+    """Order of rows for a PackedSequence, longest sequence first: all first rows, all second rows, ...
 
-    follows: bool[N]; the first row follows nothing.
+    follows: bool[N]; False for the first row.
     Returns (int64[N] the rows in that order; int64[L] how many sequences have a first, second, ... row; int64[S] the rows
     with which sequences begin, in the same order).
     """

@@ -1,8 +1,7 @@
-"""Strict transfer of weights from one network to another: all of it, or an error that lists the tensors.
+"""Strict transfer of weights between networks; incomplete transfers are errors that list the tensors.
 
-A policy that is loaded by half trains without complaint and learns nothing of what it was taught.  So every source
-tensor must be used exactly once or be listed in ``skipped``, every target tensor must be filled or be listed in
-``fresh``, and the values are compared after copying.
+A partly loaded policy would train without an error but lack pretraining.  So each source tensor must be used exactly once or
+listed in ``skipped``.  Each target tensor must be filled or listed in ``fresh``.  Values are compared after copying.
 """
 
 from collections import Counter
@@ -25,12 +24,12 @@ MIN_AGREEMENT = 0.95  # share of a probe batch on which both policies choose the
 
 
 class WeightTransferError(UserError, ValueError):
-    """A transfer that would be incomplete or wrong; lists the tensors.  The target is left as it was."""
+    """Incomplete or wrong transfer; the target is unchanged."""
 
 
 @dataclass(frozen=True)
 class TransferReport:
-    """What a transfer did; counts are of tensors, ``values`` of numbers."""
+    """Result of a transfer; counts are of tensors, ``values`` of numbers."""
 
     source: int
     used: int
@@ -118,12 +117,12 @@ def _unknown(argument: str, patterns: str | Iterable[str], state: State) -> list
 
 
 def _listed(found: Mapping[str, Iterable[str]]) -> list[str]:
-    """ "what is wrong: a, b" for each kind of mistake that has names."""
+    """Format each non-empty kind of mistake as "kind: name, name"."""
     return [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
 
 
 def _source_problems(source: State, mapping: Mapping[str, str], skipped: set[str]) -> list[str]:
-    """What keeps source tensors from being used exactly once, or skipped."""
+    """Source tensors that are not used exactly once or skipped."""
     return _listed(
         {
             "mapped, but not in the source": [name for name in mapping if name not in source],
@@ -136,7 +135,7 @@ def _source_problems(source: State, mapping: Mapping[str, str], skipped: set[str
 
 
 def _target_problems(target: State, mapping: Mapping[str, str], fresh: set[str]) -> list[str]:
-    """What keeps target tensors from being filled exactly once, or fresh."""
+    """Target tensors that are not filled exactly once or fresh."""
     filled = Counter(mapping.values())
     return _listed(
         {
@@ -151,7 +150,7 @@ def _target_problems(target: State, mapping: Mapping[str, str], fresh: set[str])
 
 
 def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -> list[str]:
-    """Pairs of tensors that do not fit each other, and values that are not finite."""
+    """Mismatched pairs of tensors, and values that are not finite."""
     problems = []
     for here, there in mapping.items():
         if here in source and there in target:
@@ -166,8 +165,8 @@ def _tensor_problems(source: State, target: State, mapping: Mapping[str, str]) -
 
 
 def _copy(source: State, target: nn.Module, mapping: Mapping[str, str]) -> None:
-    """Copy, and compare what has arrived."""
-    # load_state_dict and not copy_: modules may check what they load, as the normaliser does with its fingerprint
+    """Copy tensors and compare the result."""
+    # load_state_dict instead of copy_: modules may check values, as the normaliser checks its fingerprint
     target.load_state_dict(target.state_dict() | {there: source[here] for here, there in mapping.items()})
     copied = target.state_dict()
     different = [t for s, t in mapping.items() if not torch.equal(copied[t].cpu(), source[s].cpu())]
@@ -183,8 +182,7 @@ def check_same_policy(
     """Compare two policies on a probe batch, both in float32; returns the share of equal greedy actions.
 
     obs: raw observations {key: array [N, *shape]}, N of a few hundred.
-    A target with subtasks is compared under each of them, with a source that may have none; one with a memory with and
-    without something in it.
+    A target with subtasks is compared under each of them; a recurrent one with zero and with random states.
     WeightTransferError: architectures differ otherwise, features or logits differ by more than 1e-5 of their largest absolute
         value (at least of 1), or fewer than 95 % of the actions agree.
     """
@@ -195,11 +193,11 @@ def check_same_policy(
 
 
 def _probes(target: NppPolicy, obs: Mapping[str, np.ndarray]) -> list[Mapping[str, np.ndarray]]:
-    """The observations, under every subtask that the target may be given; with nothing and with something remembered."""
+    """Observations with each subtask, or with zero and random recurrent states."""
     rows = len(next(iter(obs.values())))
     if target.memory is not None:
-        remembered = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)
-        return [obs, {**obs, MEMORY: remembered}]
+        states = np.random.default_rng(0).uniform(-1, 1, (rows, target.memory.size)).astype(np.float32)
+        return [obs, {**obs, MEMORY: states}]
     if target.commander is None:
         return [obs]
     return [{**obs, COMMAND: np.full((rows, 2), (number, 1))} for number in range(len(SUBTASKS))]

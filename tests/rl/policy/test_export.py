@@ -127,8 +127,8 @@ def test_a_network_that_computes_something_else_is_found(networks, levels):
     ("name", "told"),
     [
         ("vision_free_gcn", "vision_free_gcn reads the graph of a level"),
-        ("vision_free+subtasks8", r"vision_free\+subtasks8 remembers its subtask"),
-        ("vision_free+gru", r"vision_free\+gru carries a memory"),
+        ("vision_free+subtasks8", r"vision_free\+subtasks8 has a subtask as state"),
+        ("vision_free+gru", r"vision_free\+gru has a recurrent state"),
     ],
 )
 def test_what_is_more_than_a_function_of_numbers_is_refused(name, told):
@@ -191,7 +191,7 @@ def test_files_that_cannot_be_played_are_told_in_one_line(networks, tmp_path):
         (altered(data, layout="0" * 16), "reads observation layout 0000"),
         (altered(data, observations=["no"]), "metadata are damaged"),
         (altered(data, frame_skip="x"), "metadata are damaged"),
-        (altered(data, stacking="state3"), "its inputs or outputs are not those that its metadata tell"),
+        (altered(data, stacking="state3"), "its inputs or outputs differ from its metadata"),
     ):
         (tmp_path / "a.onnx").write_bytes(file)
         with pytest.raises(ExportError, match=rf"a\.onnx: .*{told}"):
