@@ -1,4 +1,4 @@
-"""Scalars in TensorBoard's event files: written, read back, and the proof that a run writes what it promises."""
+"""TensorBoard event files: write and read scalars, check that expected ones are on disk."""
 
 import io
 import itertools
@@ -20,7 +20,7 @@ _MAX_EVENT = 64 << 20  # bytes; the longest, with the settings of a run, have so
 
 
 class EventsError(UserError, RuntimeError):
-    """Event files that are missing, doubled or incomplete; the message names the folder and what is wrong."""
+    """Missing, duplicate or incomplete event files."""
 
 
 _NUMBERS = itertools.count()  # of this process's writers, so that no two name their file alike
@@ -50,15 +50,15 @@ class EventWriter:
         self.flush()
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
-        """Take a number; it is on disk after the next ``flush``."""
+        """Add a scalar; it is on disk after the next ``flush``."""
         self.add_summary(self._summary(value=[self._summary.Value(tag=tag, simple_value=float(value))]), step)
 
     def add_summary(self, summary: Any, step: int) -> None:
-        """Take a protocol buffer ``Summary`` of TensorBoard's."""
+        """Add a protocol buffer ``Summary`` of TensorBoard."""
         self._records.write(self._event(wall_time=time.time(), step=step, summary=summary).SerializeToString())
 
     def flush(self) -> None:
-        """Write what was taken."""
+        """Write pending events."""
         whole, rest = self._file.tell(), memoryview(self._pending.getvalue())
         try:
             while rest:
@@ -76,7 +76,7 @@ class EventWriter:
             )
 
     def close(self) -> None:
-        """Write what was taken, and close the file."""
+        """Write pending events and close the file."""
         with self._file:
             self.flush()
 
@@ -106,7 +106,7 @@ def event_folders(folder: str | os.PathLike) -> list[Path]:
 
 @contextmanager
 def reading_events(files: Sequence[Path]) -> Iterator[None]:
-    """EventsError where TensorBoard cannot make events of what is in these files, or would need much memory to find out."""
+    """Raise EventsError for damaged event files, before TensorBoard allocates memory for a wrong length."""
     for file in files:
         _check_lengths(file)
     try:
@@ -116,7 +116,7 @@ def reading_events(files: Sequence[Path]) -> Iterator[None]:
 
 
 def _check_lengths(file: Path) -> None:
-    """EventsError for an event that is said to be huge: TensorBoard asks for memory for all of it before it reads it."""
+    """Raise EventsError for a huge event length: TensorBoard would allocate it before reading."""
     checksum = needed("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "train").masked_crc32c
     with open(file, "rb") as records:
         while len(header := records.read(12)) == 12:  # length in 8 bytes, its checksum
@@ -173,7 +173,7 @@ def require_tags(folder: str | os.PathLike, tags: Iterable[str]) -> dict[str, Sc
 
 
 def require_values(folder: str | os.PathLike, wanted: Mapping[str, Mapping[int, float]]) -> None:
-    """Check that curves on disk say what they are to say.
+    """Check values of curves on disk.
 
     wanted: tag -> step -> value.  Raises EventsError for one that is missing, another, or at another step; the latest counts.
     """

@@ -1,7 +1,7 @@
-"""Upload of a run's folder to S3, or to any store that speaks its language.
+"""Upload of a run's folder to S3 or an S3-compatible store.
 
-    uploader = Uploader(config.upload, run_folder.name)    # before training: UploadError if this cannot work
-    uploader.sync(run_folder)                              # as often as you like: uploads what is new or has changed
+    uploader = Uploader(config.upload, run_folder.name)    # before training; UploadError for wrong settings
+    uploader.sync(run_folder)                              # uploads new and changed files
 
 Credentials are read from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, perhaps AWS_SESSION_TOKEN), from
 nowhere else, and never written anywhere.  AWS_REGION or AWS_DEFAULT_REGION is the region, AWS_ENDPOINT_URL another
@@ -22,11 +22,11 @@ from rl.config import UploadConfig
 MANIFEST = "s3_manifest.json"
 ATTEMPTS = 3  # per request
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_UNFINISHED = (".tmp", ".part")  # files that are still being written end so
+_UNFINISHED = (".tmp", ".part")  # suffixes of files being written
 
 
 class UploadError(UserError, RuntimeError):
-    """An upload that cannot work or has failed; the message says why and what to do, and holds no secret."""
+    """Failed upload; messages contain no credentials."""
 
 
 class Uploader:
@@ -47,9 +47,9 @@ class Uploader:
             raise UploadError(f"bucket {self.bucket!r} cannot be used: {_reason(error)}") from error
 
     def sync(self, folder: Path) -> int:
-        """Upload every file of the folder that is new or has changed since the last call; returns how many.
+        """Upload new and changed files of the folder; return their number.
 
-        Raises UploadError; what was uploaded before it is in the manifest, and the next call goes on from there.
+        Raises UploadError; the manifest lists finished uploads, and the next call continues from there.
         """
         manifest = self._read_manifest(folder / MANIFEST)
         uploaded, there = 0, [Path(place, name) for place, _, names in os.walk(folder) for name in names]
@@ -74,9 +74,9 @@ class Uploader:
         return uploaded
 
     def _check(self, folder: Path, manifest: Mapping[str, Mapping[str, Any]], there: Sequence[Path]) -> None:
-        """UploadError unless all files are in the manifest, and in the bucket.
+        """Raise UploadError unless all files are in the manifest and in the bucket.
 
-        there: files of the folder before the upload; those that have gone since are left aside.
+        there: files of the folder before the upload; files deleted since are ignored.
         """
         finished = [
             file for file in there if not file.name.endswith((".tmp", ".part", LOCK, MANIFEST)) and file.exists()
@@ -101,7 +101,7 @@ class Uploader:
             raise UploadError(f"{path} could not be uploaded to s3://{self.bucket}/{key}: {_reason(error)}") from error
 
     def _read_manifest(self, path: Path) -> dict[str, dict]:
-        """What this folder has in this bucket already; nothing if the manifest belongs to another bucket."""
+        """Read the files already uploaded to this bucket; empty if the manifest is of another bucket."""
         if not path.exists():
             return {}
         manifest = read_json(path, UploadError, "delete it to upload everything again")
