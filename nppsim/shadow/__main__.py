@@ -1,4 +1,4 @@
-"""Judge the summary of a run under shadow validation: exit status 0, or 1 with the reason.
+"""Check the summary of a run with shadow validation; exit with status 1 and the reason if it fails.
 
 python -m nppsim.shadow REPORT.json --environments N --comparisons M
 """
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from nppsim import errors
 from nppsim.settings import Parser, Setting
-from nppsim.shadow.report import judge
+from nppsim.shadow.report import check_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Return the exit status."""
 
     def job() -> None:
         arguments = _parser().parse_args(argv)
-        print(f"shadow: {judge(arguments.report, arguments.environments, arguments.comparisons)}")
+        print(f"shadow: {check_report(arguments.report, arguments.environments, arguments.comparisons)}")
 
     return errors.run(job, refused=1)
 

@@ -1,4 +1,4 @@
-"""The summary of a process: what every Shadow in it has counted, as a JSON file that a script can judge."""
+"""JSON summary of all shadow validation in a process, and its check."""
 
 import atexit
 import os
@@ -29,11 +29,11 @@ _summaries: list[Callable[[], dict]] = []
 
 
 class ReportError(UserError, ValueError):
-    """A summary that is missing, or that does not show what was promised."""
+    """Missing or invalid summary, or one with mismatches or too few comparisons."""
 
 
 def register(summary: Callable[[], dict]) -> None:
-    """Make a Shadow's summary part of the one that is written at the end of the process, if the environment asks for it."""
+    """Add a Shadow to the summary written at the end of the process, if NPPSIM_SHADOW_REPORT is set."""
     path = os.environ.get(VARIABLE)
     if path:
         if not _summaries:
@@ -42,17 +42,17 @@ def register(summary: Callable[[], dict]) -> None:
 
 
 def write(path: Path) -> None:
-    """Write the summary of all registered Shadows; the file appears whole or not at all."""
+    """Write the summary of all registered Shadows atomically."""
     simulators = [summary() for summary in _summaries]
     totals = {name: sum(part[name] for part in simulators) for name in ("comparisons", "mismatches")}
     write_json(path, totals | {"simulators": simulators})
 
 
-def judge(path: Path, environments: int, comparisons: int) -> str:
-    """One line that says what was compared.
+def check_report(path: Path, environments: int, comparisons: int) -> str:
+    """Return one line with the number of comparisons.
 
-    Raises ReportError unless there was no mismatch at all and one simulator with at least ``environments`` environments
-    made at least ``comparisons`` in each of them.
+    Raises ReportError if there was a mismatch, or if no simulator made at least ``comparisons`` comparisons in each of at
+    least ``environments`` environments.
     """
     if not path.exists():
         raise ReportError(f"{path}: there is no summary; the run did not come to its end")

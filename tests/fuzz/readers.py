@@ -20,7 +20,7 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.inputs import load_inputs, save_inputs
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
-from nppsim.shadow.report import judge
+from nppsim.shadow.report import check_report
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
 from rl.doctor.digests import read_trail
@@ -59,7 +59,9 @@ def readers() -> dict[str, Reader]:
         Reader("results", "results.json", load_results, _results, by_json),
         Reader("configuration", "config.json", _read_configuration, _configuration, by_json),
         Reader("benchmark", "x.json", _read_benchmark, _benchmark, by_json),
-        Reader("shadow_report", "x.json", partial(judge, environments=1, comparisons=0), _shadow_report, by_json),
+        Reader(
+            "shadow_report", "x.json", partial(check_report, environments=1, comparisons=0), _shadow_report, by_json
+        ),
         Reader("reference", "x.json", load_reference, _reference, by_json),
         Reader("digest_trail", "digests.jsonl", lambda path: read_trail(path.parent), _digest_trail, lines),
         Reader("history", "dev_levels.jsonl", lambda path: read_history(path.parent), _history, lines),

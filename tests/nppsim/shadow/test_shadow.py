@@ -15,7 +15,7 @@ from nppsim.env import NppEnv
 from nppsim.observe import layout
 from nppsim.reward import PRESETS, RewardConfig
 from nppsim.shadow import Shadow, report
-from nppsim.shadow.__main__ import main as judge_command
+from nppsim.shadow.__main__ import main as shadow_command
 from nppsim.vector_env import NppVectorEnv
 
 from places import ROOT
@@ -289,11 +289,11 @@ if "die" in sys.argv:
         ("die", 1, "there is no summary; the run did not come to its end"),
     ],
 )
-def test_the_summary_of_a_run_is_judged(tmp_path, capsys, fate, status, words):
+def test_the_summary_of_a_run_is_checked(tmp_path, capsys, fate, status, words):
     path = tmp_path / "summary.json"
     environment = os.environ | {report.VARIABLE: str(path)}
     subprocess.run([sys.executable, "-c", REPORTED, fate], cwd=ROOT, env=environment, check=False, capture_output=True)
-    assert judge_command([str(path), "--environments", "3", "--comparisons", "10"]) == status
+    assert shadow_command([str(path), "--environments", "3", "--comparisons", "10"]) == status
     printed = capsys.readouterr()
     assert words in (printed.err if status else printed.out)
 
