@@ -1,9 +1,9 @@
-"""Work on the machines of a Ray cluster, which need this project as it is here, and nothing else.
+"""Ray backend of ``nppsim.executor``.  All machines of the cluster need the same version of this project.
 
-    with connected("auto", None, GenerateError) as nodes: ...      # given to ``nppsim.executor``
+    with connected("auto", None, GenerateError) as nodes: ...      # passed to ``nppsim.executor``
 
-Addresses: "local" starts a cluster on this machine and ends it afterwards; "auto" is the one that this machine belongs to;
-"HOST:PORT" names that one; "ray://HOST:PORT" is reached from a machine outside.
+Addresses: "local" starts a temporary cluster on this machine; "auto" uses the cluster of this machine; "HOST:PORT" is the
+address of its head; "ray://HOST:PORT" connects from a machine outside the cluster.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ from nppsim.settings import check_settings, setting
 from nppsim.workers import usable_cores
 
 LOCAL, AUTO = "local", "auto"
-HOW = ("workers", "cluster", "debug")  # settings of commands that do not change their results, which do not tell them
-RETRIES = 3  # how often a unit of work is begun anew that died with its process or machine
-_PATIENCE_S = 10.0  # for a first connection to the cluster's head
-_OBJECTS = 256 << 20  # bytes that a local cluster keeps results in until they are fetched; they are small
+HOW = ("workers", "cluster", "debug")  # settings without influence on results, therefore not stored with them
+RETRIES = 3  # repetitions of a batch whose process or machine died
+_PATIENCE_S = 10.0  # timeout of the first connection to the head of the cluster
+_OBJECTS = 256 << 20  # bytes of a local cluster's object store; results are small
 _PACKAGES = ("nppsim", "bc", "rl", "hardware")  # of this project
 _LIBRARIES = ("numpy", "numba", "torch", "onnxruntime")  # results may depend on their versions
 _REMEDY = 'start one with "ray start --head" and give its address, or give local'
@@ -46,7 +46,7 @@ class ClusterError(UserError, RuntimeError):
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work.  ConfigError for an address of no known form; MissingPackageError without Ray."""
+    """Settings of parallel execution.  Raises ConfigError for an invalid address, MissingPackageError without Ray."""
 
     workers: int | None = setting(
         None, "processes, also of --cluster local; default: all cores where that pays", flag="workers", low=1, high=1024
@@ -64,8 +64,10 @@ class Workers:
 
 
 def check_cluster(cluster: str | None, workers: int | None) -> None:
-    """ConfigError for an address of no known form, or a number of workers beside a cluster that has its own;
-    MissingPackageError without Ray."""
+    """Raise ConfigError for an invalid address or a number of workers on a remote cluster.
+
+    Raises MissingPackageError without Ray.
+    """
     if cluster is None:
         return
     host, port = _place(cluster)
@@ -78,17 +80,17 @@ def check_cluster(cluster: str | None, workers: int | None) -> None:
 
 @contextmanager
 def connected(cluster: str, workers: int | None, error: Callable[[str], Exception]) -> Iterator["Nodes"]:
-    """The machines of a cluster; a program that is connected to one already gives "auto" and keeps its connection.
+    """Connect to a cluster for the block.  With an existing connection, "auto" uses it and leaves it open.
 
     workers: processes of a local cluster; None: all cores.
-    error: raised where a process dies again and again.
+    error: raised if processes die repeatedly.
     Raises ClusterError.
     """
     ray = _ray()
     own = not ray.is_initialized()
     if not own and cluster != AUTO:
         raise ClusterError(f"--cluster {cluster}: this program is connected to a Ray cluster already: give {AUTO}")
-    # A short name: Ray's sockets lie in there, whose paths may have 107 bytes.
+    # Paths of Ray's sockets in this folder are limited to 107 bytes.
     folder = tempfile.mkdtemp(prefix="nppsim-") if cluster == LOCAL else None
     try:
         if own:
@@ -97,7 +99,7 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
     except ray.exceptions.RayError as broken:
         raise error(
             f"--cluster {cluster}: processes or machines of the cluster died, perhaps for lack of memory, also at {RETRIES} "
-            f"repetitions ({_first_line(broken)}); what was made is kept: repeat the command"
+            f"repetitions ({_first_line(broken)}); finished work is saved: repeat the command"
         ) from broken
     finally:
         if own:
@@ -108,7 +110,7 @@ def connected(cluster: str, workers: int | None, error: Callable[[str], Exceptio
 
 
 class Nodes:
-    """The cores of all machines of a cluster, as ``nppsim.executor.Workforce`` has it."""
+    """Cores of all machines of a cluster; implements ``nppsim.executor.Workforce``."""
 
     def __init__(self, ray: ModuleType):
         self._ray = ray
@@ -119,15 +121,15 @@ class Nodes:
         self._ours = installed([name for name in _LIBRARIES if name in sys.modules])
 
     def prepare(self, function: bytes) -> Any:
-        """Sends the function to each machine once."""
+        """Store the function in the cluster, so that each machine receives it once."""
         return self._ray.put(function)
 
     def submit(self, function: Any, batch: bytes) -> Any:
-        """A task on one core."""
+        """Start a task on one core."""
         return self._work.remote(self._ours, function, batch)
 
     def result(self, handle: Any) -> list:
-        """What became of a batch; ClusterError where the machine has something else installed."""
+        """Wait for a batch; raise ClusterError if the machine has other versions installed."""
         try:
             refusal, results = self._ray.get(handle)
         except self._ray.exceptions.RayTaskError as error:
@@ -137,12 +139,12 @@ class Nodes:
         return results
 
     def cancel(self, handle: Any) -> None:
-        """What has begun ends with its process: asked to end, it may not listen, and would go on for nobody."""
+        """Cancel a task and kill its process, which might ignore a request to end."""
         self._ray.cancel(handle, force=True)
 
 
 def installed(libraries: list[str]) -> dict[str, str]:
-    """Versions of what results depend on: this project with a digest of its sources, Python and some libraries."""
+    """Return versions of all that results depend on: this project and its sources, Python and some libraries."""
     import nppsim  # which imports this module
 
     versions = {"nppsim": f"{nppsim.__version__} (sources {project_digest()})", "Python": platform.python_version()}
@@ -155,7 +157,7 @@ def installed(libraries: list[str]) -> dict[str, str]:
 
 
 def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Why this machine must not work for one with these versions; "" if both are the same."""
+    """Return an error message if the versions differ, else ""."""
     other = [name for name in ours if theirs.get(name) != ours[name]]
     if not other:
         return ""
@@ -169,7 +171,7 @@ def refused(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 @cache
 def project_digest() -> str:
-    """Digest (16 hex characters) of all Python files of the project, committed or not."""
+    """Return a digest (16 hex characters) of all Python files of the project, committed or not."""
     digest = hashlib.sha256()
     root = Path(__file__).parent.parent
     for package in _PACKAGES:
@@ -179,8 +181,10 @@ def project_digest() -> str:
 
 
 def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
-    """The task, made in a function so that its code travels: by its name alone a machine without the project, or with
-    another version, would find nothing or something else."""
+    """Return the remote task as a nested function, which pickle transfers as code.
+
+    A function of this module would be looked up by name, and fail or differ on machines with another installation.
+    """
 
     def nppsim_work(ours: dict[str, str], function: bytes, batch: bytes) -> tuple[str, list]:
         try:
@@ -202,7 +206,7 @@ def _work_there() -> Callable[[dict[str, str], bytes, bytes], tuple[str, list]]:
 
 
 def _ray() -> ModuleType:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read at import; it would tell its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry; read at import
     return needed("ray", "cluster")
 
 
@@ -231,7 +235,7 @@ def _connect(ray: ModuleType, cluster: str, workers: int, folder: str | None) ->
 
 
 def _remove(folder: str) -> None:
-    """Ray's logs, to which processes that are ending may write for a moment."""
+    """Remove Ray's logs, retrying while ending processes still write to them."""
     deadline = time.monotonic() + _PATIENCE_S
     while os.path.exists(folder) and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
@@ -240,7 +244,7 @@ def _remove(folder: str) -> None:
 
 @contextmanager
 def _same_handler() -> Iterator[None]:
-    """SIGTERM is handled afterwards as before: Ray's own handler would end the program where it stands."""
+    """Restore the handler of SIGTERM after the block, since Ray's handler would end the program without saving."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""The errors that are for the user to mend, and the way every command line ends.
+"""User errors, and the common entry point ``run`` of all command lines.
 
-Whatever a user can cause is a ``UserError`` (or an ``OSError`` that names its file), and so is what the machine lacks: room
-on the disk, memory, open files.  Commands print it as one line and exit with status 2.  Anything else that is raised is a
-bug of ours and is shown with its traceback.
+Errors that a user can cause or remedy are a ``UserError``, or an ``OSError`` that names its file.  Lack of disk space,
+memory or file handles is treated alike.  Commands print one line and exit with status 2.  Any other exception is a bug and
+is shown with its traceback.
 """
 
 import difflib
@@ -20,37 +20,37 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 
-REFUSED = 2  # exit status of a job that could not do what the user asked for
-INTERRUPTED = 130  # exit status after Ctrl-C, as shells have it; SIGTERM and SIGHUP are treated alike
-UNHEARD = 141  # exit status where nobody reads standard output any more, as shells have it
+REFUSED = 2  # exit status after a user error
+INTERRUPTED = 130  # exit status after Ctrl-C, as in shells; also after SIGTERM and SIGHUP
+UNHEARD = 141  # exit status after a broken pipe on standard output, as in shells
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk, or choose another one",
     errno.EDQUOT: "make room within your quota, or choose another disk",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.ENFILE: "close other programs: the whole machine has too many open files",
+    errno.ENFILE: "close other programs: the machine has too many open files",
     errno.EROFS: "choose a place that can be written",
     errno.EACCES: "check its permissions, or choose another place",
     errno.EPERM: "check its permissions, or choose another place",
     errno.EISDIR: "give a file",
     errno.EIO: "the device fails: check it, or choose another one",
 }
-_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # of RuntimeErrors, torch's and threading's
+_NO_MEMORY = ("can't allocate memory", "can't start new thread")  # RuntimeErrors of torch and threading
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|API_?KEY|PRIVATE_KEY", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|(?<=://)[^/@\s]+(?=@)")  # AWS key ids; user:password@ in URLs
 
 
 class UserError(Exception):
-    """Something that the user can mend; the message says what is wrong, where, and what to do."""
+    """Error that the user can remedy; the message names the problem, its place and the remedy."""
 
 
 class ConfigError(UserError, ValueError):
-    """A setting that cannot work; reads "field value: advice".
+    """Invalid setting; its message is "field value: advice".
 
-    advice: what is wrong and what to do; the whole message if it concerns no single setting.
-    field: the setting's name in its dataclass; a command line puts its flag there (``named``).
-    value: what it was set to; None is not shown.
+    advice: problem and remedy; the complete message if no single setting is concerned.
+    field: name of the setting in its dataclass; command lines replace it by the flag (``named``).
+    value: value of the setting; None is not shown.
     """
 
     def __init__(self, advice: str, field: str = "", value: object = None):
@@ -63,19 +63,22 @@ class ConfigError(UserError, ValueError):
         return f"{place}: {self.advice}" if place else self.advice
 
     def named(self, flag: str) -> "ConfigError":
-        """The same error, with the setting called by its flag."""
+        """Return the same error with the flag as the name of the setting."""
         return ConfigError(self.advice, flag, self.value)
 
 
 class MissingPackageError(UserError, ImportError):
-    """An optional package is needed that is not installed; the message names the extra to install."""
+    """Missing optional package; the message names the extra to install."""
 
 
 def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = REFUSED) -> int:
-    """Run ``job`` and return the exit status: what it returns (None: 0), 2 after "error: ..." on stderr, 130 after Ctrl-C,
-    SIGTERM or SIGHUP, 141 where standard output is a pipe that nobody reads any more.
+    """Run ``job`` and return the exit status.
 
-    debug: let errors through, with their traceback.  refused: the status after an error, where 2 means something else.
+    The status is the job's result (None: 0), 2 after a user error, which is printed to stderr, 130 after Ctrl-C, SIGTERM or
+    SIGHUP, and 141 after a broken pipe on standard output.
+
+    debug: do not catch errors, so that the traceback is shown.
+    refused: exit status after a user error, for commands in which 2 has another meaning.
     """
     _prepare_streams()
     status, message = refused, ""
@@ -87,41 +90,44 @@ def run(job: Callable[[], int | None], *, debug: bool = False, refused: int = RE
     except KeyboardInterrupt as interruption:
         status, message = INTERRUPTED, "\n" + ": ".join(["interrupted", *map(str, interruption.args)])
     except (UserError, OSError, MemoryError, RuntimeError) as error:
-        told = _told(error)
-        if debug or not told:
+        text = _user_message(error)
+        if debug or not text:
             raise
         if isinstance(error, BrokenPipeError):
             status = UNHEARD
-        message = f"error: {' '.join(redact(told).split())}"  # one line, whatever a library says
-    _say_last(message)
+        message = f"error: {' '.join(redact(text).split())}"  # messages of libraries may have several lines
+    _print_last(message)
     return status
 
 
 def _prepare_streams() -> None:
-    """No file takes the number of a standard stream that is closed; names that the locale cannot show are escaped."""
+    """Open closed standard streams on the null device, and escape characters that the locale lacks.
+
+    Otherwise the next opened file would get the descriptor of a standard stream.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a closed one is None, a notebook's is something else
+        if isinstance(stream, io.TextIOWrapper):  # None if closed; another type in notebooks
             stream.reconfigure(errors="backslashreplace")
 
 
-def _told(error: Exception) -> str:
-    """What the user is told; "" for a bug of ours."""
+def _user_message(error: Exception) -> str:
+    """Return the message for the user; "" for a bug."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, BrokenPipeError):
-        return "nobody reads the output any more, so the command was stopped; send it to a file to let it finish"
+        return "the reader of the output has ended, so the command was stopped; write the output to a file instead"
     if isinstance(error, OSError):
         what = error.strerror or str(error)
         if error.errno is None and error.filename is None:
             return what
         where = "" if error.filename is None else os.fsdecode(error.filename)
         if error.filename is None and error.errno == errno.ENOSPC:
-            where = _full_places() or "standard output"  # all other writing names its file (``nppsim.files.naming``)
+            where = _full_places() or "standard output"  # other writers name their file (``nppsim.files.naming``)
         return f"{where and f'{where}: '}{what}; {_REMEDIES.get(error.errno or 0, 'check the path')}"
     if isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY):
         said = str(error).partition("\n")[0]
@@ -130,15 +136,15 @@ def _told(error: Exception) -> str:
 
 
 def _full_places() -> str:
-    """Folders on full disks, among those that libraries write to."""
+    """Return those folders that libraries write to whose disk is full."""
     places = {os.environ.get("NUMBA_CACHE_DIR", ""), tempfile.gettempdir(), os.curdir}
     return ", ".join(sorted(p for p in places if os.path.isdir(p) and shutil.disk_usage(p).free < 1_000_000))
 
 
-def _say_last(message: str) -> None:
-    """Print the message to stderr; what standard output still holds and cannot take is dropped.
+def _print_last(message: str) -> None:
+    """Print the message to stderr, and discard buffered output that cannot be written.
 
-    Else the interpreter would try once more at its end, and complain.
+    Otherwise the interpreter would flush it again at exit and print another error.
     """
     for stream, text in ((sys.stdout, ""), (sys.stderr, message)):
         try:
@@ -151,7 +157,7 @@ def _say_last(message: str) -> None:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt, once: what saves its work at Ctrl-C does so then, too."""
+    """Raise KeyboardInterrupt once at SIGTERM or SIGHUP, so that they save work like Ctrl-C."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for handled in before:
@@ -160,7 +166,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows lacks SIGHUP
     before = {}
-    if threading.current_thread() is threading.main_thread():  # others cannot
+    if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
         before = {number: signal.getsignal(number) for number in known if signal.getsignal(number) == signal.SIG_DFL}
         for number in before:
             signal.signal(number, stop)
@@ -172,7 +178,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def needed(module: str, extra: str) -> ModuleType:
-    """An optional module, e.g. ``needed("PIL.Image", "video")``.
+    """Import and return an optional module, e.g. ``needed("PIL.Image", "video")``.
 
     Raises MissingPackageError, which names the extra of this project that installs it.
     """
@@ -180,20 +186,20 @@ def needed(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0]:
-            raise  # the package is there, but one that it needs is not
+            raise  # the package is installed, but one of its dependencies is not
         raise MissingPackageError(
             f"{error.name} is needed for this and is not installed; run pip install 'nppsim[{extra}]'"
         ) from error
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """``"; did you mean 'x'?"``, or "" where nothing known is near."""
+    """Return ``"; did you mean 'x'?"``, or "" if no known name is similar."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def redact(text: str) -> str:
-    """The text without AWS key ids, passwords in URLs, and values of secret environment variables."""
+    """Remove AWS key ids, passwords in URLs and values of secret environment variables from the text."""
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= 8:
             text = text.replace(value, REDACTED)

@@ -1,4 +1,4 @@
-"""One function over many items: in this process, in several, or on a cluster, with the same results in the same order.
+"""Ordered map of a function over items in this process, in several processes, or on a cluster.
 
 with open_executor(workers, GenerateError, cluster) as executor:
     with executor.map(function, items) as results:
@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from nppsim.cluster import connected
 from nppsim.workers import usable_cores, worker_pool
 
-# Batches for each process that are under way, or done before their turn: items may have no end, and one may take long.
+# Limit of pending and finished batches per process: iterables may be infinite, and one slow batch delays all later results.
 WINDOW = 64
 
 Item = TypeVar("Item")
@@ -25,21 +25,21 @@ Result = TypeVar("Result")
 
 
 class Workforce(Protocol):
-    """Who works on batches.  cores: how many at once."""
+    """Backend that runs batches.  cores: number of batches run in parallel."""
 
     cores: int
 
     def prepare(self, function: bytes) -> Any:
-        """The pickled function as ``submit`` wants it."""
+        """Convert a pickled function to the argument of ``submit``."""
 
     def submit(self, function: Any, batch: bytes) -> Any:
-        """A handle of the work on a pickled batch."""
+        """Start a pickled batch and return its handle."""
 
     def result(self, handle: Any) -> list:
-        """What became of a batch; raises what the function raised."""
+        """Wait for a batch and return its results; raise the function's exception."""
 
     def cancel(self, handle: Any) -> None:
-        """Give up what has not been done."""
+        """Cancel a batch."""
 
 
 class Executor:
@@ -52,11 +52,11 @@ class Executor:
     def map(
         self, function: Callable[[Item], Result], items: Iterable[Item], chunk: int = 1
     ) -> Iterator[Iterator[Result]]:
-        """What ``function`` returns for each item, in their order; an error comes where its result would have come.
+        """Yield an iterator of the results in the order of the items; an exception is raised in place of its result.
 
-        function, items: whatever can be pickled, except in this process; items may have no end.
-        chunk: items that are handed out together.
-        What is under way when the block ends is cancelled.
+        function, items: must be picklable, unless run in this process; ``items`` may be infinite.
+        chunk: items per batch.
+        Batches pending at the end of the block are cancelled.
         """
         if self._workforce is None:
             yield map(function, items)
@@ -69,10 +69,11 @@ class Executor:
 def open_executor(
     workers: int | None, error: Callable[[str], Exception], cluster: str | None = None
 ) -> Iterator[Executor]:
-    """An executor of ``workers`` processes, 1 being this one and None as many as there are cores, or of a cluster.
+    """Open an executor.
 
-    error: raised where a process dies and, on a cluster, dies again and again.
-    cluster: its address (``nppsim.cluster``); "local" has as many processes as workers.
+    workers: number of processes; 1: this process; None: one per core.
+    error: raised if a process dies, on a cluster after repeated attempts.
+    cluster: address (``nppsim.cluster``); "local" starts ``workers`` processes.
     Raises ClusterError for a cluster that cannot be used.
     """
     if cluster is not None:
@@ -124,7 +125,7 @@ def _results(
 
 
 def work(function: bytes, batch: bytes) -> list:
-    """In a worker: what a pickled function returns for each item of a pickled batch."""
+    """Apply a pickled function to each item of a pickled batch, in a worker process."""
     return list(map(_unpickled(function), pickle.loads(batch)))
 
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and tables as text."""
+"""Atomic writing of files, checks of output paths, and tables as text."""
 
 import errno
 import itertools
@@ -17,13 +17,12 @@ from nppsim.errors import ConfigError
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path beside ``path`` to write to; at the end of the block the file takes the place of ``path``.
+    """Yield a temporary path to write to, which replaces ``path`` atomically at the end of the block.
 
-    A reader sees the old file or the new one, after a power cut too; an exception in the block leaves the old one.
-    Missing folders are made; what a link leads to is replaced, not the link.  Two processes may write at once: the last
-    one to finish wins.  An OSError names ``path``; a pipe or a device, which cannot be replaced, is one.
-    Let no library write to a disk here that cannot be trusted when it is full, as HDF5 and torch: give it memory instead,
-    and then ``write_bytes``.
+    Readers see the old file or the new one, even after a power failure; an exception in the block leaves the old one.
+    Missing folders are created.  For a symbolic link its target is replaced.  Of concurrent writers the last one wins.
+    An OSError names ``path``; it is also raised for pipes and devices, which cannot be replaced.
+    HDF5 and torch do not report full disks reliably: let them write to memory, then use ``write_bytes``.
     """
     path = Path(path)
     if path.is_symlink():
@@ -50,7 +49,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> Iterator[None]:
-    """An OSError in the block that names no file, or ``alias``, names ``path``: writing and closing tell no name."""
+    """Add ``path`` to an OSError in the block that names no file or ``alias``, as errors of write and close do."""
     try:
         yield
     except OSError as error:
@@ -60,43 +59,40 @@ def naming(path: str | os.PathLike, alias: str | os.PathLike | None = None) -> I
 
 
 def write_bytes(path: str | os.PathLike, data: bytes | memoryview) -> None:
-    """Write a file that appears complete or not at all."""
+    """Write a file atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a UTF-8 file that appears complete or not at all.
-
-    What UTF-8 lacks, bytes of file names that are none, is escaped as JSON does it.
-    """
+    """Write a UTF-8 file atomically.  Undecodable bytes of file names are escaped as in JSON."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def append_text(path: str | os.PathLike, text: str) -> None:
-    """Add UTF-8 text to the end of a file: all of it or, where the disk is full, nothing.  An OSError names the file."""
+    """Append UTF-8 text to a file, completely or, if the disk is full, not at all.  An OSError names the file."""
     rest = memoryview(text.encode("utf-8", "backslashreplace"))
     with naming(path), open(path, "ab", buffering=0) as file:
-        whole = file.tell()
+        size = file.tell()
         try:
             while rest:
                 rest = rest[file.write(rest) :]
         except OSError:
-            file.truncate(whole)
+            file.truncate(size)
             raise
 
 
 def write_json(path: str | os.PathLike, data: object) -> None:
-    """Write JSON atomically (a reader sees the old file or the new one).
+    """Write JSON atomically.
 
-    numpy values become numbers and lists, paths text; numbers that are not finite become null, since JSON has none.
+    numpy values become numbers and lists, and paths strings.  Non-finite numbers become null, since JSON has none.
     """
     text = json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
     write_text(path, text + "\n")
 
 
 def new_folder(path: str | os.PathLike) -> Path:
-    """Make the folder and return it; one that is there already is left alone, and ``path_2``, ``path_3`` ... is made."""
+    """Create a new folder and return it: ``path``, or ``path_2``, ``path_3`` ... if that exists."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
@@ -108,9 +104,9 @@ def new_folder(path: str | os.PathLike) -> Path:
 
 
 def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int = 0) -> None:
-    """ConfigError, before the work, unless the folder can be made and written and has room for this many bytes.
+    """Raise ConfigError unless the folder can be created and written, and the disk has ``needed_bytes`` free.
 
-    flag: what asked for the folder; begins the message.
+    flag: setting that names the folder, with which the message begins.
     """
     folder = Path(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -127,11 +123,11 @@ def check_output_folder(folder: str | os.PathLike, flag: str, needed_bytes: int 
 def check_output_file(
     path: str | os.PathLike, flag: str, suffix: str = "", inputs: Iterable[str | os.PathLike] = ()
 ) -> None:
-    """ConfigError, before the work, unless a file of this name can be written.
+    """Raise ConfigError unless the file can be written.
 
-    flag: what asked for it.
-    suffix: what its name must end in.
-    inputs: files that are read, which it would replace.
+    flag: setting that names the file.
+    suffix: required ending of its name.
+    inputs: input files, which must not be overwritten.
     """
     path = Path(path)
     if suffix and path.suffix.lower() != suffix:
@@ -141,14 +137,14 @@ def check_output_file(
     if path.exists() and not path.is_file():
         raise ConfigError("is a pipe or a device; give the name of a file", flag, path)
     if path.exists() and any(Path(one).exists() and path.samefile(one) for one in inputs):
-        raise ConfigError("is what is read, and would be replaced; give another name", flag, path)
+        raise ConfigError("is an input, which would be overwritten; give another name", flag, path)
     if path.exists() and not os.access(path, os.W_OK):
         raise ConfigError("cannot be written (no permission); choose another file", flag, path)
     check_output_folder(path.parent, flag)
 
 
 def _plain(value: object) -> object:
-    """The value in JSON's own types; TypeError for what has none."""
+    """Convert a value to JSON's types; raise TypeError if it has none."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -165,9 +161,9 @@ def _plain(value: object) -> object:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], align: str = "") -> str:
-    """A Markdown table whose columns are padded, so that it reads well as plain text.
+    """Format a Markdown table with padded columns, readable as plain text.
 
-    align: "l" or "r" for each column; "" means that the first is text (left) and the others are figures (right).
+    align: "l" or "r" per column; "": the first column left, the others right.
     """
     align = align or "l" + "r" * (len(header) - 1)
     cells = [list(map(str, header)), *(list(map(str, row)) for row in rows)]

@@ -1,9 +1,8 @@
-"""HDF5 files from anywhere: what one declares is held against what it holds, before any of it is read.
+"""Safe opening of untrusted HDF5 files: declared sizes are compared with the stored data before anything is read.
 
-HDF5 believes a file.  It allocates the shape that is declared, follows links and external storage to other files of the
-machine, and unpacks a chunk to whatever size that has.  ``open_file`` looks at every link and dataset once and allows what
-the files of this project consist of: numbers and texts of fixed size, of which every byte is in the file, packed or not.
-Reading them then takes memory in proportion to what was declared, and the file's size bounds that.
+HDF5 allocates whatever shape a file declares, follows links and external storage to other files, and unpacks chunks of any
+size.  ``open_file`` checks every link and dataset.  It allows what files of this project contain: numbers and texts of fixed
+size, stored completely in the file.  The size of the file then bounds the memory needed for reading.
 """
 
 import math
@@ -14,7 +13,7 @@ import h5py
 import numpy as np
 
 LIMIT_BYTES = 1 << 30  # of all datasets of a file together, unpacked
-_CHUNK_BYTES = 256 << 20  # of one chunk, which is unpacked as a whole
+_CHUNK_BYTES = 256 << 20  # of one unpacked chunk
 _MOST_OBJECTS = 1_000_000
 _KINDS = "biufS"  # of numpy's types: no pointers into a heap, where a damaged file may send HDF5 round in circles
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
@@ -31,13 +30,13 @@ DAMAGE = (
 
 
 class UnsafeFileError(ValueError):
-    """What a file declares is not what it holds, or nothing that files of this project have; says what and where."""
+    """A file's declarations do not match its contents, or are of a kind that this project does not use."""
 
 
 def open_file(path: str | Path, limit_bytes: int = LIMIT_BYTES) -> h5py.File:
-    """Open a file for reading, after a look at all that it declares.
+    """Check all declarations of a file and open it for reading.
 
-    limit_bytes: that all datasets together may have when they are read.
+    limit_bytes: upper limit of all datasets together, unpacked.
     Raises UnsafeFileError, or what h5py raises for damage: one of DAMAGE.
     """
     file = h5py.File(path, "r")
@@ -56,18 +55,18 @@ def close(file: h5py.File) -> None:
 
 
 def reason(error: Exception) -> str:
-    """The first line of what h5py says."""
+    """Return the first line of an error message of h5py."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def check_ends(name: str, ends: np.ndarray, size: int) -> None:
-    """UnsafeFileError unless the ends of packed rows, int64[n], ascend to the ``size`` of all of them."""
+    """Raise UnsafeFileError unless the ends of packed rows, int64[n], ascend to their total ``size``."""
     if np.any(ends[1:] <= ends[:-1]) or np.any(ends[:1] <= 0) or (ends[-1] if len(ends) else 0) != size:
         raise UnsafeFileError(f"{name} does not ascend to the length of its data, {size}")
 
 
 def _look_through(file: h5py.File, limit_bytes: int) -> None:
-    # h5py's visitors are not used: an error inside of one comes out as a SystemError.
+    # h5py's visitors turn errors into SystemError and are therefore not used.
     file_bytes = Path(file.filename).stat().st_size
     objects = declared = stored = 0
     seen, pending = set(), [file["/"]]
@@ -100,7 +99,7 @@ def _look_through(file: h5py.File, limit_bytes: int) -> None:
 
 
 def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
-    """Bytes of a dataset in memory; UnsafeFileError unless they all come from the file."""
+    """Return the bytes of a dataset in memory; raise UnsafeFileError unless all are stored in the file."""
     if dataset.is_virtual or dataset.external:
         raise UnsafeFileError(f"{name} has its data in another file")
     if dataset.shape is None or dataset.dtype.kind not in _KINDS:
@@ -119,7 +118,7 @@ def _checked_bytes(name: str, dataset: h5py.Dataset) -> int:
 
 
 def _check_chunks(name: str, dataset: h5py.Dataset, size: int) -> None:
-    """UnsafeFileError if a chunk of ``size`` bytes, unpacked, is too large, or takes more room in the file than that."""
+    """Raise UnsafeFileError if chunks of ``size`` unpacked bytes are too large, or larger in the file."""
     if size > _CHUNK_BYTES:
         raise UnsafeFileError(f"{name} has chunks of {size:,} bytes")
 

@@ -1,10 +1,10 @@
-"""One process at a time writes to a folder.
+"""Exclusive lock on a folder, so that only one process at a time writes to it.
 
     with locked(folder):
-        ...  # a second process that asks for the folder is told who has it
+        ...  # in a second process, locked(folder) raises FolderError with the name of this one
 
-The lock is the kernel's (flock on ``folder/.lock``): it ends with its process, however that ends, so none is ever left over.
-The file stays, with the name of who had it last.
+The lock is the kernel's (flock on ``folder/.lock``): it is released when its process ends, even after a crash.  The file
+remains, with the name of the last owner.
 """
 
 import errno
@@ -21,21 +21,21 @@ from nppsim.errors import UserError
 from nppsim.files import naming
 
 LOCK = ".lock"
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # some file systems of clusters have none, as Windows
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # raised by some network file systems
 
 
 class FolderError(UserError, RuntimeError):
-    """A folder that another process is writing to, or that went away meanwhile; the message names both."""
+    """A folder is locked by another process, or was removed while locked."""
 
 
 @contextmanager
 def locked(folder: str | os.PathLike) -> Iterator[Callable[[], None]]:
-    """Keep other processes that ask for ``folder`` out of it during the block; the folder is made if it is missing.
+    """Lock ``folder`` for the block; create it if it is missing.
 
-    Gives a function that raises FolderError where the folder is no longer the one that was locked: to be asked before
-    something is added to what should be there; it is asked at the end of the block, too.
-    Raises FolderError where another process has the folder, named by its id, its machine and the time it began.
-    Windows has no such locks, nor have some file systems, which is said: there, none is taken.
+    Yields a function that raises FolderError if the folder was removed or replaced.  Call it before adding files; it is
+    also called at the end of the block.
+    Raises FolderError if another process holds the lock; the message names its id, machine and starting time.
+    On Windows, and with a warning on file systems without locks, nothing is locked.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,17 +69,19 @@ def _take(file: int, folder: Path) -> None:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            print(f"{folder}: its file system has no locks: let no second process write here", file=sys.stderr)
+            print(
+                f"{folder}: the file system has no locks; make sure that no other process writes here", file=sys.stderr
+            )
 
 
 def _check_there(file: int, folder: Path) -> None:
-    """FolderError unless the folder still holds this very lock file."""
+    """Raise FolderError unless the folder still contains the locked file."""
     try:
         there = os.path.samestat(os.stat(folder / LOCK), os.fstat(file))
     except FileNotFoundError:
         there = False
     if not there:
         raise FolderError(
-            f"{folder}: was removed or replaced while this process was writing to it, and what was in it is gone; "
-            "repeat the command and leave its folder alone"
+            f"{folder}: was removed or replaced while this process was writing to it, and its contents are lost; "
+            "repeat the command and leave the folder in place"
         )

@@ -1,8 +1,8 @@
-"""Dataclasses from plain values, as JSON has them: the way back from ``dataclasses.asdict``.
+"""Conversion of plain JSON values to dataclasses, the inverse of ``dataclasses.asdict``.
 
-    from_plain(Plan, json.loads(text))     # PlainError names the first place that does not fit
+    from_plain(Plan, json.loads(text))     # PlainError names the first invalid place
 
-Nothing is guessed: a field that is missing or unknown, or a value of another type, is an error.
+Missing fields, unknown fields and values of another type are errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from nppsim.errors import UserError
 
 
 class PlainError(UserError, ValueError):
-    """Plain values that are not what they should stand for; the message names the place."""
+    """Invalid plain values; the message names the place."""
 
 
 def from_plain(kind: Any, data: object, place: str = "") -> Any:
-    """The value of type ``kind`` that ``data`` stands for.
+    """Convert ``data`` to a value of type ``kind``.
 
-    kind: a dataclass, a type, or such as ``int | None``, ``tuple[str, ...]`` and ``Mapping[str, float]``.
-    data: dictionaries, lists (or tuples), texts, numbers, truth values, None.
-    place: where it comes from; begins the message of a PlainError.
+    kind: a dataclass, another type, or a generic such as ``int | None``, ``tuple[str, ...]``, ``Mapping[str, float]``.
+    data: dictionaries, lists or tuples, strings, numbers, booleans, None.
+    place: origin of the data, with which the message of a PlainError begins.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind in (Any, object):

@@ -1,4 +1,4 @@
-"""One progress bar for everything that takes long: shown on a terminal, silent elsewhere."""
+"""Progress bar for long operations, shown on terminals only."""
 
 import sys
 from collections.abc import Iterable
@@ -6,21 +6,21 @@ from typing import Any
 
 from nppsim.errors import needed
 
-MANY = 10_000  # from here on a bar counts in thousands and millions
+MANY = 10_000  # totals from here on are shown in thousands and millions
 
 
 def progress_bar(
     items: Iterable | None = None, title: str = "playing back", *, total: int | None = None, unit: str = "it"
 ) -> Any:
-    """A bar of tqdm: wraps ``items``, or is moved by its ``update``; gone from the screen when it is done.
+    """Return a tqdm bar that wraps ``items`` or is advanced by its ``update``, and disappears when it is done.
 
-    title: in front of it.
-    total: number of items, where they do not know it.
-    unit: what is counted, in the singular; "it" for items of any kind.
+    title: text before the bar.
+    total: number of items, for iterables without a length.
+    unit: singular noun of an item.
     Raises MissingPackageError without tqdm.
     """
     tqdm = needed("tqdm", "train").tqdm
-    tqdm.monitor_interval = 0  # no thread of its own beside the bar, shown or not
+    tqdm.monitor_interval = 0  # no monitoring thread
     large = total is not None and total >= MANY
     silent = sys.stderr is None or not sys.stderr.isatty()
     return tqdm(items, title, total, leave=False, unit=unit, unit_scale=large, disable=silent)

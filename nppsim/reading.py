@@ -1,5 +1,4 @@
-"""Files from anywhere, found, and read within bounds: what is too large is refused before it is read, what is no JSON
-by name."""
+"""Search for files, and bounded reading of untrusted JSON, TOML and zlib data."""
 
 import json
 import math
@@ -22,11 +21,11 @@ def files_below(
     wanted: Callable[[Path], bool] = lambda file: True,
     enter: Callable[[Path], bool] = lambda folder: True,
 ) -> Iterator[Path]:
-    """The files in a folder and its sub-folders, in no order; hidden ones (``.name``) are left alone, links are followed.
+    """Yield the files in a folder and its sub-folders.  Hidden files (``.name``) are skipped, links are followed.
 
-    wanted: by its name, whether a file counts.
-    enter: whether to look into a sub-folder.
-    ``error`` for a folder that cannot be read, for a wanted link that leads nowhere, and for a wanted pipe or device.
+    wanted: filter of files by name.
+    enter: filter of sub-folders.
+    Raises ``error`` for an unreadable folder, and for a wanted file that is a broken link, a pipe or a device.
     """
     return _files_below(Path(folder), error, wanted, enter, frozenset())
 
@@ -38,7 +37,7 @@ def _files_below(
     enter: Callable[[Path], bool],
     above: frozenset[tuple[int, int]],
 ) -> Iterator[Path]:
-    """above: devices and numbers of the folders around ``folder``, so that no link to one of them leads on for ever."""
+    """above: (device, inode) of the enclosing folders, to end at cyclic links."""
     try:
         stat = os.stat(folder)
         names = sorted(os.listdir(folder))
@@ -52,13 +51,13 @@ def _files_below(
                 yield from _files_below(path, error, wanted, enter, above | {this})
         elif wanted(path):
             if not path.is_file():
-                what = "is a link that leads nowhere" if path.is_symlink() else "is no file, but a pipe or a device"
-                raise error(f"{path}: {what}; mend it, or move it away")
+                what = "is a broken link" if path.is_symlink() else "is a pipe or a device, not a file"
+                raise error(f"{path}: {what}; repair or remove it")
             yield path
 
 
 def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str) -> bytes:
-    """All bytes of a file of at most ``limit`` bytes; ``error``, which names file and remedy, if it cannot be had."""
+    """Return the bytes of a file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
     try:
         with open(path, "rb") as file:
             data = read_at_most(file, limit + 1)
@@ -72,7 +71,7 @@ def read_bytes(path: str | Path, error: type[UserError], limit: int, remedy: str
 
 
 def read_at_most(file: BinaryIO, limit: int) -> bytes:
-    """What is left in a file, of which ``limit`` bytes at most; ``file.read(limit)`` would ask for memory for all of them."""
+    """Read at most ``limit`` bytes in parts, since ``file.read(limit)`` would allocate ``limit`` bytes."""
     data = bytearray()
     while len(data) < limit and (part := file.read(min(_PART_BYTES, limit - len(data)))):
         data += part
@@ -80,12 +79,12 @@ def read_at_most(file: BinaryIO, limit: int) -> bytes:
 
 
 def read_json(path: str | Path, error: type[UserError], remedy: str, limit: int = MAX_JSON_BYTES) -> Any:
-    """The value of a JSON file of at most ``limit`` bytes; ``error``, which names file and remedy, if it is none."""
+    """Parse a JSON file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
     return parse_json(read_bytes(path, error, limit, remedy), path, error, remedy)
 
 
 def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) -> Any:
-    """The value of some JSON; ``error``, which names ``place`` and remedy, if it is none."""
+    """Parse JSON; raise ``error`` with ``place`` and the remedy if it is invalid."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as problem:  # ValueError: no UTF-8 either, or a number of thousands of digits
@@ -93,17 +92,17 @@ def parse_json(data: bytes, place: object, error: type[UserError], remedy: str) 
 
 
 def read_toml(path: str | Path, error: type[UserError], limit: int, remedy: str) -> dict[str, Any]:
-    """The tables of a TOML file of at most ``limit`` bytes; ``error``, which names file and remedy, if it is none."""
+    """Parse a TOML file of at most ``limit`` bytes; otherwise raise ``error`` with the file and the remedy."""
     try:
         data = tomllib.loads(read_bytes(path, error, limit, remedy).decode())
-        str(data)  # no message could tell a number of thousands of digits
+        str(data)  # a number of thousands of digits raises ValueError here, not in a later message
     except (ValueError, RecursionError) as problem:
         raise error(f"{path}: no TOML ({problem}); {remedy}") from problem
     return data
 
 
 def inflate(data: bytes, limit: int) -> bytes:
-    """The unpacked bytes of a zlib stream, ``limit`` at most.  ValueError for more, and for what is no such stream."""
+    """Unpack a zlib stream of at most ``limit`` unpacked bytes; raise ValueError if it is larger or damaged."""
     stream = zlib.decompressobj()
     try:
         unpacked = stream.decompress(data, limit)
@@ -115,11 +114,10 @@ def inflate(data: bytes, limit: int) -> bytes:
 
 
 def mismatch(value: Any, shape: Any, place: str = "") -> str:
-    """Where a JSON value is not of a shape, and what is expected there; "" if it is.
+    """Return the first place where a JSON value does not match a shape, and the expected type there; "" if it matches.
 
-    shape: str, int (no truth values), float (finite, or an int) or bool; None; a tuple of shapes, one of which must fit;
-        [shape] for a list of such; a dictionary of what its keys must have (others are ignored), where the key ``...``
-        stands for every key.
+    shape: str, int (not bool), float (finite, or an int), bool or None; a tuple of alternatives; [shape] for a list; or a
+        dictionary of shapes of its keys, in which ``...`` stands for every key.  Other keys are ignored.
     """
     if isinstance(shape, tuple):
         found = [mismatch(value, one, place) for one in shape]

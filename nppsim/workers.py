@@ -1,4 +1,4 @@
-"""What this process may use of the machine, cores and memory, and a pool of processes to work in."""
+"""Cores and memory available to this process, and a pool of worker processes."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ from nppsim.errors import needed
 
 
 def usable_cores() -> int:
-    """Cores that this process may keep busy: affinity, cut to the control groups' quota (rounded down)."""
+    """Return the cores available to this process: CPU affinity, limited by control group quotas (rounded down)."""
     # macOS and Windows have neither affinity nor control groups.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in control_groups("cpu"):
@@ -28,20 +28,20 @@ def usable_cores() -> int:
 
 
 class OtherPrograms:
-    """Watches how much of the cores that this process may use others take, from when it is made."""
+    """Measures the CPU load of other programs since its creation, on the cores of this process."""
 
     def __init__(self) -> None:
         self._began = self._reading()
 
     def share(self) -> float:
-        """0 to 1, since the beginning; 0 where the kernel does not tell."""
+        """Return the load as a fraction of all cores; 0 without /proc/stat."""
         now, used = self._reading()
         began, used_before = self._began
         return max(used - used_before, 0.0) / max(now - began, 1e-9)
 
     @staticmethod
     def _reading() -> tuple[float, float]:
-        """Seconds on the clock, and those that others have used of the average core so far."""
+        """Return (wall-clock seconds, seconds used by other programs on the average core)."""
         cores = {f"cpu{core}" for core in os.sched_getaffinity(0)} if hasattr(os, "sched_getaffinity") else set()
         busy = []
         for line in (kernel_text("/proc/stat") or "").splitlines():
@@ -54,7 +54,7 @@ class OtherPrograms:
 
 
 def usable_memory() -> tuple[int, int]:
-    """(usable, free now) bytes of host memory, within the limits of the control groups (containers)."""
+    """Return (usable, free) bytes of host memory within the limits of the control groups (containers)."""
     total, available = _host_memory()
     for folder in control_groups("memory"):
         limit, used = _memory_limit(folder)
@@ -74,7 +74,7 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
             yield pool
         except BrokenProcessPool as broken:
             raise error(
-                "a worker process died, perhaps for lack of memory; what was made is kept: go on with fewer workers "
+                "a worker process died, perhaps for lack of memory; finished work is saved: continue with fewer workers "
                 "(--workers)"
             ) from broken
         finally:
@@ -83,12 +83,15 @@ def worker_pool(workers: int, error: Callable[[str], Exception]) -> Iterator[Pro
 
 @contextmanager
 def _silent_where_cancelled() -> Iterator[None]:
-    """The thread of a pool, before Python 3.12.2, complains of work that was cancelled before its process ended, as where
-    SIGTERM is sent to all processes of a job at once."""
+    """Silence InvalidStateError in the pool's thread.
 
-    def complain(told: threading.ExceptHookArgs) -> None:
-        if told.exc_type is not InvalidStateError:
-            before(told)
+    Before Python 3.12.2 it is raised for work that was cancelled before its process ended, for example when SIGTERM is sent
+    to all processes of a job.
+    """
+
+    def complain(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_type is not InvalidStateError:
+            before(failure)
 
     before, threading.excepthook = threading.excepthook, complain
     try:
@@ -98,7 +101,7 @@ def _silent_where_cancelled() -> Iterator[None]:
 
 
 def _begin_work() -> None:
-    """First thing in a worker: what a terminal sends to all is left to the parent, which saves; with the parent it ends."""
+    """Initialise a worker: ignore a terminal's signals, which the parent handles, and end when the parent ends."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):  # Windows lacks SIGHUP
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -115,9 +118,9 @@ def _end_with(parent: BaseProcess) -> None:
 def control_groups(
     controller: str, proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
-    """Folders of the control groups that this process is in, innermost first, up to the root.
+    """Return the folders of this process's control groups, innermost first, up to the root.
 
-    controller: "cpu" or "memory".  proc, root: where the kernel tells (arguments for the tests).
+    controller: "cpu" or "memory".  proc, root: paths of the kernel's files (arguments for the tests).
     """
     folders = []
     for line in (kernel_text(proc) or "").splitlines():
@@ -134,7 +137,7 @@ def control_groups(
 
 
 def _host_memory() -> tuple[int, int]:
-    """(all, free now) bytes of memory of the whole machine."""
+    """Return (total, free) bytes of memory of the machine."""
     kilobytes = dict(re.findall(r"^(\w+):\s+(\d+) kB", kernel_text("/proc/meminfo") or "", re.MULTILINE))
     if "MemAvailable" in kilobytes:
         return int(kilobytes["MemTotal"]) * 1024, int(kilobytes["MemAvailable"]) * 1024
@@ -143,7 +146,7 @@ def _host_memory() -> tuple[int, int]:
 
 
 def _cpu_quota(folder: Path) -> float | None:
-    """Cores allowed by this control group; None without a quota."""
+    """Return the cores allowed by this control group; None without a quota."""
     version1 = kernel_text(folder / "cpu.cfs_quota_us"), kernel_text(folder / "cpu.cfs_period_us")
     version2 = (kernel_text(folder / "cpu.max") or "").split()
     quota, period = version2 or version1
@@ -151,17 +154,17 @@ def _cpu_quota(folder: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> tuple[int | None, int]:
-    """(limit, lasting use) in bytes of this control group; the limit is None where there is none."""
+    """Return (limit or None, use without reclaimable file cache) of this control group in bytes."""
     limit = kernel_text(folder / "memory.max") or kernel_text(folder / "memory.limit_in_bytes") or "max"
     used = kernel_text(folder / "memory.current") or kernel_text(folder / "memory.usage_in_bytes") or "0"
-    # What was read from files, and is given back when somebody needs the room, is counted as used.
+    # The kernel counts its file cache as used, although it frees it on demand.
     cached = re.search(r"^(?:total_)?inactive_file (\d+)$", kernel_text(folder / "memory.stat") or "", re.MULTILINE)
-    # Version 1 says "no limit" with a huge number; the caller's minimum with physical memory deals with it.
+    # Version 1 stores a huge number for "no limit"; the caller takes the minimum with physical memory.
     return (None if limit == "max" else int(limit)), int(used) - (int(cached[1]) if cached else 0)
 
 
 def kernel_text(path: str | Path) -> str | None:
-    """Stripped text of a kernel file; None where this kernel has no such file."""
+    """Return the stripped text of a kernel file; None if it does not exist."""
     try:
         return Path(path).read_text().strip()
     except (FileNotFoundError, NotADirectoryError):

@@ -25,7 +25,7 @@ from worlds import corridor
         (2, "warning\nerror: one\n", "unclear"),
         (0, "error: and goes on\n", "unclear"),
         (130, "\ninterrupted: by SIGTERM\n", "stopped"),
-        (141, "error: nobody reads the output any more\n", "stopped"),
+        (141, "error: the reader of the output has ended\n", "stopped"),
         (1, "Traceback (most recent call last):\n  ...\nOSError\n", "traceback"),
         (0, "Exception ignored in: <x>\n", "traceback"),
         (-11, "error: a\n", "crash"),
@@ -163,7 +163,7 @@ def world(tmp_path_factory):
 @pytest.mark.parametrize(
     ("target", "fault", "outcome", "told"),
     [
-        ("load", faults.closed_output, "stopped", "nobody reads the output any more"),
+        ("load", faults.closed_output, "stopped", "the reader of the output has ended"),
         ("levels", faults.file_size, "clean error", "File too large; raise the limit on the size of files"),
         ("export", faults.file_size, "clean error", "Minari cannot write there (File too large); make room"),
     ],

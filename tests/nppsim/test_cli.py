@@ -169,7 +169,7 @@ def test_a_ghost_is_a_run_of_the_same_level(tmp_path):
         (["plan", "{odd}", "out.replay", "--budget", "100"], "odd about the level: byte"),
         (["generate", "impossible", "out.map"], "category impossible: has no generators"),
         (["plan", "{level}", "{level}"], "level.map: give a name that ends in .replay"),
-        (["extract", "{level}", "{level}"], "level.map: is what is read, and would be replaced; give another name"),
+        (["extract", "{level}", "{level}"], "level.map: is an input"),
         (["extract", "{play}", "{play}"], "play.replay: would be read as a replay; give another name"),
         (["generate", "simple", "out.h5"], "out.h5: would be read as a replay; give another name"),
         (["generate", "simple", "out.map", "--seed", "-1"], "--seed -1: give a whole number of at least 0"),

@@ -75,7 +75,7 @@ def test_what_is_read_is_not_written_over(tmp_path):
     (tmp_path / "given").touch()
     (tmp_path / "link").symlink_to("given")
     for out in ("given", "link"):
-        with pytest.raises(ConfigError, match="is what is read"):
+        with pytest.raises(ConfigError, match="is an input"):
             check_output_file(tmp_path / out, "OUT", inputs=[tmp_path / "given"])
     check_output_file(tmp_path / "given", "OUT", inputs=[tmp_path / "other"])
 

@@ -92,11 +92,11 @@ def test_what_is_no_file_is_named_where_files_are_looked_for(tmp_path):
     (tmp_path / "lost.txt").symlink_to("nowhere")
     assert found() == []
     (tmp_path / "lost.map").symlink_to("nowhere")
-    with pytest.raises(Refused, match=r"lost\.map: is a link that leads nowhere; mend it, or move it away"):
+    with pytest.raises(Refused, match=r"lost\.map: is a broken link"):
         found()
     (tmp_path / "lost.map").unlink()
     os.mkfifo(tmp_path / "pipe.map")
-    with pytest.raises(Refused, match=r"pipe\.map: is no file, but a pipe or a device"):
+    with pytest.raises(Refused, match=r"pipe\.map: is a pipe or a device"):
         found()
     with pytest.raises(Refused, match="absent: cannot be read"):
         list(files_below(tmp_path / "absent", Refused))
