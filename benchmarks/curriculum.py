@@ -30,13 +30,13 @@ from nppsim.levels.level_set import LevelSet
 from nppsim.measure.intervals import Estimate, difference_of_medians, slope
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.settings import Parser
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, Levels, Outcomes, make_sampler
 from rl.curriculum.learning_progress import DETAILED, SUMMARY, LearningProgress
 from rl.curriculum.memory_usage import Size
 from rl.curriculum.statistics import as_json
 from rl.curriculum.strategy import Strategy
 from rl.curriculum.uniform import Uniform
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 ENVIRONMENTS = 512  # as many as train by default
 CATEGORIES = ("simplest", "simpler", "simple", "medium", "complex", "exploration", "mine_heavy")

@@ -15,8 +15,8 @@ from benchmarks.curriculum import (
     outcome_table,
     statistics_costs,
 )
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 
 def test_every_strategy_recalculates_once_per_update_and_the_planted_one_after_each_episode():

@@ -120,7 +120,7 @@ def _report(name: str, arguments: argparse.Namespace) -> PlanReport:
 
 
 def _load_plugins(files: list[str]) -> None:
-    from rl import plugins
+    from rl.config import plugins
 
     plugins.load(files)
 

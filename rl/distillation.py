@@ -26,8 +26,8 @@ from hardware.thread_pool import ThreadPool, summed_gradients
 from nppsim.actions import NUM_ACTIONS
 from nppsim.outcomes import WON
 from nppsim.spaces import observation_space
+from rl.config.distillation import MAX_GRAD_NORM, DistillationConfig
 from rl.curriculum.statistics import as_json
-from rl.distillation_config import MAX_GRAD_NORM, DistillationConfig
 from rl.policy.policy import MOST_STEPS, NppPolicy, sample_actions
 from rl.ppo.lessons_audit import DistillationError, LearningAgain, check_decisions
 from rl.ppo.losses import divergence

@@ -21,8 +21,7 @@ def main(argv: list[str]) -> int:
 
     def job() -> int:
         errors.needed("torch", "train")
-        from rl import plugins
-        from rl.config import ExperimentConfig
+        from rl.config import ExperimentConfig, plugins
         from rl.doctor.doctor import findings_table, to_dict
         from rl.experiment.examination import examine_checkpoint, examine_config, examine_run
 

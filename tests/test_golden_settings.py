@@ -38,7 +38,7 @@ def test_no_default_has_changed_unnoticed():
 def test_the_file_knows_flags_and_internals():
     """A sample of what has gone wrong elsewhere: intervals, schedules, evaluation, sizes."""
     data = json.loads(GOLDEN.read_text())
-    config, ppo = data["rl.config"], data["rl.ppo_config"]
+    config, ppo = data["rl.config.experiment"], data["rl.config.ppo"]
     assert ppo["PPOConfig.gae_lambda"] == 0.95 and ppo["PPOConfig.total_timesteps"] == 10_000_000
     assert config["ExperimentConfig.save_freq"] == 500_000 and config["EvaluationConfig.skip_final_eval"] is False
     assert data["bc.train"]["BCConfig.learning_rate"] == 3e-4

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nppsim.errors import ConfigError
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
 from rl.curriculum.manager import CurriculumManager, LevelMismatchError
@@ -15,7 +16,6 @@ from rl.curriculum.prioritized_level_replay import PrioritizedLevelReplay
 from rl.curriculum.stages import Stages
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
 from rl.curriculum.uniform import Uniform
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 __all__ = [
     *("STRATEGIES", "CurriculumManager", "LevelMismatchError", "Levels", "Outcomes", "Strategy"),

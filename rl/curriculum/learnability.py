@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
-from rl.curriculum_config import CurriculumConfig
 
 UNIFORM_SHARE = 0.2  # default fraction of uniform draws
 CELL_HALF_LIFE = 300.0  # episodes of a cell after which an outcome has half its weight

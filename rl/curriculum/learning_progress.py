@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import gini
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
-from rl.curriculum_config import CurriculumConfig
 
 BASELINE_LIMIT = 0.75  # largest baseline, from the first success rate of a level
 LEAST_SPREAD = 0.02  # smallest standard deviation used for z-scores

@@ -20,11 +20,11 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError, UserError
 from nppsim.outcomes import WON
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.memory_usage import Size, sizes_of
 from rl.curriculum.start_states import StartStates
 from rl.curriculum.statistics import Windows, as_json, gini, joined, unpacked
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
-from rl.curriculum_config import CurriculumConfig
 
 MASTERED = 0.95  # smallest success rate of a mastered level ...
 MASTERED_EPISODES = 10  # ... after at least this number of episodes

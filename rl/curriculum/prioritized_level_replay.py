@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.strategy import Levels, Outcomes, Strategy, mixed
-from rl.curriculum_config import CurriculumConfig
 
 
 class PrioritizedLevelReplay(Strategy):

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from nppsim.errors import ConfigError
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.statistics import ONE_SIDED_95, wilson
 from rl.curriculum.strategy import Levels, Outcomes, Strategy
-from rl.curriculum_config import CurriculumConfig
 
 # (success in the stage below which, share of draws that come from earlier stages)
 MIXING = ((0.50, 0.40), (0.65, 0.25), (0.80, 0.15), (np.inf, 0.05))

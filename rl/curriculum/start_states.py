@@ -25,10 +25,10 @@ import numpy as np
 
 from nppsim.batch import BatchSimulator
 from nppsim.outcomes import WON
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.prefixes import Prefixes
 from rl.curriculum.statistics import unpacked
 from rl.curriculum.tracks import Tracks, unit
-from rl.curriculum_config import CurriculumConfig
 
 STEPS = 10  # parts of a run; episodes begin at the end of a part
 MOST_LOSSES = 20  # in a row, after which an attempt of the agent is dropped

@@ -25,9 +25,9 @@ import numpy as np
 
 from nppsim.errors import ConfigError
 from nppsim.generate import CATEGORIES
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum.sorted_search import places
 from rl.curriculum.statistics import unpacked
-from rl.curriculum_config import CurriculumConfig
 
 THIRDS = 3  # parts of the difficulty axis of a family
 

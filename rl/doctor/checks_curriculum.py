@@ -9,11 +9,11 @@ import numpy as np
 from nppsim.levels.level import Level
 from nppsim.levels.level_set import LevelSet, LevelSetError
 from rl.config import ExperimentConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import CurriculumManager, make_sampler
 from rl.curriculum.learning_progress import Preset
 from rl.curriculum.start_states import MOST_LOSSES, STEPS, Run, StartStates
 from rl.curriculum.strategy import THIRDS
-from rl.curriculum_config import CurriculumConfig
 from rl.doctor.doctor import BEFORE, CheckSkipped, check, require
 from rl.ppo.vec_env import BatchVecEnv
 

@@ -22,7 +22,7 @@ from nppsim.observe.statistics import MIN_SCALE_SHARE, ObservationStatistics
 from nppsim.outcomes import NAMES, WON
 from nppsim.planner.plan import plan
 from nppsim.simulate import simulate
-from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
+from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.doctor.doctor import BEFORE, IMITATION, CheckSkipped, CheckWarned, check, derived, require
 from rl.doctor.samples import bytes_differ
 from rl.evaluation.results import EpisodeRecord

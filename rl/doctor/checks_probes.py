@@ -20,8 +20,8 @@ from nppsim.observe.stacking import NO_STACKS
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import DIED, WON
 from rl.config import PPOConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.doctor.checks_play import Patient
 from rl.doctor.doctor import REHEARSAL, check, require
 from rl.policy.architectures import get_architecture

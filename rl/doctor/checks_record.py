@@ -12,6 +12,7 @@ from hardware import Plan
 from nppsim import reward
 from nppsim.actions import ACTION_TAGS
 from rl.config import ExperimentConfig
+from rl.config.stored import FINISHED_FILE, config_from_dict
 from rl.doctor.doctor import BEFORE, CHECKPOINT, STORED, UPDATE, CheckSkipped, CheckWarned, check, require
 from rl.doctor.samples import Observed
 from rl.events import Scalars, read_scalars, require_tags
@@ -19,7 +20,6 @@ from rl.policy import checkpoint
 from rl.policy.policy import NppPolicy
 from rl.ppo.monitor import REQUIRED_TAGS
 from rl.ppo.ppo import BatchPPO
-from rl.stored import FINISHED_FILE, config_from_dict
 
 SLOW_UPDATE_S = 120.0
 FEW_UPDATES = 200

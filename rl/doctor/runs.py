@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nppsim.reading import read_json
+from rl.config.stored import FINISHED_FILE
 from rl.doctor.digests import Row, read_trail
 from rl.evaluation.history import History, read_history
 from rl.evaluation.results import ResultsError
 from rl.events import Scalars, event_folders, read_scalars
-from rl.stored import FINISHED_FILE
 
 RUN_FILE = "run.json"  # of one training: its settings with their sources
 DEMONSTRATIONS_FILE = "demonstrations.json"  # of its imitation, in ``pretrain``: what was learned from

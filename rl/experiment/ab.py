@@ -27,8 +27,8 @@ from nppsim.measure.intervals import Estimate, bootstrap, mean_difference, mean_
 from nppsim.reading import mismatch, read_json
 from nppsim.report.charts import band_chart
 from nppsim.signals import end_interrupted
-from rl.command_line import options_of, resolve
 from rl.config import ExperimentConfig
+from rl.config.command_line import options_of, resolve
 from rl.evaluation.comparison import LEVELS_FILE, compare, read_levels
 from rl.evaluation.history import History, level_wins, read_history
 from rl.evaluation.results import ALL, LevelWins, ResultsError, load_results

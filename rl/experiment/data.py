@@ -16,7 +16,7 @@ from nppsim.generate import CATEGORIES
 from nppsim.levels.level import Level, oddities, symmetric_fingerprint
 from nppsim.levels.level_set import LevelSet, LevelSetError, check_disjoint
 from nppsim.progress import progress_bar
-from rl.config import DEV_LEVELS, DEV_SHARE, ExperimentConfig
+from rl.config.experiment import DEV_LEVELS, DEV_SHARE, ExperimentConfig
 from rl.evaluation.results import ALL
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.architectures import Architecture

@@ -17,7 +17,7 @@ import hardware
 from hardware.thread_pool import ThreadPool
 from nppsim.observe import layout
 from nppsim.progress import progress_bar
-from rl.curriculum_config import CurriculumConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.distillation import DistillationError, DistillationMetrics, Distiller, as_tags
 from rl.evaluation.results import ALL, aggregate
 from rl.events import EventWriter

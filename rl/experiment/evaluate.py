@@ -27,8 +27,9 @@ from nppsim.progress import progress_bar
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl import plugins
-from rl.config import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
+from rl.config import plugins
+from rl.config.experiment import MOST_EPISODES, EvaluationConfig, ExperimentConfig, VideoConfig, check_folders
+from rl.config.shipped import Shipped
 from rl.evaluation.results import EpisodeRecord, ResultsError, aggregate, format_table
 from rl.evaluation.verify import check_counts
 from rl.evaluation.video import record_evaluation
@@ -38,7 +39,6 @@ from rl.policy import checkpoint
 from rl.policy.checkpoint import load_policy
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.policy import NppPolicy
-from rl.shipped import Shipped
 
 REPLAYS = "replays.h5"  # every episode of an evaluation, in its folder
 

@@ -28,8 +28,7 @@ import torch
 
 from nppsim.errors import UserError
 from nppsim.signals import StopRequest
-from rl import plugins
-from rl.config import ExperimentConfig
+from rl.config import ExperimentConfig, plugins
 from rl.evaluation.history import DevHistory, check_history
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import Pairs, make_suite

@@ -9,8 +9,9 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.generate import generate
 from nppsim.reading import read_json
-from rl.command_line import check_prepared, resolve
 from rl.config import ExperimentConfig
+from rl.config.command_line import check_prepared, resolve
+from rl.config.stored import config_from_dict
 from rl.doctor.doctor import CHECKPOINT, STORED, Doctor
 from rl.doctor.runs import RUN_FILE
 from rl.experiment.data import Log
@@ -18,7 +19,6 @@ from rl.experiment.rehearsal import rehearse
 from rl.policy import checkpoint
 from rl.policy.player import player_of
 from rl.ppo.logs import BOARD
-from rl.stored import config_from_dict
 
 SHOWN = ("simplest", "simple", "medium", "mine_heavy")  # categories of the levels that an agent is shown
 Only = tuple[str, ...] | None  # names of the checks to make; None: all

@@ -16,8 +16,7 @@ from nppsim.errors import ConfigError, needed
 from nppsim.files import check_output_file, check_output_folder, write_bytes, write_json, write_text
 from nppsim.levels.level_set import LevelSet
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl import plugins
-from rl.config import ExperimentConfig
+from rl.config import ExperimentConfig, plugins
 from rl.evaluation.agreement import Agreement, compare
 from rl.experiment.card import AGENT, NETWORK, Card, Tables, card_text, methods_of, published
 from rl.policy import checkpoint

@@ -22,8 +22,9 @@ from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
+from rl.config.curriculum import CurriculumConfig
+from rl.config.stored import other_levels
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import Ranks, RanksError, SingleProcess
 from rl.experiment.data import Data, load_data
 from rl.policy.architectures import Architecture, get_architecture
@@ -33,7 +34,6 @@ from rl.ppo.make import make_ppo
 from rl.ppo.ppo import BatchPPO
 from rl.ppo.vec_env import BatchVecEnv
 from rl.seeds import own_seed
-from rl.stored import other_levels
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from nppsim.files import write_json
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.signals import StopRequest, deferred_signals
 from rl.config import ExperimentConfig, PPOConfig
+from rl.config.stored import stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import DigestTrail, read_trail
 from rl.doctor.doctor import BEFORE, IMITATION, UPDATE, Doctor
@@ -66,7 +67,6 @@ from rl.ppo.recurrent import segment_length
 from rl.ppo.remembered import remembered
 from rl.ppo.vec_env import BatchVecEnv
 from rl.ppo.written import check_same, write
-from rl.stored import stored_facts
 from rl.upload import Uploader
 
 RANDOM_PLAY_DECISIONS = 20_000  # for the normaliser's statistics where there are no demonstrations

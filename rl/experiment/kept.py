@@ -26,6 +26,8 @@ from nppsim.observe.statistics import ObservationStatistics
 from nppsim.plain import from_plain
 from nppsim.reading import inflate, mismatch, read_json
 from nppsim.replays.replay import MAX_BYTES
+from rl.config.ppo import PPOConfig
+from rl.config.stored import FINISHED_FILE
 from rl.doctor.runs import RUN_FILE
 from rl.evaluation.results import EpisodeRecord
 from rl.evaluation.video import Film
@@ -36,8 +38,6 @@ from rl.policy.policy import NppPolicy
 from rl.policy.weight_map import TransferReport
 from rl.ppo.checkpoints import Checkpoints
 from rl.ppo.written import write
-from rl.ppo_config import PPOConfig
-from rl.stored import FINISHED_FILE
 
 PLAN = "plan.json"
 CLONED = f"pretrain/clone{checkpoint.SUFFIX}"

@@ -27,8 +27,15 @@ from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.progress import progress_bar
 from nppsim.settings import Parser, check_settings, same_setting, setting
-from rl import plugins
-from rl.config import MOST_EPISODES, RUN_BYTES, EvaluationConfig, ExperimentConfig, HardwareConfig, check_folders
+from rl.config import plugins
+from rl.config.experiment import (
+    MOST_EPISODES,
+    RUN_BYTES,
+    EvaluationConfig,
+    ExperimentConfig,
+    HardwareConfig,
+    check_folders,
+)
 from rl.evaluation.results import ALL, Stats, aggregate, format_table
 from rl.evaluation.suite import EvaluationSuite, Policy, RandomPolicy
 from rl.events import EventWriter

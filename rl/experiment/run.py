@@ -21,6 +21,7 @@ from nppsim.lock import locked
 from nppsim.observe.stacking import ADVICE
 from nppsim.report.pages import check_packages
 from rl.config import ExperimentConfig
+from rl.config.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess
 from rl.doctor.digests import first_divergence, read_trail
 from rl.evaluation.results import ResultsError
@@ -33,7 +34,6 @@ from rl.experiment.viewer import viewed
 from rl.policy import checkpoint
 from rl.policy.architectures import get_architecture
 from rl.ppo.hierarchy.advice import advice
-from rl.stored import changes, check_levels, resumed_config, stored_config, stored_facts
 from rl.upload import Uploader
 
 SUMMARY = "summary.txt"  # the end of the experiment in words; written last, so that where it is, nothing is missing

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nppsim.errors import ConfigError
 from nppsim.reading import read_toml
 from nppsim.settings import Setting
-from rl.config_file import find_setting
+from rl.config.files import find_setting
 
 if TYPE_CHECKING:
     import optuna

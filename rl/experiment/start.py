@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from nppsim.errors import ConfigError
-from rl.command_line import resolve
 from rl.config import ExperimentConfig
+from rl.config.command_line import resolve
+from rl.config.stored import CONFIG, changes, stored_config
 from rl.distributed.launch import check_gpus, launch
 from rl.distributed.ranks import Ranks, Started, joined
 from rl.experiment.follower import follow
 from rl.experiment.run import SUMMARY, run
-from rl.stored import CONFIG, changes, stored_config
 
 
 def start(argv: Sequence[str], program: str | Path) -> int:

@@ -24,8 +24,8 @@ from nppsim.files import table, write_json, write_text
 from nppsim.lock import locked
 from nppsim.reading import read_json
 from nppsim.signals import end_interrupted
-from rl.command_line import options, options_of, resolve
 from rl.config import ExperimentConfig
+from rl.config.command_line import options, options_of, resolve
 from rl.evaluation.history import HISTORY_FILE, History, read_history
 from rl.evaluation.results import ResultsError
 from rl.experiment.space import Space, drawn, toml_text

@@ -13,8 +13,8 @@ from typing import Any
 
 from nppsim.errors import ConfigError
 from nppsim.reading import read_json
-from rl.command_line import configured
-from rl.config_file import Given, read_settings, recipe_settings, table_settings
+from rl.config.command_line import configured
+from rl.config.files import Given, read_settings, recipe_settings, table_settings
 from rl.experiment.data import Log
 from rl.experiment.run import run
 

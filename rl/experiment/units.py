@@ -13,6 +13,7 @@ from nppsim.executor import open_executor
 from nppsim.levels.level import Level
 from nppsim.observe.stacking import Stacking
 from nppsim.workers import usable_cores
+from rl.config.shipped import Shipped
 from rl.evaluation.results import EpisodeRecord, ResultsError
 from rl.evaluation.suite import EvaluationSuite, NoOpPolicy, RandomPolicy
 from rl.evaluation.verify import check_levels, check_random, verify
@@ -20,7 +21,6 @@ from rl.experiment.dev_levels import check_suite
 from rl.policy.onnx_policy import OnnxPolicy
 from rl.policy.policy import NppPolicy
 from rl.seeds import own_seed
-from rl.shipped import Shipped
 
 UNIT = 128  # episodes, about: fewer play slower, as the last ones of each unit are alone; more occupy fewer processes
 MIN_PARALLEL = 8  # units; fewer are played before the other processes have started

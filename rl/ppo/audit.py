@@ -21,10 +21,10 @@ from nppsim.actions import ACTION_INPUT, ACTION_TAGS, NUM_ACTIONS
 from nppsim.observe import layout
 from nppsim.outcomes import TIMEOUT, WON
 from nppsim.reward import TERMS
+from rl.config.ppo import PPOConfig
 from rl.policy.commander import COMMAND
 from rl.policy.policy import NppPolicy
 from rl.ppo.ppo import BatchPPO
-from rl.ppo_config import PPOConfig
 
 ROWS = 256  # decisions of a rollout on which networks are asked again
 NO_VALUE = 1e-5  # what time-outs add to the rewards, if nothing

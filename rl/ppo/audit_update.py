@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from bc.agreement import CLOSE
+from rl.config.ppo import KL_TOLERANCE
 from rl.policy.policy import MOST_STEPS
 from rl.ppo.audit import MOST_ENTROPY, Fault, Kept, all_gather, checksums, numbers, steps_of, value_scale
 from rl.ppo.hierarchy.audit import command_terms, high_level_stands_still
 from rl.ppo.losses import Losses
 from rl.ppo.ppo import BatchPPO
 from rl.ppo.steering import LIMITS
-from rl.ppo_config import KL_TOLERANCE
 
 NO_RATE = 1e-7  # a learning rate below moves weights of 1 by less than float32 can tell
 STEP = 1.5  # factor of a steered learning rate; a second time here, so that it is not changed in one place

@@ -13,7 +13,7 @@ import torch
 
 from bc.agreement import ROUNDING, closeness, cut_off, farthest, gradients_of
 from nppsim.errors import UserError
-from rl.distillation_config import MAX_GRAD_NORM
+from rl.config.distillation import MAX_GRAD_NORM
 from rl.policy.policy import NppPolicy
 from rl.ppo.audit import MOST_SIGMAS, deviations
 from rl.ppo.rollout import TensorRolloutBuffer

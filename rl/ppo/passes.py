@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 
 from hardware.thread_pool import ThreadPool
+from rl.config.ppo import PPOConfig
 from rl.policy.policy import NppPolicy
 from rl.ppo.losses import LossSettings, Samples, normalised
 from rl.ppo.rollout import TensorRolloutBuffer, estimated
-from rl.ppo_config import PPOConfig
 
 
 @dataclass(frozen=True, eq=False)

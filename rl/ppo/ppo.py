@@ -30,6 +30,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import UserError
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.outcomes import WON
+from rl.config.ppo import KL_TOLERANCE, PPOConfig
 from rl.distributed.ranks import SINGLE_PROCESS, SingleProcess, checksum
 from rl.policy.policy import NppPolicy, check_optimiser_coverage, sample_actions
 from rl.ppo.gradients import Further, GradientStatistics, set_gradients
@@ -38,7 +39,6 @@ from rl.ppo.passes import Later, Passes, asked, samples_of
 from rl.ppo.rollout import TensorRolloutBuffer
 from rl.ppo.steering import steered
 from rl.ppo.vec_env import BatchVecEnv
-from rl.ppo_config import KL_TOLERANCE, PPOConfig
 
 PARTS = ("environment", "inference", "update")  # whose time is taken; the rest is bookkeeping
 HEADS = {"actor": ("policy_net", "action_net"), "critic": ("value_net",)}  # parts of the names of their parameters

@@ -14,13 +14,13 @@ from nppsim.observe import layout
 from nppsim.observe.stacking import NO_STACKS, Stacking
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.workers import OtherPrograms
+from rl.config.ppo import MEMORY_SEGMENT
 from rl.policy.architectures import get_architecture
 from rl.policy.graph_samples import graph_states
 from rl.policy.policy import NppPolicy, build_policy
 from rl.policy.recurrent import FOLLOWS, MEMORY
 from rl.ppo.gradients import set_gradients
 from rl.ppo.losses import LossSettings, Samples
-from rl.ppo_config import MEMORY_SEGMENT
 
 ROUNDS = 6  # updates per candidate; the fastest counts, as somebody else may want the processor now and then
 ENOUGH_SECONDS = 4.0  # of timing; no other round begins after that

@@ -17,12 +17,12 @@ import torch
 
 from hardware import Plan
 from nppsim.errors import ConfigError
+from rl.config.ppo import MEMORY_SEGMENT, PPOConfig
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import NppPolicy
 from rl.policy.recurrent import FOLLOWS, MEMORY, with_memory
 from rl.ppo.ppo import BatchPPO
 from rl.ppo.rollout import TensorRolloutBuffer
-from rl.ppo_config import MEMORY_SEGMENT, PPOConfig
 
 STATE = "memory"  # key in what a checkpoint keeps of training
 

@@ -23,15 +23,14 @@ from nppsim.replays.replay_set import ReplayWriter
 from nppsim.report.pages import check_packages, write_page
 from nppsim.settings import Parser, check_settings, same_setting, setting
 from nppsim.workers import usable_cores
-from rl import plugins
-from rl.config import ExperimentConfig, VideoConfig
+from rl.config import ExperimentConfig, VideoConfig, plugins
+from rl.config.shipped import Shipped
 from rl.search import results
 from rl.search.guided_search import Agent
 from rl.search.levels import Task, read_tasks
 from rl.search.proof import check_files, check_found
 from rl.search.results import Solved
 from rl.search.solve import Interrupted, Solution, SolveSettings, solve
-from rl.shipped import Shipped
 
 SOURCE = "solve"  # of a demonstration, in its metadata
 

@@ -19,13 +19,13 @@ from nppsim.plain import PlainError, from_plain
 from nppsim.reward import GAMMA, TERMS
 from nppsim.simulate import simulate
 from nppsim.studio.agents import Decision, Ending
+from rl.config.rewards import RewardSettings
 from rl.evaluation.suite import EvaluationSuite
 from rl.policy.checkpoint import load_policy
 from rl.policy.commander import SUBTASKS
 from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
-from rl.reward_settings import RewardSettings
 
 TOGETHER = 64  # episodes that are played at once: a reader who has seen enough waits for no more than these
 

@@ -24,7 +24,7 @@ import numpy as np
 from nppsim.batch import BatchSimulator
 from nppsim.files import table
 from nppsim.levels.level_set import LevelSet
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.doctor.doctor import Doctor
 from rl.experiment.run import run
 from rl.policy.architectures import get_architecture

@@ -10,13 +10,14 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.levels.level_set import LevelEntry, LevelSet
 from nppsim.reward import RewardConfig
-from rl import curriculum, plugins, reward_settings
+from rl import curriculum
+from rl.config import plugins, rewards
+from rl.config.curriculum import CURRICULA
+from rl.config.stored import stored_config
 from rl.curriculum.uniform import Uniform
-from rl.curriculum_config import CURRICULA
 from rl.policy import architectures
 from rl.policy.architectures import Architecture, ArchitectureError
 from rl.policy.checkpoint import CheckpointError, load_policy
-from rl.stored import stored_config
 
 from places import ROOT
 from worlds import corridor
@@ -80,7 +81,7 @@ def test_whoever_goes_on_with_the_run_or_examines_it_imports_its_plugins(folder,
     for known, name in (
         (architectures.ARCHITECTURES, "my_network"),
         (curriculum.STRATEGIES, "failures"),
-        (reward_settings.PRESETS, "hasty"),
+        (rewards.PRESETS, "hasty"),
     ):
         monkeypatch.setitem(known, name, None)  # so that nothing of it is left afterwards
     try:
@@ -100,7 +101,7 @@ def test_whoever_goes_on_with_the_run_or_examines_it_imports_its_plugins(folder,
     [
         (None, r"mine\.py: cannot be imported \(FileNotFoundError"),
         ("1 / 0", r"mine\.py: cannot be imported \(ZeroDivisionError: division by zero\)"),
-        ("import rl.reward_settings as r, nppsim.reward as n\nr.register('default', n.RewardConfig())", "is shipped"),
+        ("import rl.config.rewards as r, nppsim.reward as n\nr.register('default', n.RewardConfig())", "is shipped"),
     ],
 )
 def test_a_plugin_that_fails_is_one_line(tmp_path, text, told):
@@ -116,7 +117,7 @@ def test_shipped_names_cannot_be_taken():
     with pytest.raises(ConfigError, match="shipped"):
         curriculum.register("plr", Uniform)
     with pytest.raises(ConfigError, match="shipped"):
-        reward_settings.register("default", RewardConfig())
+        rewards.register("default", RewardConfig())
 
 
 @pytest.mark.parametrize(

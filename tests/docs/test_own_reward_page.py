@@ -8,7 +8,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.reward import PRESETS
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.experiment.data import audit_rewards, load_data
 
 from places import ROOT

@@ -7,7 +7,7 @@ import pytest
 
 import nppsim.__main__
 from nppsim.env import STARTER_LEVELS
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 
 from places import ROOT
 from programs import load_script

@@ -8,9 +8,9 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.reward import PRESETS, TERMS
 from nppsim.settings import settings_of
-from rl.command_line import resolve
+from rl.config.command_line import resolve
+from rl.config.rewards import POTENTIALS, RewardSettings
 from rl.experiment.data import audit_rewards, load_data
-from rl.reward_settings import POTENTIALS, RewardSettings
 
 from places import ROOT
 

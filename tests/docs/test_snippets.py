@@ -10,7 +10,7 @@ import pytest
 
 import nppsim
 import nppsim.shadow
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 
 from places import ROOT
 from worlds import corridor

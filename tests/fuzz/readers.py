@@ -23,6 +23,7 @@ from nppsim.replays.replay_set import ReplaySet, ReplayWriter
 from nppsim.shadow.report import check_report
 from nppsim.simulate import Run
 from rl.config import ExperimentConfig
+from rl.config.stored import stored_config
 from rl.doctor.digests import read_trail
 from rl.doctor.reference import FORMAT as REFERENCE
 from rl.doctor.reference import VERSION, load_reference
@@ -31,7 +32,6 @@ from rl.evaluation.history import DevHistory, read_history
 from rl.evaluation.results import EpisodeRecord, LevelWins, aggregate, load_results
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
-from rl.stored import stored_config
 from tests.fuzz import damage
 from tests.fuzz.damage import Reader
 from tests.fuzz.readers_of_messages import readers_of_messages

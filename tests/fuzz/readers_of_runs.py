@@ -32,11 +32,11 @@ from nppsim.levels.level import Level
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
 from nppsim.replays.replay import Replay
-from rl.command_line import configured
 from rl.config import EvaluationConfig, ExperimentConfig, PPOConfig
-from rl.config_file import Given, read_settings
+from rl.config.command_line import configured
+from rl.config.curriculum import CurriculumConfig
+from rl.config.files import Given, read_settings
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.doctor.doctor import Finding, findings_table, read_findings, to_dict
 from rl.doctor.runs import RUN_FILE, find_runs
 from rl.evaluation.results import EpisodeRecord, aggregate

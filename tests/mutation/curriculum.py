@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nppsim.batch import BatchSimulator
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.learnability import Learnability
 from rl.curriculum.learning_progress import LearningProgress
@@ -12,7 +13,6 @@ from rl.curriculum.manager import CurriculumManager
 from rl.curriculum.prioritized_level_replay import PrioritizedLevelReplay
 from rl.curriculum.stages import Stages
 from rl.curriculum.start_states import StartStates
-from rl.curriculum_config import CurriculumConfig
 from tests.mutation.mutation import Patch, mutation
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-import rl.command_line
+import rl.config.command_line
 from hardware import PROFILES, PlanRequest, plan
 from hardware.profiles import BASE_LEARNING_RATE
 from nppsim.errors import ConfigError, MissingPackageError, redact
 from nppsim.levels.level import LevelError
 from nppsim.observe import layout
-from rl.command_line import FLAGS, REFUSED, resolve
 from rl.config import EvaluationConfig, PPOConfig, UploadConfig
-from rl.curriculum_config import STRATEGIES_WITH, CurriculumConfig
-from rl.stored import changes, stored_config
+from rl.config.command_line import FLAGS, REFUSED, resolve
+from rl.config.curriculum import STRATEGIES_WITH, CurriculumConfig
+from rl.config.stored import changes, stored_config
 
 from places import ROOT, SHARED
 from programs import load_script
@@ -365,7 +365,9 @@ def test_the_makefiles_command_is_understood(folder):
 
 
 def test_flags_document_is_up_to_date_and_so_no_default_changes_unnoticed():
-    assert (ROOT / "docs" / "flags.md").read_text() == rl.command_line.flags_document(), "python -m rl.command_line"
+    assert (ROOT / "docs" / "flags.md").read_text() == rl.config.command_line.flags_document(), (
+        "python -m rl.config.command_line"
+    )
 
 
 def test_defaults_without_a_flag_change_only_on_purpose():

@@ -9,10 +9,10 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.settings import settings_of
-from rl.command_line import FLAGS, resolve
 from rl.config import ExperimentConfig
-from rl.config_file import read_settings, recipe_names, recipe_settings
-from rl.stored import HOW, SECTIONS, stored_config
+from rl.config.command_line import FLAGS, resolve
+from rl.config.files import read_settings, recipe_names, recipe_settings
+from rl.config.stored import HOW, SECTIONS, stored_config
 
 from golden import RECIPES, recipes
 from places import ROOT

@@ -11,10 +11,10 @@ from hardware.thread_pool import ThreadPool
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from rl import distillation
+from rl.config.curriculum import CurriculumConfig
+from rl.config.distillation import DistillationConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.distillation import DistillationError, Distiller, as_tags
-from rl.distillation_config import DistillationConfig
 from rl.experiment.distill import check_learned
 from rl.policy.architectures import get_architecture
 from rl.policy.policy import build_policy

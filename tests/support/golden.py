@@ -19,7 +19,7 @@ GOLDEN = DATA / "golden_settings.json"
 RECIPES = DATA / "golden_recipes.json"
 # Whose constants decide what is learned, how and from what.  Packages stand for all of their modules.
 MODULES = (
-    *("bc", "hardware", "rl.config", "rl.curriculum", "rl.curriculum_config", "rl.ppo_config"),
+    *("bc", "hardware", "rl.config", "rl.curriculum"),
     *("rl.experiment", "rl.evaluation", "rl.policy", "rl.ppo"),
     *("nppsim.decision", "nppsim.observe.statistics", "nppsim.planner.settings", "nppsim.reward"),
 )
@@ -74,8 +74,8 @@ def _defaults(module):
 
 def recipes():
     """Recipe -> place of a setting -> its value as text."""
-    from rl.config_file import recipe_names, recipe_settings
-    from rl.stored import dotted
+    from rl.config.files import recipe_names, recipe_settings
+    from rl.config.stored import dotted
 
     return {
         name: {dotted(*key): _text(given.value) for key, given in recipe_settings(name).items()}

@@ -10,8 +10,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.levels import kinds
 from nppsim.observe.statistics import ObservationStatistics
 from rl.config import PPOConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.distributed.ranks import SINGLE_PROCESS
 from rl.policy.architectures import get_architecture
 from rl.ppo.make import make_ppo as ppo_for

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import STRATEGIES, CurriculumManager, LevelMismatchError, Levels, Outcomes, Strategy, make_sampler
 from rl.curriculum import manager as manager_module
 from rl.curriculum.memory_usage import sizes_of
 from rl.curriculum.statistics import Windows, as_json, gini, joined, packed, unpacked, wilson
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 
 from worlds import corridor
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nppsim.errors import ConfigError
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import Levels, Outcomes, make_sampler
 from rl.curriculum.stages import FLOOR, RECENT, Stages
-from rl.curriculum_config import CurriculumConfig
 
 CATEGORIES = ["simple"] * 4 + ["simplest"] * 3 + ["my own"] * 2 + ["simpler"] * 5
 PLAIN = CurriculumConfig(

@@ -8,11 +8,11 @@ import pytest
 from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, WON
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.prefixes import Prefixes, StartStateError
 from rl.curriculum.start_states import FADE, MOST_LOSSES, MOST_WINS, STEPS, Run
 from rl.curriculum.statistics import as_json
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 from rl.ppo.audit import Kept, Start, faults_of_rollout
 
 from learners import make_ppo, roll_out

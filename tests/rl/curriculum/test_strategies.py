@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nppsim.errors import ConfigError
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
 from rl.curriculum.learning_progress import PRESETS
-from rl.curriculum_config import CurriculumConfig
 
 STALENESS_SHARE = CurriculumConfig().replay_staleness
 

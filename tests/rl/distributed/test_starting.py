@@ -8,11 +8,11 @@ import pytest
 from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from rl.config import ExperimentConfig, HardwareConfig
+from rl.config.stored import CONFIG
 from rl.distributed.launch import _cause
 from rl.distributed.ranks import SINGLE_PROCESS, Started
 from rl.experiment.run import SUMMARY, run
 from rl.experiment.start import as_started, unfinished
-from rl.stored import CONFIG
 
 CONFIG_OF_ONE = ExperimentConfig(experiment_name="first", architectures=("vision_free",))
 

@@ -14,7 +14,8 @@ from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.paths import MAX_PATH
 from nppsim.planner.search import PlannedRun
-from rl.command_line import resolve
+from rl.config.command_line import resolve
+from rl.config.stored import FINISHED_FILE
 from rl.curriculum import make_sampler
 from rl.doctor import checks_core, checks_environment, checks_record, doctor
 from rl.doctor.doctor import (
@@ -41,7 +42,6 @@ from rl.experiment.data import load_data, load_demonstrations
 from rl.policy import checkpoint
 from rl.policy.policy import build_policy
 from rl.ppo.vec_env import BatchVecEnv
-from rl.stored import FINISHED_FILE
 
 from excerpt import excerpt
 from places import ROOT

@@ -14,14 +14,14 @@ from nppsim.levels.level import Level, mirror
 from nppsim.levels.level_set import LevelEntry, LevelSet, LevelSetError
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
-from rl.command_line import check_prepared, resolve
-from rl.config import DEV_LEVELS
+from rl.config.command_line import check_prepared, resolve
+from rl.config.experiment import DEV_LEVELS
+from rl.config.stored import other_levels
 from rl.curriculum import make_sampler
 from rl.evaluation.suite import EvaluationSuite
 from rl.experiment.data import hold_back, joined, load_data, load_demonstrations
 from rl.experiment.run import run
 from rl.ppo import first_update
-from rl.stored import other_levels
 
 from recordings import winning_inputs
 from worlds import corridor

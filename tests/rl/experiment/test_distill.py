@@ -6,7 +6,7 @@ import pytest
 
 import hardware
 from nppsim.errors import ConfigError
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.distillation import DistillationError
 from rl.events import read_scalars
 from rl.experiment import distill

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nppsim.signals import StopRequest
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.evaluation.history import read_history
 from rl.experiment import evaluator as evaluation
 from rl.experiment.evaluator import DevTask, EvaluatorError, evaluator, prepare

@@ -13,7 +13,7 @@ import pytest
 from nppsim.generate import generate
 from nppsim.replays.replay_set import ReplaySet
 from nppsim.simulate import simulate
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.evaluation.results import load_results
 from rl.events import event_folders
 from rl.experiment.data import load_data

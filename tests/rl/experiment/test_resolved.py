@@ -6,7 +6,7 @@ import pytest
 
 import hardware
 from rl.config import ExperimentConfig, HardwareConfig, PPOConfig
-from rl.curriculum_config import CurriculumConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.experiment.record import circumstances
 from rl.experiment.resolved import resolved
 

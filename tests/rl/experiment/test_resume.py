@@ -12,7 +12,7 @@ from nppsim.errors import ConfigError
 from nppsim.files import write_json
 from nppsim.levels.level_set import LevelSet
 from nppsim.lock import FolderError, locked
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.doctor.digests import first_divergence, read_trail
 from rl.doctor.doctor import read_findings
 from rl.experiment import job

@@ -11,7 +11,7 @@ from nppsim.observe.stacking import Stacking
 from nppsim.replays.replay import Replay
 from nppsim.replays.replay_set import ReplayWriter
 from nppsim.simulate import simulate
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.evaluation.results import load_results
 from rl.experiment.run import run
 from rl.policy import checkpoint

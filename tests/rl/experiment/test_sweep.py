@@ -12,7 +12,7 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.files import write_text
-from rl.command_line import resolve
+from rl.config.command_line import resolve
 from rl.evaluation.history import DevHistory
 from rl.evaluation.results import LevelWins, ResultsError
 from rl.experiment import sweep as sweeps

@@ -1,9 +1,9 @@
 """Units of an evaluation: parts that any process plays alike."""
 
+from rl.config.shipped import Shipped
 from rl.experiment import units
 from rl.experiment.units import Play, play
 from rl.policy.policy import build_policy
-from rl.shipped import Shipped
 
 from learners import CATEGORIES, LEVELS, OBSERVATIONS, statistics
 

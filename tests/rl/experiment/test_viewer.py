@@ -8,9 +8,9 @@ import pytest
 
 from nppsim.errors import ConfigError
 from nppsim.studio import command
-from rl.command_line import resolve
+from rl.config.command_line import resolve
+from rl.config.stored import changes
 from rl.experiment.viewer import ViewerError, viewed
-from rl.stored import changes
 
 LIMIT_S = 60
 

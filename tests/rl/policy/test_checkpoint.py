@@ -19,8 +19,8 @@ from stable_baselines3 import PPO
 from nppsim.batch import BatchSimulator
 from nppsim.observe import layout
 from nppsim.observe.statistics import ObservationStatistics
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.policy import checkpoint
 from rl.policy.checkpoint import CheckpointError, load_policy
 from rl.policy.policy import NppPolicy, build_policy
@@ -410,5 +410,5 @@ def test_nothing_in_the_project_unpickles_but_the_conversion_of_archives():
         for path in (ROOT / folder).rglob("*.py")
         if opens.search(path.read_text())
     }
-    between_own_processes = {"nppsim/executor.py", "rl/shipped.py", "rl/experiment/evaluator.py"}
+    between_own_processes = {"nppsim/executor.py", "rl/config/shipped.py", "rl/experiment/evaluator.py"}
     assert found == {"rl/policy/archive.py"} | between_own_processes

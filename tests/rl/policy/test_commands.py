@@ -8,7 +8,7 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels.kinds import MINE as MINE_KIND
 from rl.config import ExperimentConfig, HierarchyConfig
-from rl.curriculum_config import CurriculumConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.policy.architectures import SUBTASKS_READ, ArchitectureError, get_architecture
 from rl.policy.commander import (
     COMMAND,

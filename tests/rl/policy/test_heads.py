@@ -8,6 +8,7 @@ from stable_baselines3.common.logger import Logger
 
 from nppsim.errors import ConfigError
 from rl.config import ExperimentConfig, HeadsConfig
+from rl.config.ppo import PPOConfig
 from rl.policy import checkpoint
 from rl.policy.architectures import ArchitectureError, get_architecture
 from rl.policy.heads import DeepHeads, ResidualBlocks
@@ -16,7 +17,6 @@ from rl.policy.weight_map import transfer
 from rl.ppo.audit import Kept, faults_of_rollout
 from rl.ppo.audit_update import faults_of_update
 from rl.ppo.ppo import BatchPPO
-from rl.ppo_config import PPOConfig
 
 from learners import AT_ONCE, Patient, make_env, make_plan, roll_out, statistics
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import LevelMismatchError
-from rl.curriculum_config import CurriculumConfig
 from rl.policy.policy import build_policy
 from rl.ppo import growth
 from rl.ppo.alarms import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nppsim.errors import ConfigError
-from rl.curriculum_config import CurriculumConfig
+from rl.config.curriculum import CurriculumConfig
 from rl.evaluation.suite import EvaluationSuite
 from rl.evaluation.verify import check_beginning, verify
 from rl.policy import checkpoint

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
+from rl.config.ppo import PPOConfig
 from rl.doctor.checks_core import plain_advantages, plain_losses
 from rl.policy.policy import build_policy
 from rl.ppo import saving
@@ -21,7 +22,6 @@ from rl.ppo.gradients import set_gradients
 from rl.ppo.losses import LossSettings, Samples, losses
 from rl.ppo.passes import asked, drawn, importance, priorities
 from rl.ppo.rollout import estimated
-from rl.ppo_config import PPOConfig
 
 from learners import AT_ONCE, logged, make_ppo, roll_out, statistics, weights
 

@@ -10,8 +10,8 @@ from stable_baselines3.common.logger import Logger
 
 from nppsim.errors import ConfigError
 from nppsim.outcomes import DIED, TIMEOUT, WON
+from rl.config.curriculum import CURRICULA, CurriculumConfig
 from rl.curriculum.statistics import as_json
-from rl.curriculum_config import CURRICULA, CurriculumConfig
 from rl.policy.policy import NppPolicy, build_policy
 from rl.ppo import ppo as ppo_module
 from rl.ppo import saving

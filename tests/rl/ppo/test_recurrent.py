@@ -8,6 +8,7 @@ import torch
 
 from hardware.thread_pool import ThreadPool
 from nppsim.errors import ConfigError
+from rl.config.ppo import PPOConfig
 from rl.evaluation.results import ResultsError
 from rl.evaluation.suite import EvaluationSuite
 from rl.evaluation.verify import check_beginning, verify
@@ -20,7 +21,6 @@ from rl.ppo.losses import losses
 from rl.ppo.passes import asked
 from rl.ppo.recurrent import RecurrentBuffer, RecurrentPPO, segment_length
 from rl.ppo.recurrent_audit import asked_in_steps, faults_of_memory
-from rl.ppo_config import PPOConfig
 
 from learners import AT_ONCE, CATEGORIES, LEVELS, make_plan, make_ppo, roll_out, statistics, weights
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from nppsim.errors import ConfigError
-from rl.command_line import check_in_force, resolve
 from rl.config import EvaluationConfig
-from rl.config_file import Given
+from rl.config.command_line import check_in_force, resolve
+from rl.config.files import Given
 from rl.evaluation.likelihood import sigmas_off
 from rl.events import EventsError, EventWriter
 from rl.ppo.audit import MOST_SIGMAS, ROWS, deviations, processes_differ, some_rows

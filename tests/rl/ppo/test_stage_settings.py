@@ -4,12 +4,12 @@ import pytest
 
 from nppsim.errors import ConfigError
 from rl.config import ExperimentConfig
+from rl.config.curriculum import CurriculumConfig
+from rl.config.ppo import PPOConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.ppo import saving
 from rl.ppo.audit import Kept, Start, faults_of_rollout
 from rl.ppo.audit_update import faults_of_update
-from rl.ppo_config import PPOConfig
 
 from learners import logged, make_ppo, roll_out
 

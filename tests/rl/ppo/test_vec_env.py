@@ -12,8 +12,8 @@ from nppsim.batch import BatchSimulator
 from nppsim.errors import ConfigError
 from nppsim.levels import kinds
 from nppsim.spaces import observation_space
+from rl.config.curriculum import CurriculumConfig
 from rl.curriculum import make_sampler
-from rl.curriculum_config import CurriculumConfig
 from rl.ppo.vec_env import BatchVecEnv
 
 from worlds import FLOOR, corridor

@@ -2,7 +2,8 @@
 
     config = resolve(["--experiment-name", "first", "--architectures", "mlp_baseline"])
 
-Flags, help and checks follow from the settings of ``rl.config``.  ``python -m rl.command_line`` prints ``docs/flags.md``.
+Flags, help and checks follow from the settings of ``rl.config``.  ``python -m rl.config.command_line`` prints
+``docs/flags.md``.
 """
 
 from argparse import Namespace
@@ -19,10 +20,10 @@ from nppsim.replays.playback import is_named_like_replays
 from nppsim.replays.replay import ReplayError
 from nppsim.settings import Parser, Setting, settings_of
 from nppsim.studio.command import check_packages
-from rl import plugins
-from rl.config import IMITATION, REPLAYS, ExperimentConfig
-from rl.config_file import Given, Settings, read_settings, recipe_settings
-from rl.stored import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
+from rl.config import plugins
+from rl.config.experiment import IMITATION, REPLAYS, ExperimentConfig
+from rl.config.files import Given, Settings, read_settings, recipe_settings
+from rl.config.stored import HOW, OVERRIDDEN, SECTIONS, dotted, overridden, resumed_config, stored_config, with_settings
 
 _MAKE_LEVELS = "make one with scripts/generate_levels.py, or give the path of an existing one"
 
@@ -293,7 +294,7 @@ def _grouped() -> dict[str, list[tuple[str, Setting]]]:
 
 _PREFACE = """# Flags of `scripts/train_and_compare.py`
 
-Made by `python -m rl.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
+Made by `python -m rl.config.command_line > docs/flags.md`. No flag is accepted and ignored: one that would do nothing here
 (*Refused*) is refused unless it is left at its default, and so is one that has no effect without another (*needs*), or
 with another that switches it off (`--lr-end-share` with `--no-schedules`). Two exceptions: how evaluations are played
 may be said where none is held, and `--returns-from current` and its clips where a rollout is learned from once.

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from nppsim.errors import ConfigError, did_you_mean
 from nppsim.reading import read_toml
 from nppsim.settings import Setting
-from rl.stored import HOW, SECTIONS, known_settings
+from rl.config.stored import HOW, SECTIONS, known_settings
 
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_BYTES = 1 << 20  # of a file of settings
 _REMEDY = "give a TOML file such as docs/configuration.md shows"
 

@@ -24,12 +24,12 @@ from nppsim.generate import CATEGORIES
 from nppsim.observe.foresight import HORIZON
 from nppsim.observe.stacking import MOST_FRAMES, PADDINGS, Stacking
 from nppsim.settings import check_settings, same_setting, setting
-from rl.curriculum_config import CurriculumConfig
-from rl.distillation_config import DistillationConfig
+from rl.config.curriculum import CurriculumConfig
+from rl.config.distillation import DistillationConfig
+from rl.config.ppo import PPOConfig
+from rl.config.rewards import RewardSettings
 from rl.policy.architectures import MOST_DECISIONS, WITH_MEMORY, WITH_SUBTASKS, ArchitectureError, get_architecture
 from rl.policy.residual_blocks import MOST_BLOCKS, ResidualBlocks
-from rl.ppo_config import PPOConfig
-from rl.reward_settings import RewardSettings
 from rl.seeds import LARGEST_SEED
 
 BACKENDS = ("nccl", "gloo")

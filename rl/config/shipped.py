@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rl import plugins
+from rl.config import plugins
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from nppsim.errors import REDACTED, ConfigError, did_you_mean
 from nppsim.plain import PlainError, from_plain
 from nppsim.reading import read_json
 from nppsim.settings import Setting, settings_of
-from rl import plugins
-from rl.config import ExperimentConfig, HardwareConfig
+from rl.config import ExperimentConfig, HardwareConfig, plugins
 
 CONFIG = "config.json"
 FINISHED_FILE = "finished.json"  # of one training that is over

@@ -1,0 +1,39 @@
+"""Settings of an experiment: dataclasses with defaults and limits, and how flags and TOML files set them.
+
+    config = ExperimentConfig(experiment_name="first", architectures=("mlp_baseline",))
+    config.ppo.gamma
+
+The command line is in ``command_line``, TOML files in ``files``, and the configuration of a run on disk in ``stored``.
+"""
+
+from rl.config.curriculum import CurriculumConfig
+from rl.config.distillation import DistillationConfig
+from rl.config.experiment import (
+    EvaluationConfig,
+    ExperimentConfig,
+    HardwareConfig,
+    HeadsConfig,
+    HierarchyConfig,
+    ProfilingConfig,
+    StackingConfig,
+    UploadConfig,
+    VideoConfig,
+)
+from rl.config.ppo import PPOConfig
+from rl.config.rewards import RewardSettings
+
+__all__ = [
+    "CurriculumConfig",
+    "DistillationConfig",
+    "EvaluationConfig",
+    "ExperimentConfig",
+    "HardwareConfig",
+    "HeadsConfig",
+    "HierarchyConfig",
+    "PPOConfig",
+    "ProfilingConfig",
+    "RewardSettings",
+    "StackingConfig",
+    "UploadConfig",
+    "VideoConfig",
+]
