@@ -1,4 +1,4 @@
-"""What the pages tell people to type exists: every program, sub-command and flag, file of tests and target of make."""
+"""Programs, sub-commands, flags and test files that the pages name exist."""
 
 import functools
 import io
@@ -31,7 +31,7 @@ MODULES = {
     "tests.mutation": tests.mutation.__main__,
 }
 PAGES = [
-    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),  # that tells of flags that are gone
+    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),  # it names removed flags
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / ".github" / "workflows" / "ci.yml",
 ]
@@ -52,7 +52,7 @@ FOREIGN |= {"--directory", "--extra-index-url", "--logdir", "--no-deps"}
 
 
 @functools.cache
-def told(program, chosen=""):
+def program_help(program, chosen=""):
     """The help of a program, or of its sub-command; None where there is no such program."""
     if program in MODULES:
         main = MODULES[program].main
@@ -71,11 +71,11 @@ def every_help():
     """The help of all programs and sub-commands in one text."""
     scripts = [f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.py")]
     commands = [(name, chosen) for name in MODULES for chosen in subcommands(name)]
-    return "\n".join(told(*one) for one in (*((name, "") for name in (*scripts, *MODULES)), *commands))
+    return "\n".join(program_help(*one) for one in (*((name, "") for name in (*scripts, *MODULES)), *commands))
 
 
 def subcommands(module):
-    return re.findall(r"^    ([a-z-]+)  ", told(module), re.MULTILINE)
+    return re.findall(r"^    ([a-z-]+)  ", program_help(module), re.MULTILINE)
 
 
 def commands(page):
@@ -94,7 +94,7 @@ def commands(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_and_their_flags_exist(page):
     for program, chosen, flags in set(commands(page)):
-        text = told(program, chosen)
+        text = program_help(program, chosen)
         assert text, f"{page.name} names {program}, which does not exist"
         missing = [flag for flag in flags if not re.search(rf"{flag}\b(?!-)", text)]
         assert not missing, f"{page.name}: {program} {chosen} has no {', '.join(missing)}"
@@ -109,7 +109,7 @@ def test_console_commands_and_their_flags_exist(page):
     ):
         if command == "data" or command in subcommands("nppsim"):
             continue
-        help_text = told(CONSOLE[command.replace("-", "_")])
+        help_text = program_help(CONSOLE[command.replace("-", "_")])
         missing = [flag for flag in re.findall(r"--[a-z][\w-]*", rest) if not re.search(rf"{flag}\b(?!-)", help_text)]
         assert not missing, f"{page.name}: nppsim {command} has no {', '.join(missing)}"
 

@@ -24,10 +24,10 @@ import doctest, json, sys
 names, failures = {}, {}
 for title, text in json.load(sys.stdin).items():
     example = doctest.DocTestParser().get_doctest(text, names, title, "docs/extending.md", 0)
-    told = []
-    doctest.DocTestRunner(verbose=False).run(example, out=told.append, clear_globs=False)
+    output = []
+    doctest.DocTestRunner(verbose=False).run(example, out=output.append, clear_globs=False)
     names.update(example.globs)
-    failures[title] = "\\n".join(told)
+    failures[title] = "\\n".join(output)
 print(json.dumps(failures))
 """
 

@@ -75,7 +75,7 @@ def test_without_the_plugin_an_agent_is_refused_with_what_to_do(folder):
         load_policy(agent)
 
 
-def test_whoever_goes_on_with_the_run_or_examines_it_imports_its_plugins(folder, monkeypatch):
+def test_a_stored_run_imports_its_plugins(folder, monkeypatch):
     (run,) = (folder / "experiments").glob("mine_*")
     monkeypatch.chdir(folder)  # where the file is, as its name in config.json is relative
     for known, name in (
@@ -97,17 +97,17 @@ def test_whoever_goes_on_with_the_run_or_examines_it_imports_its_plugins(folder,
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, r"mine\.py: cannot be imported \(FileNotFoundError"),
         ("1 / 0", r"mine\.py: cannot be imported \(ZeroDivisionError: division by zero\)"),
         ("import rl.config.rewards as r, nppsim.reward as n\nr.register('default', n.RewardConfig())", "is shipped"),
     ],
 )
-def test_a_plugin_that_fails_is_one_line(tmp_path, text, told):
+def test_a_plugin_that_fails_is_one_line(tmp_path, text, message):
     if text is not None:
         (tmp_path / "mine.py").write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         plugins.load([str(tmp_path / "mine.py")])
 
 
@@ -121,7 +121,7 @@ def test_shipped_names_cannot_be_taken():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "a/b"}, "cannot name a folder"),
         ({"reads": ()}, "both module and reads"),
@@ -130,8 +130,8 @@ def test_shipped_names_cannot_be_taken():
         ({"reads": ("game_state", "graph_state")}, "no graph"),
     ],
 )
-def test_an_architecture_that_cannot_work_is_refused(change, told):
+def test_an_architecture_that_cannot_work_is_refused(change, message):
     fields = {"name": "x", "description": "", "module": dict, "reads": ("game_state",)} | change
-    with pytest.raises(ArchitectureError, match=told):
+    with pytest.raises(ArchitectureError, match=message):
         architectures.register(Architecture(**fields))
     assert "x" not in architectures.ARCHITECTURES

@@ -30,9 +30,9 @@ def command(program, **stands_for):
 
 def test_the_arithmetic_of_rewards_is_as_the_page_says():
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "reward", "own_reward.md", 0)
-    told = []
-    doctest.DocTestRunner(verbose=False).run(example, out=told.append)
-    assert len(example.examples) > 3 and not told, "".join(told)
+    output = []
+    doctest.DocTestRunner(verbose=False).run(example, out=output.append)
+    assert len(example.examples) > 3 and not output, "".join(output)
 
 
 def test_the_price_of_a_frame_is_refused_or_not_as_the_page_says(monkeypatch, tmp_path):

@@ -50,7 +50,7 @@ def test_a_module_of_rules_cites_its_sections(path):
 
 
 LEAVES = [number for number in SECTIONS if not any(other.startswith(f"{number}.") for other in SECTIONS)]
-COLLECTIONS = ("11.1", "11.2", "11.3")  # what they collect is told, and named, in the sections before
+COLLECTIONS = ("11.1", "11.2", "11.3")  # they summarise earlier sections
 
 
 @pytest.mark.parametrize("section", [number for number in LEAVES if number not in COLLECTIONS])

@@ -30,18 +30,20 @@ def test_every_preset_is_listed_with_its_weights():
     for row in rows:
         preset, *cells = (cell.strip(" `") for cell in row.split("|")[1:-1])
         weights = PRESETS[preset]
-        told = dict(zip(names, cells, strict=True))
-        assert told.pop("potential") == kinds[weights.potential]
-        assert {name: float(value) for name, value in told.items()} == {name: getattr(weights, name) for name in TERMS}
+        output = dict(zip(names, cells, strict=True))
+        assert output.pop("potential") == kinds[weights.potential]
+        assert {name: float(value) for name, value in output.items()} == {
+            name: getattr(weights, name) for name in TERMS
+        }
     assert {row.split("`")[1] for row in rows} == set(PRESETS)
 
 
 def test_the_examples_of_the_page_run():
     example = doctest.DocTestParser().get_doctest(TEXT, {}, "rewards", str(PAGE), 0)
     assert example.examples
-    told = []
-    doctest.DocTestRunner(verbose=False).run(example, out=told.append)
-    assert not told, "".join(told)
+    output = []
+    doctest.DocTestRunner(verbose=False).run(example, out=output.append)
+    assert not output, "".join(output)
 
 
 @pytest.mark.parametrize("flags", [("--reward-preset", name) for name in PRESETS if name != "default"])
