@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from nppsim.batch import BatchSimulator
-from rl.evaluation import suite
+from nppsim.measure import intervals
+from rl.evaluation import comparison, results, suite
 from rl.evaluation.history import DevHistory
 from rl.evaluation.results import LevelWins
 from rl.evaluation.suite import EvaluationSuite, RandomPolicy
 from rl.ppo.guard import EarlyStopping
+from rl.ppo.ppo import BatchPPO
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -150,3 +152,65 @@ def _(patch: Patch) -> None:
         return early.evaluations >= early.config.early_stopping_patience
 
     patch.wrap(EarlyStopping, "update", changed)
+
+
+@mutation("a roll-back does not restore the optimiser", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(
+        BatchPPO,
+        "restore",
+        lambda original, ppo, policy_state, *_: ppo.policy.load_state_dict(policy_state),
+    )
+
+
+@mutation("confidence intervals have 80 % coverage", tests=("tests/rl/evaluation/test_comparison.py",))
+def _(patch: Patch) -> None:
+    patch.set(intervals, "_INTERVAL", (10.0, 90.0))
+
+
+@mutation("intervals are over episodes, not over levels", tests=("tests/rl/evaluation/test_results.py",))
+def _(patch: Patch) -> None:
+    def changed(original, wins):
+        return intervals.wilson(int(wins.wins.sum()), int(wins.episodes.sum() * len(wins.wins)))
+
+    patch.wrap(LevelWins, "interval", changed)
+
+
+@mutation("intervals ignore the variance between seeds", tests=("tests/rl/evaluation/test_comparison.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(intervals, "_seed_effects", lambda original, table, weight: 0 * original(table, weight))
+
+
+@mutation("frames to the exit are those of all episodes", tests=("tests/rl/evaluation/test_results.py",))
+def _(patch: Patch) -> None:
+    def changed(original, episodes, wins):
+        return original(episodes, wins) | {"median_frames": float(np.median([one.frames for one in episodes]))}
+
+    patch.wrap(results, "_count", changed)
+
+
+@mutation("the return of all is that of the episodes won", tests=("tests/rl/evaluation/test_evaluation.py",))
+def _(patch: Patch) -> None:
+    def changed(original, episodes, wins):
+        won = [one.ret for one in episodes if one.won]
+        return original(episodes, wins) | {"mean_return": float(np.mean(won)) if won else None}
+
+    patch.wrap(results, "_count", changed)
+
+
+@mutation("differences have the wrong sign", tests=("tests/rl/evaluation/test_comparison.py",))
+def _(patch: Patch) -> None:
+    def changed(original, a, b):
+        found = original(a, b)
+        bounds = found.ci95 and [-found.ci95[1], -found.ci95[0]]
+        return replace(found, difference=-found.difference, ci95=bounds)
+
+    patch.wrap(comparison, "_difference", changed)
+
+
+@mutation("columns of the wins on each level change places", tests=("tests/rl/evaluation/test_comparison.py",))
+def _(patch: Patch) -> None:
+    def changed(original, path, methods):
+        original(path, dict(zip(methods, reversed(list(methods.values())), strict=True)))
+
+    patch.everywhere(comparison.write_levels, changed)

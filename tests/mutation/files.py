@@ -1,6 +1,8 @@
 """Mutations of curves, checkpoints, exports, uploads, searches, generated levels and settings."""
 
+from nppsim.observe import layout
 from rl.events import EventWriter
+from rl.policy import checkpoint
 from tests.mutation.mutation import Patch, mutation
 
 
@@ -15,3 +17,13 @@ def _(patch: Patch) -> None:
         original(writer, f"{folder}_of_another_run" if "tensorboard" in str(folder) else folder)
 
     patch.wrap(EventWriter, "__init__", changed)
+
+
+@mutation("a checkpoint of another observation layout", tests=("tests/rl/policy/test_export.py",))
+def _(patch: Patch) -> None:
+    patch.set(layout, "VERSION", layout.VERSION + 1)
+
+
+@mutation("a checkpoint of another format", tests=("tests/rl/policy/test_export.py",))
+def _(patch: Patch) -> None:
+    patch.set(checkpoint, "FORMAT_VERSION", checkpoint.FORMAT_VERSION + 1)

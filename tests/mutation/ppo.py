@@ -1,5 +1,6 @@
 """Mutations of rollouts, losses, updates and schedules of PPO."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,11 @@ import torch.nn.functional as F
 
 from hardware.thread_pool import summed_gradients
 from rl.config import PPOConfig
+from rl.curriculum_config import CurriculumConfig
 from rl.ppo.losses import losses, normalised
-from rl.ppo.passes import Passes
+from rl.ppo.passes import Passes, importance, priorities
 from rl.ppo.ppo import BatchPPO
-from rl.ppo.rollout import TensorRolloutBuffer
+from rl.ppo.rollout import TensorRolloutBuffer, estimated
 from rl.ppo.steering import steered
 from tests.mutation.mutation import Patch, mutation
 
@@ -41,6 +43,11 @@ def _in_updates(patch: Patch, change: Callable[..., Any]) -> None:
 
 def _plainly(original: Callable[..., Any], *given: Any) -> Any:
     return original(*given)
+
+
+def _steps(patch: Patch, change: Callable[[list, list], tuple[list, list]]) -> None:
+    """Change losses and norms of an update's steps on their way to the log."""
+    patch.wrap(BatchPPO, "_log_steps", lambda original, ppo, steps, norms: original(ppo, *change(steps, norms)))
 
 
 @mutation("advantages with the wrong sign in the loss", tests=("tests/rl/ppo/test_losses.py",))
@@ -304,3 +311,108 @@ def _(patch: Patch) -> None:
 @mutation("the adaptive learning rate moves the wrong way", tests=("tests/rl/ppo/test_ppo.py",))
 def _(patch: Patch) -> None:
     patch.everywhere(steered, lambda original, rate, kl, desired: original(rate, desired**2 / max(kl, 1e-9), desired))
+
+
+@mutation("the adaptive learning rate stays constant", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(steered, lambda original, rate, kl, desired: rate)
+
+
+@mutation("clip fraction and KL are swapped in the log", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def change(steps, norms):
+        return [one._replace(approx_kl=one.clip_fraction, clip_fraction=one.approx_kl) for one in steps], norms
+
+    _steps(patch, change)
+
+
+@mutation("losses are logged an update late", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    before: list[tuple] = []
+
+    def change(steps, norms):
+        before.append((steps, norms))
+        return before[-2] if len(before) > 1 else before[-1]
+
+    _steps(patch, change)
+
+
+@mutation("the gradient norm is logged after clipping", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    _steps(patch, lambda steps, norms: (steps, [norm.clamp(max=0.5) for norm in norms]))
+
+
+@mutation("decisions per second are counted twice", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(BatchPPO, "_log_rollout", lambda original, ppo, episodes, seconds: original(ppo, episodes, seconds / 2))
+
+
+@mutation("only wins count for the success rate", tests=("tests/rl/ppo/test_monitor.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, episodes, seconds):
+        original(ppo, episodes, seconds)
+        won = [one for one in ppo.ep_success_buffer if one]
+        ppo.ep_success_buffer.clear()
+        ppo.ep_success_buffer.extend(won)
+
+    patch.wrap(BatchPPO, "_log_rollout", changed)
+
+
+@mutation("importance weights of prioritised draws are 1", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(importance, lambda original, chances, beta: torch.ones(len(chances)))
+
+
+@mutation("importance weights of prioritised draws are inverted", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(importance, lambda original, chances, beta: original(chances, -beta))
+
+
+@mutation("priorities are ignored", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.everywhere(priorities, lambda original, advantages, alpha: np.full(len(advantages), 1 / len(advantages)))
+
+
+@mutation("V-trace ratios are inverted", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    def changed(original, *given):
+        return original(*given[:6], *(1 / one if isinstance(one, torch.Tensor) else one for one in given[6:]))
+
+    patch.everywhere(estimated, changed)
+
+
+@mutation("targets are not re-estimated between passes", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    patch.set(Passes, "_estimate_again", lambda passes, later: None)
+
+
+@mutation("advantages of later passes are not normalised", tests=("tests/rl/ppo/test_passes.py",))
+def _(patch: Patch) -> None:
+    def changed(original, passes, later):
+        original(passes, later)
+        passes.samples = dataclasses.replace(passes.samples, advantages=5 * passes.samples.advantages)
+
+    patch.wrap(Passes, "_estimate_again", changed)
+
+
+@mutation("the order of decisions does not come from the seed", tests=("tests/rl/ppo/test_gradients.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(
+        TensorRolloutBuffer,
+        "minibatches",
+        lambda original, buffer, size, rng: original(buffer, size, np.random.default_rng()),
+    )
+
+
+@mutation("a stage has the settings of the next one", tests=("tests/rl/ppo/test_stage_settings.py",))
+def _(patch: Patch) -> None:
+    patch.wrap(CurriculumConfig, "changes_in", lambda original, config, stage: original(config, "simpler"))
+
+
+@mutation("PPO overrides some of its settings", tests=("tests/rl/ppo/test_ppo.py",))
+def _(patch: Patch) -> None:
+    def changed(original, ppo, env, architecture, config, *given, **named):
+        config = dataclasses.replace(config, vf_coef=1.5, ent_coef_end=config.ent_coef_start)
+        original(ppo, env, architecture, config, *given, **named)
+
+    patch.wrap(BatchPPO, "__init__", changed)
