@@ -1,6 +1,6 @@
-"""What the studio asks of trained agents (``nppsim.studio.agents.Plugin``): play, tell how they see it, show a training.
+"""Plugin of the studio for trained agents (``nppsim.studio.agents.Plugin``): play, inspect decisions, show a training.
 
-The only room that knows both; nppsim finds it through the entry-point group ``nppsim.agents``.
+nppsim finds it through the entry-point group ``nppsim.agents``.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ class Checkpoints:
         self._shipped = shipped
 
     def load_agent(self, path: Path) -> WatchedAgent:
-        """The agent of a checkpoint, or of a network that scripts/export.py wrote.  Raises CheckpointError or ExportError."""
+        """Load a checkpoint or an exported network.  Raises CheckpointError or ExportError."""
         return WatchedAgent(path)
 
     def shipped_agent(self) -> Path | None:
-        """The trained agent that comes with the project; None where it was left out."""
+        """Path of the trained agent shipped with the project, or None."""
         return self._shipped if self._shipped and self._shipped.is_file() else None
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:

@@ -1,6 +1,4 @@
-"""An agent of a checkpoint or of an exported network, as the studio watches it: what it says before each decision is what it
-acts on.
-"""
+"""Agent of a checkpoint or an exported network for the studio, with the network outputs of each decision."""
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
@@ -27,7 +25,7 @@ from rl.policy.onnx_policy import OnnxPolicy, is_onnx
 from rl.policy.player import Player, player_of
 from rl.policy.policy import NppPolicy
 
-TOGETHER = 64  # episodes that are played at once: a reader who has seen enough waits for no more than these
+TOGETHER = 64  # episodes in one batch; a reader that stops early waits for one batch
 
 
 class WatchedAgent:
@@ -126,7 +124,7 @@ class WatchedAgent:
 
 
 class _Heard:
-    """What a policy said last, in an environment of its own: exactly what its action was drawn from.
+    """Latest network outputs of a policy, from which its action was drawn.
 
     probabilities: float32[6].  entropy: nats.  value: of the state.
     """
@@ -143,7 +141,7 @@ class _Heard:
 
 
 class _HeardLayers(_Heard):
-    """What the output layers of a checkpoint's policy say."""
+    """Outputs of a checkpoint's policy, through hooks on its output layers."""
 
     def __init__(self, policy: NppPolicy):
         policy.action_net.register_forward_hook(self._hear_actor)
@@ -157,7 +155,7 @@ class _HeardLayers(_Heard):
 
 
 class _HeardNetwork(_Heard, OnnxPolicy):
-    """An exported network, and what it computes."""
+    """Outputs of an exported network."""
 
     def __init__(self, network: OnnxPolicy):
         vars(self).update(vars(network))  # one session serves all: it has no state
@@ -166,14 +164,14 @@ class _HeardNetwork(_Heard, OnnxPolicy):
         self, obs: Mapping[str, np.ndarray], mask: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See ``OnnxPolicy``."""
-        logits, values, likeliest = super().compute(obs, mask)
+        logits, values, greedy = super().compute(obs, mask)
         self.hear(torch.from_numpy(logits))
         self.value = float(values[0])
-        return logits, values, likeliest
+        return logits, values, greedy
 
 
 def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard]:
-    """(policy, what it says) for one episode: nobody else's is heard, nor disturbed."""
+    """(policy, its outputs) for one episode, independent of other episodes."""
     if isinstance(policy, OnnxPolicy):
         network = _HeardNetwork(policy)
         return network, network
@@ -182,14 +180,14 @@ def _own(policy: NppPolicy | OnnxPolicy) -> tuple[NppPolicy | OnnxPolicy, _Heard
 
 
 def _note(player: Player) -> str:
-    """The subtask in force; "" without any."""
+    """Name of the active subtask, or ""."""
     return "" if player.commands is None else SUBTASKS[player.commands[0, 0]].replace("_", " ")
 
 
 def _rewards(config: dict) -> tuple[RewardSettings, float, str]:
-    """What the agent was trained for, its discount, and the same in words; neither changes how it plays.
+    """Rewards and discount of the training, and a description; they do not affect play.
 
-    Where the checkpoint does not say, the project's defaults are shown, and called that.
+    Without them in the checkpoint, the project's defaults are returned and described as such.
     """
     try:
         reward, gamma = from_plain(RewardSettings, config["reward"]), from_plain(float, config["ppo"]["gamma"])

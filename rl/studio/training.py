@@ -1,6 +1,6 @@
-"""An experiment in training, as its files tell it now: learning curves, stages, the newest checkpoint, the end of its log.
+"""Progress of an experiment from its files: learning curves, stages, newest checkpoint, end of the log.
 
-    read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # what the studio lets play
+    read_experiment(folder)["runs"][0]["checkpoint"]["path"]        # can be played in the studio
 
 Plain values, as JSON has them; the fields stand in docs/lab/studio.md.  Only stored files are read, and none is locked: the
 training goes on as if nobody looked.
@@ -23,7 +23,7 @@ from rl.experiment.run import SUMMARY
 from rl.ppo.checkpoints import Checkpoints
 from rl.ppo.logs import TABLE, read_table
 
-POINTS = 400  # of a line: more than a chart has px would be seen by nobody
+POINTS = 400  # per line, about the width of a chart in px
 LOG_LINES = 40
 _STEP = "time/total_timesteps"  # column of a table that the others are drawn over
 _LOG_BYTES = 20_000  # of the end of log.txt, which may be long
@@ -69,7 +69,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _total(run: Run) -> int | None:
-    """Decisions that were asked for; None where the folder does not tell."""
+    """Configured number of decisions, or None."""
     path = run.folder / RUN_FILE
     settings = _object(path).get("settings", {}) if path.is_file() else {}
     value = settings.get("ppo.total_timesteps", {}).get("value")
