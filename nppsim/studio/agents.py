@@ -1,13 +1,13 @@
-"""Agents that the studio shows: what plays them is found among the installed packages, never imported by name.
+"""Interface between the studio and plug-ins that load trained agents.
 
     plugin = find_plugin()
     agent = plugin.load_agent(path)
     for decision in agent.play(level, seed=1): ...          # one episode, decision by decision
     endings = list(agent.tries([level], 64))                # how 64 episodes end, and where
-    plugin.read_experiment(folder)                          # an experiment in training, as its files tell it
+    plugin.read_experiment(folder)                          # current state of an experiment in training
 
-nppsim knows no networks: a package that trains agents names its plug-in in the entry-point group ``nppsim.agents``
-(this project's is ``rl.studio``).
+nppsim does not depend on packages with networks: these register a plug-in in the entry-point group ``nppsim.agents`` (in this
+project ``rl.studio``).
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -25,23 +25,23 @@ GROUP = "nppsim.agents"
 
 
 class AgentError(UserError, ValueError):
-    """An agent or an experiment that cannot be shown; the message says why, and what to do."""
+    """An agent or an experiment cannot be shown; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision of an episode: what the agent saw, what it made of that, and what came of it.
+    """One decision of an episode: observation, policy outputs, action and reward.
 
-    seen: key of ``observe.layout`` -> what the agent saw before it decided, raw and without a batch axis; of stacked
-        frames the latest.
+    seen: key of ``observe.layout`` -> raw observation before the decision, without a batch axis; of stacked frames the
+        latest.
     probabilities: float32[6], of the actions.
-    value: of the state, as the critic has it.
+    value: state value predicted by the critic.
     entropy: nats.
-    action: taken, 0..5.
-    inputs: uint8[frames], what was pressed; the last decision of an episode may be cut short.
+    action: 0..5.
+    inputs: uint8[frames], key inputs; the last decision of an episode may be shorter.
     terms: name of ``reward.TERMS`` -> reward.
-    outcome: of the episode, one of ``outcomes.NAMES``; None while it goes on.
-    note: what else there is to say, such as the subtask in force; "" for nothing.
+    outcome: outcome of the episode, one of ``outcomes.NAMES``; None before its end.
+    note: additional text, such as the active subtask; "" if there is none.
     """
 
     seen: Mapping[str, np.ndarray]
@@ -57,12 +57,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an episode ended.
+    """End of an episode.
 
-    level: place of its level among those that were given.
+    level: index of its level among the given ones.
     outcome: one of ``outcomes.NAMES``.
-    frames: that it lasted.
-    x, y: px, where the ninja was then.
+    frames: length of the episode.
+    x, y: final position of the ninja, px.
     """
 
     level: int
@@ -73,10 +73,10 @@ class Ending:
 
 
 class Agent(Protocol):
-    """A trained agent.  Several threads may let it play at once.
+    """A trained agent.  Its methods are thread-safe.
 
-    name: for people.
-    facts: what is known about it, name -> words.
+    name: displayed name.
+    facts: displayed properties, name -> text.
     frame_skip: frames per decision.
     observations: keys of ``observe.layout`` that it reads.
     """
@@ -87,34 +87,34 @@ class Agent(Protocol):
     observations: tuple[str, ...]
 
     def play(self, level: Level, *, seed: int = 0, deterministic: bool = False) -> Generator[Decision, None, None]:
-        """One episode.  deterministic: the likeliest action instead of a drawn one.  Ends when the iterator is closed."""
+        """Play one episode, until its end or until the iterator is closed.  deterministic: greedy instead of sampled."""
 
     def tries(
         self, levels: Sequence[Level], episodes: int, *, seed: int = 0, deterministic: bool = False
     ) -> Generator[Ending, None, None]:
-        """``episodes`` on each level; given as they end, in groups.  What is still to play is dropped with the iterator."""
+        """Play ``episodes`` on each level and yield their ends in groups; closing the iterator cancels the rest."""
 
 
 class Plugin(Protocol):
-    """What loads agents and reads experiments."""
+    """Plug-in that loads agents and reads experiments."""
 
     def load_agent(self, path: Path) -> Agent:
-        """The agent of a file.  Raises a UserError for one that is missing, damaged or something else."""
+        """Load an agent; raise a UserError if the file is missing, damaged or of another kind."""
 
     def shipped_agent(self) -> Path | None:
-        """The file of an agent that comes with the package; None without any."""
+        """Return the file of the shipped agent; None without one."""
 
     def read_experiment(self, folder: Path) -> Mapping[str, Any]:
-        """An experiment as its files tell it now, in plain values as JSON has them (``docs/play.md``).
+        """Return the current state of an experiment as plain JSON values (``docs/play.md``).
 
-        Raises a UserError for a folder that is none.
+        Raises a UserError if the folder is not an experiment.
         """
 
 
 def find_plugin() -> Plugin | None:
-    """The installed plug-in; None where there is none.  Imports what it needs, which may take seconds.
+    """Load and return the installed plug-in; None without one.  Its imports may take seconds.
 
-    Raises AgentError where there are several, MissingPackageError where it lacks a package.
+    Raises AgentError if there are several, MissingPackageError if one of its dependencies is missing.
     """
     found = {entry.value: entry for entry in entry_points(group=GROUP)}
     if len(found) > 1:

@@ -1,12 +1,12 @@
-"""The studio's own error."""
+"""Error of the studio's requests."""
 
 from nppsim.errors import UserError
 
 
 class StudioError(UserError, ValueError):
-    """What the page asked for cannot be done; the message says why.
+    """A request of the page failed; the message gives the reason.
 
-    status: of the HTTP answer.
+    status: HTTP status of the response.
     """
 
     def __init__(self, message: str, status: int = 400):

@@ -1,9 +1,9 @@
-"""The agents that one studio shows, and the experiment in training that it follows.
+"""Agents available in a studio, and the experiment in training that it displays.
 
     roster = Roster(["agent.safetensors"], experiment="experiments/mine_20260101_000000")
     roster.agents()                  # cards, by id
-    roster.agent("0")                # loaded when it is first asked for
-    roster.agent("run vision_free, seed 3")     # the newest weights of one of the experiment's trainings, as they are now
+    roster.agent("0")                # loaded on first use
+    roster.agent("run vision_free, seed 3")     # current weights of one of the experiment's runs
 
 The page names agents by id, never by path.  Loading the first one imports what it needs, which takes seconds.
 """
@@ -20,14 +20,16 @@ from nppsim.studio.agents import Agent, AgentError, Plugin, find_plugin
 from nppsim.studio.errors import StudioError
 
 OF_RUN = "run "  # begins the id of an experiment's agents
-_KEPT = 8  # newest weights that stay loaded
+_MAX_LOADED = 8  # number of the newest weights that stay loaded
 _NOT_FOUND = 404
 
 
 class Roster:
-    """agents: files; without any, and without an experiment, the one that comes with the package that plays them.
+    """Agents and experiment of a studio.
 
-    experiment: folder.  find: gives the plug-in.
+    agents: files; default without an experiment: the agent shipped with the plug-in.
+    experiment: folder.
+    find: returns the plug-in.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Roster:
         self._lock = threading.RLock()
 
     def check(self) -> None:
-        """Load what was asked for by name, and read the experiment.  Raises a UserError for what cannot be shown."""
+        """Load the given agents and read the experiment; raise a UserError if one cannot be shown."""
         if self._given or self._experiment is not None:
             self._plugin_needed()
             for path in self._given:
@@ -52,7 +54,7 @@ class Roster:
                 self.experiment()
 
     def agents(self) -> dict[str, Any]:
-        """{"agents": [{"id", "name", "facts"}], "why_none": why there are none, or null}."""
+        """Return {"agents": [{"id", "name", "facts"}], "why_none": reason for an empty list, or null}."""
         try:
             agents = [self._load(path) for path in self._files]
             names = Counter(agent.name for agent in agents)
@@ -76,7 +78,7 @@ class Roster:
         return {"agents": cards, "why_none": why}
 
     def agent(self, id: str) -> Agent:
-        """An agent by its id.  Raises StudioError where there is none, and a UserError for a file that is no good."""
+        """Return an agent by its id; raise StudioError for an unknown id and a UserError for an invalid file."""
         if id.startswith(OF_RUN) and self._experiment is not None:
             for run in self._read()["runs"]:  # whose places change when one begins
                 if _title(run) == id.removeprefix(OF_RUN) and run["checkpoint"]:
@@ -87,17 +89,17 @@ class Roster:
 
     @property
     def has_experiment(self) -> bool:
-        """Whether an experiment is followed."""
+        """True if an experiment is displayed."""
         return self._experiment is not None
 
     def experiment(self) -> dict[str, Any]:
-        """The experiment as its files tell it now (docs/play.md), without paths.  StudioError where none is followed."""
-        told = self._read()
-        for run in told["runs"]:
+        """Return the state of the experiment (docs/play.md) without paths; raise StudioError without one."""
+        state = self._read()
+        for run in state["runs"]:
             if run["checkpoint"]:
                 run["checkpoint"] = {key: value for key, value in run["checkpoint"].items() if key != "path"}
                 run["agent"] = f"{OF_RUN}{_title(run)}"
-        return told
+        return state
 
     def _read(self) -> dict[str, Any]:
         if self._experiment is None:
@@ -123,18 +125,18 @@ class Roster:
         return [] if shipped is None else [shipped]
 
     def _load(self, path: Path) -> Agent:
-        """The agent of a file as it is now."""
+        """Return the agent of a file, loaded again if the file has changed."""
         key = (path, path.stat().st_mtime if path.is_file() else 0.0)
         with self._lock:
             if key not in self._loaded:
                 agent = self._plugin_needed().load_agent(path)
                 others = [one for one in self._loaded if one[0] not in self._given]
-                for old in others[: max(len(others) + 1 - _KEPT, 0)]:
+                for old in others[: max(len(others) + 1 - _MAX_LOADED, 0)]:
                     del self._loaded[old]
                 self._loaded[key] = agent
             return self._loaded[key]
 
 
 def _title(run: Mapping[str, Any]) -> str:
-    """What an experiment's training is called."""
+    """Return the title of one run of an experiment."""
     return run["label"] if run["seed"] is None else f"{run['label']}, seed {run['seed']}"
